@@ -1,0 +1,40 @@
+# Everything runs in .venv, which is made from the package indexes when it is missing or pyproject.toml changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test check fmt bench clean
+
+run: $(STAMP)
+	$(BIN)/mcp-hub serve --http --config servers.yaml
+
+test: check
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+fmt: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) $(VENV)/bench/.installed
+	BENCH_FASTMCP_PYTHON=$(VENV)/bench/bin/python $(BIN)/python -m bench $(BENCH)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	touch $@
+
+$(VENV)/bench/.installed: $(STAMP)
+	$(PYTHON) -m venv $(VENV)/bench
+	$(VENV)/bench/bin/python -m pip install --quiet --disable-pip-version-check 'fastmcp>=4.1,<5'
+	touch $@
+
+clean:
+	rm -rf $(VENV)

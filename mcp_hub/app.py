@@ -1,0 +1,187 @@
+"""The composition root: the only module that names concrete classes and reads Settings; start-up and shutdown order.
+
+Up: upstreams (all at once), then whatever front is asked for; nobody waits for an upstream. Down: running calls get
+their ending, then all upstreams are closed side by side.
+"""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+import platformdirs
+
+from mcp_hub import __version__
+from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.filters import Filter
+from mcp_hub.catalog.instructions import compose
+from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.clock import SystemClock
+from mcp_hub.config.load import Loaded
+from mcp_hub.config.schema import FilterSettings, ServerSettings, Settings
+from mcp_hub.fronts.mcp_server import Binding, Identity
+from mcp_hub.hub import Facade
+from mcp_hub.types import Era
+from mcp_hub.upstreams import commands
+from mcp_hub.upstreams.absent import AbsentUpstream
+from mcp_hub.upstreams.base import Upstream
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.lifecycle import RestartRule
+from mcp_hub.upstreams.listing import ListLimits
+from mcp_hub.upstreams.local import LocalUpstream
+from mcp_hub.upstreams.memory import EraMemory, server_key
+from mcp_hub.upstreams.stdio import StdioSpec
+from mcp_hub.upstreams.supervisor import Supervisor, SupervisorRules
+
+__all__ = ["App", "open_app", "state_dir"]
+
+_LAST_CALLS: Final = 0.3
+"""Seconds that handlers have to end when the hub stops; with the upstreams' graces it stays under 2 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A running hub without a front."""
+
+    settings: Settings
+    hub: Facade
+    binding: Binding
+    upstreams: Mapping[str, Upstream]
+    registry: Registry
+    changes: Changes
+
+    async def stop(self) -> None:
+        """Gives every running call its ending, within a bound; fronts can still deliver it. Idempotent."""
+        await self.registry.close(_LAST_CALLS)
+
+
+def state_dir(env: Mapping[str, str]) -> Path:
+    """Where the hub keeps what it remembers: `MCP_HUB_STATE_DIR`, else the platform's place."""
+    return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
+
+
+@asynccontextmanager
+async def open_app(loaded: Loaded, env: Mapping[str, str]) -> AsyncIterator[App]:
+    """Starts every enabled upstream and yields at once; ends calls and upstreams on the way out."""
+    app = build(loaded, env)
+    async with anyio.create_task_group() as tasks:
+        for upstream in app.upstreams.values():
+            if isinstance(upstream, Supervisor):
+                tasks.start_soon(upstream.run, name=f"upstream {upstream.name}")
+        try:
+            yield app
+        finally:
+            await app.stop()
+            tasks.cancel_scope.cancel()
+
+
+def build(loaded: Loaded, env: Mapping[str, str]) -> App:
+    """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
+    settings = loaded.settings
+    clock, changes = SystemClock(), Changes()
+    memory = EraMemory(state_dir(env) / "eras.json")
+    folder = str(loaded.path.parent)
+    upstreams: dict[str, Upstream] = {}
+    for name, server in settings.servers.items():
+        if not server.enabled:
+            upstreams[name] = AbsentUpstream(name)
+        elif server.local is not None:
+            upstreams[name] = LocalUpstream.load(name, server.local, folder)
+        else:
+            make_spec = partial(_spec, settings, server, env, folder)
+            rules = _supervisor_rules(settings, name)
+            upstreams[name] = Supervisor(name, make_spec, rules, clock=clock, changes=changes, memory=memory)
+    limits = settings.hub.limits
+    catalog = Catalog(upstreams, _view_rules(settings), changes, clock, settings.hub.first_list_wait)
+    registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls)
+    hub = Facade(catalog, registry, upstreams, _time_limits(settings), settings.hub.page_size)
+    info = {"name": settings.hub.name, "version": __version__}
+    binding = Binding(hub, Identity(info, partial(_instructions, settings, catalog)))
+    return App(settings, hub, binding, upstreams, registry, changes)
+
+
+def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
+    """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
+    cwd = server.cwd or os.getcwd()
+    path = server.env.get("PATH", env.get("PATH"))
+    program = commands.resolve(server.command or "", path, str(Path.home()), folder)
+    limits = settings.hub.limits
+    return StdioSpec(
+        argv=(program, *server.args),
+        env=commands.child_env(env, server.env, [os.path.dirname(program), os.path.dirname(sys.executable)]),
+        cwd=cwd,
+        era=None if server.era == "auto" else Era(server.era),
+        key=server_key(server.command or "", server.args),
+        line_limit=limits.line,
+        stderr_lines=limits.stderr_lines,
+    )
+
+
+def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
+    own, limits = settings.effective(name), settings.hub.limits
+    return SupervisorRules(
+        start_timeout=own.start_timeout,
+        request_timeout=own.request_timeout,
+        restart=RestartRule(own.restart.intensity, own.restart.period),
+        lists=ListLimits(limits.pages, limits.tools_per_server),
+    )
+
+
+def _time_limits(settings: Settings) -> dict[str, TimeLimits]:
+    return {
+        name: TimeLimits(own.timeout, own.max_duration)
+        for name in settings.servers
+        for own in (settings.effective(name),)
+    }
+
+
+def _view_rules(settings: Settings) -> dict[str | None, ViewRules]:
+    """One view of everything (None) and one for each profile."""
+    every = {name: _server_rules(settings, name) for name in settings.servers}
+    length = settings.hub.max_name_length
+    rules: dict[str | None, ViewRules] = {
+        None: ViewRules(every, max_name_length=length, shared=not settings.profiles and not settings.hub.tokens)
+    }
+    for profile, chosen in settings.profiles.items():
+        servers = every if chosen.servers is None else {name: every[name] for name in every if name in chosen.servers}
+        rules[profile] = ViewRules(servers, _filter(chosen.tools), length, shared=False)
+    return rules
+
+
+def _server_rules(settings: Settings, name: str) -> ServerRules:
+    server = settings.servers[name]
+    own = server.prefix or settings.hub.prefix
+    policy = own if own in ("auto", "always", "never") else settings.hub.prefix
+    text = own if own not in ("auto", "always", "never") else name
+    if own == text and policy == "never":
+        policy = "auto"  # a prefix that is written out is meant
+    return ServerRules(
+        prefix=None if policy == "never" else text,
+        always=policy == "always",
+        rename=server.rename,
+        tools=_filter(server.tools),
+        resources=_filter(server.resources),
+        prompts=_filter(server.prompts),
+    )
+
+
+def _filter(settings: FilterSettings) -> Filter:
+    return Filter(tuple(settings.allow), tuple(settings.deny))
+
+
+def _instructions(settings: Settings, catalog: Catalog, profile: str | None) -> str | None:
+    chosen = settings.profiles[profile].servers if profile is not None else None
+    said = catalog.instructions()
+    servers = {
+        name: server.description or said.get(name)
+        for name, server in settings.servers.items()
+        if server.enabled and (chosen is None or name in chosen)
+    }
+    return compose(settings.hub.instructions, servers)

@@ -1,0 +1,31 @@
+"""What may be merged for a reader that does not keep up: progress (newest wins) and log messages (counted).
+
+Order, the last value, all content and the ending are kept (streams.md §4). Sans-I/O.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from mcp_hub.events import CallEvent, Log, Progress
+
+__all__ = ["LAG", "merge", "suppressed"]
+
+LAG: Final = 8192
+"""Unread events above which a reader counts as slow and merging begins: more than one read of an upstream's pipe can
+hold (256 KiB of the shortest notifications), so that a reader which takes all there is each time never loses any."""
+
+
+def merge(last: CallEvent, new: CallEvent) -> CallEvent | None:
+    """One event that stands for both, or None if both must be kept."""
+    if isinstance(last, Progress) and isinstance(new, Progress):
+        return replace(new, skipped=last.skipped + new.skipped + 1)
+    return None
+
+
+def suppressed(count: int) -> Log:
+    """Stands where `count` log messages were dropped for a slow reader."""
+    text = f"{count} log messages suppressed: the reader was too slow"
+    params = {"level": "warning", "logger": "mcp-hub", "data": text}
+    return Log("warning", msgspec.json.encode(params))

@@ -1,0 +1,150 @@
+"""The calls that run: owns their records and tasks, admits, cancels and times them.
+
+A call belongs to the registry, not to a client (architecture.md, "One-way flow" 5). Per principal at most `running`
+calls run and `waiting` wait in order of arrival; one more is refused with `Busy`.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import structlog
+
+from mcp_hub.calls import runner
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.clock import Clock
+from mcp_hub.errors import Busy, RpcError
+from mcp_hub.events import Cancelled, Ending, Failed
+from mcp_hub.types import CallId
+from mcp_hub.upstreams.base import Call, CallHandler
+
+__all__ = ["Registry"]
+
+log = structlog.get_logger(__name__)
+
+_GRACE: Final = 5.0
+"""Seconds that a handler has to obey a stop before its call is ended without it (streams.md §3)."""
+_TICK: Final = 0.05
+"""The wheel turns at most this often, in seconds."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One principal's calls."""
+
+    running: int = 0
+    waiting: deque[CallRecord] = field(default_factory=deque)
+
+
+class Registry:
+    """Starts calls and keeps them until they have ended."""
+
+    def __init__(self, clock: Clock, *, running: int, waiting: int) -> None:
+        self._clock = clock
+        self._max_running = running
+        self._max_waiting = waiting
+        self._records: dict[CallId, CallRecord] = {}
+        self._lanes: dict[str, _Lane] = {}
+        self._next_turn: float | None = None
+        self._emptied: anyio.Event | None = None
+        self.ended = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def start(self, call: Call, handler: CallHandler, limits: TimeLimits) -> CallRecord:
+        """Makes the call's record and, if its principal may, starts its task.
+
+        Raises `Busy` when too many calls of the principal wait already.
+        """
+        lane = self._lanes.get(call.principal)
+        if lane is None:
+            lane = self._lanes[call.principal] = _Lane()
+        record = CallRecord(call, handler, limits, self._clock)
+        if lane.running < self._max_running:
+            lane.running += 1
+            runner.run(record, self._ended)
+        elif len(lane.waiting) < self._max_waiting:
+            lane.waiting.append(record)
+        else:
+            raise Busy(
+                f"busy: {self._max_running} calls running and {self._max_waiting} waiting for this client; "
+                "try again later or raise hub.limits",
+                data={"running": self._max_running, "waiting": self._max_waiting},
+            )
+        self._records[call.id] = record
+        self._turn_by(record.due)
+        return record
+
+    def cancel(self, record: CallRecord, reason: str | None = None) -> None:
+        """Ends a call on its caller's behalf; its upstream is told. Idempotent."""
+        self._stop(record, Cancelled(reason))
+
+    def _stop(self, record: CallRecord, ending: Ending) -> None:
+        if record.log.ended or record.stopping is not None:
+            return
+        waiting = record.task is None
+        record.stop(ending)
+        if waiting:
+            self._lanes[record.call.principal].waiting.remove(record)
+            self._forget(record)
+        else:
+            runner.call_later(_GRACE, lambda: self._force(record, ending))
+
+    def _force(self, record: CallRecord, ending: Ending) -> None:
+        """The handler has not obeyed: the call ends without it."""
+        if record.log.append(ending):
+            log.warning("call_abandoned", call_id=record.call.id, upstream=record.call.upstream)
+
+    def _ended(self, record: CallRecord) -> None:
+        self._forget(record)
+        lane = self._lanes[record.call.principal]
+        if lane.waiting:
+            runner.run(lane.waiting.popleft(), self._ended)
+        else:
+            lane.running -= 1
+            if not lane.running:
+                del self._lanes[record.call.principal]
+
+    def _forget(self, record: CallRecord) -> None:
+        self._records.pop(record.call.id, None)
+        self.ended += 1
+        if self._emptied is not None and not self._records:
+            self._emptied.set()
+
+    def _turn_by(self, due: float) -> None:
+        if self._next_turn is None or due < self._next_turn:
+            self._next_turn = due
+            runner.call_later(max(due - self._clock.now(), _TICK), self._turn)
+
+    def _turn(self) -> None:
+        """One turn of the wheel: ends what is overdue and looks up when the next call will be."""
+        now = self._clock.now()
+        if self._next_turn is not None and now < self._next_turn:
+            return  # a later turn that an earlier due date has made superfluous
+        self._next_turn = None
+        next_due: float | None = None
+        for record in list(self._records.values()):
+            due = record.due
+            if due <= now:
+                self._stop(record, record.overdue())
+            elif next_due is None or due < next_due:
+                next_due = due
+        if next_due is not None:
+            self._turn_by(next_due)
+
+    async def close(self, seconds: float) -> None:
+        """Ends every call and waits at most `seconds` for the handlers to obey."""
+        for record in list(self._records.values()):
+            self._stop(record, _hub_stopped())
+        if self._records:
+            self._emptied = anyio.Event()
+            with anyio.move_on_after(seconds, shield=True):
+                await self._emptied.wait()
+
+
+def _hub_stopped() -> Failed:
+    return Failed(
+        RpcError("the hub is stopping; the outcome of this call is unknown", code=1005, data={"outcome": "unknown"})
+    )

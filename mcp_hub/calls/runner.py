@@ -1,0 +1,119 @@
+"""Runs one call: the only place where a call ends.
+
+One plain task for each call (architecture.md, "Life of a call" 5); whatever the handler does, exactly one ending is
+appended. May use asyncio directly: an anyio task group's `start_soon` costs three times a plain task.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from mcp_hub.calls.log import CallLog
+from mcp_hub.calls.progress import ProgressGuard
+from mcp_hub.clock import Clock
+from mcp_hub.errors import DeadlineExceeded, RpcError
+from mcp_hub.events import CallEvent, Cancelled, Ending, Failed, Progress, Started
+from mcp_hub.upstreams.base import Call, CallHandler
+
+__all__ = ["CallRecord", "TimeLimits", "call_later", "run"]
+
+log = structlog.get_logger(__name__)
+
+
+class TimeLimits:
+    """Seconds: `silence`, the longest an upstream may say nothing for a call; `total`, the longest a call may take."""
+
+    __slots__ = ("silence", "total")
+
+    def __init__(self, silence: float, total: float) -> None:
+        self.silence = silence
+        self.total = total
+
+
+class CallRecord:
+    """A call, its log and its task. It is the `CallChannel` that the handler is handed."""
+
+    __slots__ = (
+        "_clock", "_guard", "_heard", "call", "entered", "handler", "limits", "log", "started", "stopping", "task",
+    )  # fmt: skip
+
+    def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
+        self.call = call
+        self.handler = handler
+        self.limits = limits
+        self.log = CallLog()
+        self.task: asyncio.Task[None] | None = None
+        self.entered = False
+        self.stopping: Ending | None = None
+        self._clock = clock
+        self._guard = ProgressGuard()
+        self.started = self._heard = clock.now()
+
+    def send(self, event: CallEvent) -> None:
+        self._heard = self._clock.now()
+        if type(event) is Progress:
+            admitted = self._guard.admit(event)
+            if admitted is None:
+                return
+            event = admitted
+        self.log.append(event)
+
+    async def drained(self) -> None:
+        await self.log.drained()
+
+    @property
+    def due(self) -> float:
+        """When the call runs out of time, unless its upstream is heard of before."""
+        return min(self._heard + self.limits.silence, self.started + self.limits.total)
+
+    def overdue(self) -> Failed:
+        """The ending of a call that ran out of time; says which limit it was and what to set."""
+        silent = self._heard + self.limits.silence <= self.started + self.limits.total
+        seconds, key = (self.limits.silence, "timeout") if silent else (self.limits.total, "max_duration")
+        what = "was silent" if silent else "was running"
+        return Failed(
+            DeadlineExceeded(
+                f'upstream "{self.call.upstream}" {what} for {seconds:g} s on {self.call.method}; '
+                f"raise `{key}` of the server if that is normal",
+                data={"upstream": {"server": self.call.upstream}, "limit": key, "seconds": seconds},
+            )
+        )
+
+    def stop(self, ending: Ending) -> None:
+        """Asks the handler to stop; the call ends with `ending` when it does."""
+        if self.log.ended or self.stopping is not None:
+            return
+        self.stopping = ending
+        if self.task is None:
+            self.log.append(Started())
+            self.log.append(ending)
+        elif self.entered:
+            self.task.cancel()
+
+
+def run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None:
+    """Starts the record's task; `on_end` is called once, after the ending is in the log."""
+    record.log.append(Started())
+    record.task = asyncio.get_running_loop().create_task(_run(record, on_end), name=record.call.id)
+
+
+async def _run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None:
+    ending: Ending
+    record.entered = True  # a task that is cancelled before its first step would never get to append the ending
+    try:
+        ending = record.stopping or await record.handler(record.call, record)
+    except asyncio.CancelledError:
+        ending = record.stopping or Cancelled("the hub is stopping")
+    except RpcError as error:
+        ending = Failed(error)
+    except Exception:
+        log.exception("call_crashed", call_id=record.call.id, upstream=record.call.upstream)
+        ending = Failed(RpcError("internal error of the hub; its log has the details"))
+    record.log.append(ending)
+    on_end(record)
+
+
+def call_later(seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    """The event loop's timer, for the registry's one wheel."""
+    return asyncio.get_running_loop().call_later(seconds, callback)

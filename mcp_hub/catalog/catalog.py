@@ -1,0 +1,83 @@
+"""The current view of every profile: built when something changed and somebody asks, never on a timer.
+
+First-list rule (product.md, promise 9): a list waits only for servers that are still on their first way up, and only
+until `first_list_wait` seconds after the hub's start; then it answers with what is known.
+"""
+
+from collections.abc import Mapping
+
+import anyio
+
+from mcp_hub.catalog.view import CatalogView, ViewRules, build
+from mcp_hub.clock import Clock
+from mcp_hub.types import Snapshot, UpstreamState
+from mcp_hub.upstreams.base import Upstream
+from mcp_hub.upstreams.changes import Changes
+
+__all__ = ["Catalog"]
+
+
+class Catalog:
+    """Views by profile over what the upstreams offer now."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        rules: Mapping[str | None, ViewRules],
+        changes: Changes,
+        clock: Clock,
+        first_list_wait: float,
+    ) -> None:
+        self._upstreams = upstreams
+        self._rules = rules
+        self._changes = changes
+        self._clock = clock
+        self._deadline = clock.now() + first_list_wait
+        self._seen = -1
+        self._snapshots: tuple[Snapshot, ...] = ()
+        self._views: dict[str | None, CatalogView] = {}
+
+    @property
+    def version(self) -> int:
+        """Goes up whenever something changed; see `wait_changed`."""
+        return self._changes.version
+
+    @property
+    def profiles(self) -> frozenset[str | None]:
+        return frozenset(self._rules)
+
+    def view(self, profile: str | None) -> CatalogView:
+        """The view of a profile (None: everything). Raises `KeyError` for a profile that is not configured."""
+        if self._changes.version != self._seen:
+            self._seen = self._changes.version
+            fresh = tuple(s for u in self._upstreams.values() if (s := u.snapshot()) is not None)
+            if fresh != self._snapshots:
+                self._snapshots = fresh
+                self._views.clear()
+        view = self._views.get(profile)
+        if view is None:
+            view = self._views[profile] = build(self._snapshots, self._rules[profile])
+        return view
+
+    def instructions(self) -> dict[str, str | None]:
+        """What each server that was listed says of itself."""
+        return {snapshot.server: snapshot.instructions for snapshot in self._snapshots}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a list may be answered now."""
+        return self._clock.now() >= self._deadline or not any(map(_on_first_way_up, self._upstreams.values()))
+
+    async def settled(self) -> None:
+        """Waits until a list may be answered."""
+        with anyio.move_on_after(self._deadline - self._clock.now()):
+            while not self.is_settled:
+                await self._changes.wait(self._changes.version)
+
+    async def wait_changed(self, after: int) -> int:
+        """The version of what the upstreams offer, as soon as it is above `after`."""
+        return await self._changes.wait(after)
+
+
+def _on_first_way_up(upstream: Upstream) -> bool:
+    return upstream.snapshot() is None and upstream.status().state is UpstreamState.STARTING

@@ -1,0 +1,245 @@
+"""One listed definition: checked, then kept as encoded members, so that schemas stay byte for byte.
+
+Strict clients reject a whole list for one malformed entry, so a definition that would do that is quarantined with
+its reason and the others go on (protocol.md §3, "One bad tool does not hide a server"). Nothing is repaired; only
+line breaks between JSON tokens go, because a stdio frame is one line.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
+
+import msgspec
+
+from mcp_hub.catalog.kinds import KINDS
+from mcp_hub.types import Era, Kind, RawObject
+
+__all__ = ["MAX_DEPTH", "MAX_KEY_LENGTH", "Definition", "Quarantined", "encode_as", "in_era", "parse"]
+
+MAX_KEY_LENGTH = 1024
+# serde_json gives up at 128 levels counted from the envelope, jiter at 200; the deepest of 611 real tools has 19
+MAX_DEPTH = 100
+# room for a sentence; a reason may quote the upstream's text
+_MAX_REASON = 240
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+# RFC 3986 §3.1; `mcp` 1.x clients refuse the whole list without one
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A usable definition. `key` is the upstream's name, URI or template; `summary` the description's first line."""
+
+    kind: Kind
+    key: str
+    fields: RawObject
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A definition that is not exported. `key` is `#n`, its place in the list from 1, when it has none."""
+
+    server: str
+    kind: Kind
+    key: str
+    reason: str
+
+
+# What clients' models check. Decoding into these gives the verdict and the reason in one pass; the values are
+# thrown away and unknown members never looked at. null counts as absent, as the Python SDK's servers send it.
+
+
+class _Icon(msgspec.Struct, rename="camel"):
+    src: str
+    mime_type: str | None = None
+    sizes: list[str] | None = None
+
+
+class _Listed(msgspec.Struct, kw_only=True, rename="camel"):
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: list[_Icon] | None = None
+    meta: RawObject | None = msgspec.field(name="_meta", default=None)
+
+
+class _Schema(msgspec.Struct):
+    type: Literal["object"]
+    properties: RawObject | msgspec.UnsetType = msgspec.UNSET
+    required: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _ToolHints(msgspec.Struct, rename="camel"):
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class _Tool(_Listed, kw_only=True, rename="camel"):
+    input_schema: _Schema
+    output_schema: RawObject | None = None
+    annotations: _ToolHints | None = None
+    execution: RawObject | None = None
+
+
+class _Hints(msgspec.Struct, rename="camel"):
+    audience: list[str] | None = None
+    priority: float | None = None
+    last_modified: str | None = None
+
+
+class _Resource(_Listed, kw_only=True, rename="camel"):
+    uri: str
+    mime_type: str | None = None
+    size: float | None = None
+    annotations: _Hints | None = None
+
+
+class _Template(_Listed, kw_only=True, rename="camel"):
+    uri_template: str
+    mime_type: str | None = None
+    annotations: _Hints | None = None
+
+
+class _Argument(msgspec.Struct):
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+
+
+class _Prompt(_Listed, kw_only=True, rename="camel"):
+    arguments: list[_Argument] | None = None
+
+
+_OBJECT = msgspec.json.Decoder(RawObject)
+_TEXT = msgspec.json.Decoder(str)
+_CHECKS: Mapping[Kind, Callable[[bytes], _Listed]] = {
+    Kind.TOOL: msgspec.json.Decoder(_Tool).decode,
+    Kind.RESOURCE: msgspec.json.Decoder(_Resource).decode,
+    Kind.TEMPLATE: msgspec.json.Decoder(_Template).decode,
+    Kind.PROMPT: msgspec.json.Decoder(_Prompt).decode,
+}
+
+
+class _Unfit(Exception):
+    """The definition cannot be listed; the message is the reason for people."""
+
+
+def parse(kind: Kind, raws: Sequence[bytes], server: str) -> tuple[list[Definition], list[Quarantined]]:
+    """The usable definitions in the upstream's order, and those that are not, one by one. Never raises."""
+    kept: dict[str, Definition] = {}
+    unfit: list[Quarantined] = []
+    for place, raw in enumerate(raws, 1):
+        try:
+            found = _read(kind, raw)
+        except _Unfit as problem:
+            unfit.append(Quarantined(server, kind, _label(kind, raw, place), _clean(str(problem))))
+            continue
+        if found.key in kept:
+            reason = f"duplicate {KINDS[kind].id_field}: the first one is used"
+            unfit.append(Quarantined(server, kind, found.key, reason))
+        else:
+            kept[found.key] = found
+    return list(kept.values()), unfit
+
+
+def encode_as(found: Definition, exported: str) -> bytes:
+    """The definition under its exported name or URI; every other member as the upstream wrote it."""
+    if exported == found.key:
+        return msgspec.json.encode(found.fields)
+    renamed = msgspec.Raw(msgspec.json.encode(exported))
+    return msgspec.json.encode({**found.fields, KINDS[found.kind].id_field: renamed})
+
+
+def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
+    """A definition made by `encode_as` without what the era cannot carry (protocol.md §2, shapes).
+
+    The handshake era has no output schemas except of objects; the modern era has no `execution`.
+    """
+    member = "execution" if era is Era.MODERN else "outputSchema"
+    if kind is not Kind.TOOL or member.encode() not in raw:
+        return raw
+    fields = _OBJECT.decode(raw)
+    if member not in fields or (era is Era.HANDSHAKE and _describes_object(fields[member])):
+        return raw
+    del fields[member]
+    return msgspec.json.encode(fields)
+
+
+def _describes_object(schema: msgspec.Raw) -> bool:
+    try:
+        return _TEXT.decode(_OBJECT.decode(schema)["type"]) == "object"
+    except (msgspec.DecodeError, KeyError):
+        return False
+
+
+def _read(kind: Kind, raw: bytes) -> Definition:
+    """Raises: _Unfit."""
+    try:
+        raw.decode()  # msgspec does not look into strings that it keeps encoded
+        fields = _OBJECT.decode(raw)
+        if b"\n" in raw or b"\r" in raw:
+            fields = _OBJECT.decode(raw.translate(None, b"\r\n"))
+        if _is_too_deep(raw):
+            raise _Unfit(f"nested deeper than {MAX_DEPTH} levels")
+        listed = _CHECKS[kind](raw)
+        key = _TEXT.decode(fields[KINDS[kind].id_field])
+    except RecursionError:
+        raise _Unfit("nested too deeply") from None
+    except UnicodeDecodeError as error:
+        raise _Unfit(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    except msgspec.DecodeError as error:
+        raise _Unfit(str(error)) from None
+    _check_key(kind, key)
+    return Definition(kind, key, fields, _first_line(listed.description or ""))
+
+
+def _check_key(kind: Kind, key: str) -> None:
+    field = KINDS[kind].id_field
+    if not key:
+        raise _Unfit(f"{field} is empty")
+    if len(key) > MAX_KEY_LENGTH:
+        raise _Unfit(f"{field} is longer than {MAX_KEY_LENGTH} characters")
+    if _UNPRINTABLE.search(key):
+        raise _Unfit(f"{field} holds control characters")
+    if kind is Kind.RESOURCE and not _SCHEME.match(key):
+        raise _Unfit("uri has no scheme, so it is not a URI")
+
+
+_STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
+_NOT_STRUCTURE = bytes(set(range(256)) - {*_STEPS, ord('"')})
+
+
+def _is_too_deep(raw: bytes) -> bool:
+    """Whether valid JSON nests deeper than `MAX_DEPTH`. Strings go first, all in bulk operations."""
+    if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+        return False
+    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in raw else raw
+    # adjacent quotes close and open, so dropping them keeps inside and outside apart
+    outside = plain.translate(None, _NOT_STRUCTURE).replace(b'""', b"").split(b'"')[::2]
+    return max(accumulate(map(_STEPS.__getitem__, b"".join(outside)))) > MAX_DEPTH
+
+
+def _first_line(description: str) -> str:
+    return description.strip().partition("\n")[0].rstrip()
+
+
+def _label(kind: Kind, raw: bytes, place: int) -> str:
+    """The key if there is one to show, else the place in the list."""
+    try:
+        key = _TEXT.decode(_OBJECT.decode(raw)[KINDS[kind].id_field])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        return f"#{place}"
+    return _clean(key) or f"#{place}"
+
+
+def _clean(text: str) -> str:
+    """Upstream text made fit for one log line."""
+    text = _UNPRINTABLE.sub("?", text)
+    return text if len(text) <= _MAX_REASON else text[: _MAX_REASON - 1] + "…"

@@ -1,0 +1,31 @@
+"""The table that lets tools, resources, templates and prompts share one implementation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mcp_hub.types import Kind
+
+__all__ = ["BY_LIST_METHOD", "KINDS", "KindSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class KindSpec:
+    """How one kind is listed: method, member of the result, identifying member, capability that offers it."""
+
+    list_method: str
+    result_key: str
+    id_field: str
+    capability: str
+
+
+KINDS: Mapping[Kind, KindSpec] = MappingProxyType(
+    {
+        Kind.TOOL: KindSpec("tools/list", "tools", "name", "tools"),
+        Kind.RESOURCE: KindSpec("resources/list", "resources", "uri", "resources"),
+        Kind.TEMPLATE: KindSpec("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
+        Kind.PROMPT: KindSpec("prompts/list", "prompts", "name", "prompts"),
+    }
+)
+
+BY_LIST_METHOD: Mapping[str, Kind] = MappingProxyType({spec.list_method: kind for kind, spec in KINDS.items()})

@@ -1,0 +1,110 @@
+"""Which upstream a request is for, and the request in that upstream's own names; by lookup, never by splitting.
+
+Pure: a view and a request in, a `Route` or an error out.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from mcp_hub.catalog.view import CatalogView
+from mcp_hub.errors import InvalidParams, UnknownEntry
+from mcp_hub.types import Era, Kind, RawObject
+
+__all__ = ["Route", "route"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The server, and the params that it is to get."""
+
+    server: str
+    params: RawObject
+
+
+_RESOURCE_NOT_FOUND = -32002
+"""Up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there."""
+_string = msgspec.json.Decoder(str).decode
+
+
+def route(view: CatalogView, era: Era, method: str, params: RawObject) -> Route:
+    """Where `method` goes for a caller who sees `view`.
+
+    Raises `InvalidParams` for members that are missing or of a wrong type, `UnknownEntry` for what the view lacks.
+    """
+    match method:
+        case "tools/call":
+            _check_arguments(method, params)
+            return _named(view, Kind.TOOL, method, params)
+        case "prompts/get":
+            _check_arguments(method, params)
+            return _named(view, Kind.PROMPT, method, params)
+        case "resources/read":
+            server, uri = _resource(view, era, text(params, "uri", method))
+            return Route(server, {**params, "uri": _encoded(uri)})
+        case _:
+            return _completion(view, era, method, params)
+
+
+def text(params: RawObject, key: str, method: str) -> str:
+    """A member that must be a string. Raises `InvalidParams`."""
+    raw = params.get(key)
+    try:
+        return _string(raw if raw is not None else b"")
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidParams(f"{method}: params.{key} must be a string") from None
+
+
+def _encoded(value: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _check_arguments(method: str, params: RawObject) -> None:
+    arguments = params.get("arguments")
+    if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
+        raise InvalidParams(f"{method}: params.arguments must be an object")
+
+
+def _named(view: CatalogView, kind: Kind, method: str, params: RawObject) -> Route:
+    name = text(params, "name", method)
+    entry = view.find(kind, name)
+    if entry is None:
+        raise _unknown(view, kind, name)
+    return Route(entry.server, params if entry.key == name else {**params, "name": _encoded(entry.key)})
+
+
+def _unknown(view: CatalogView, kind: Kind, name: str) -> UnknownEntry:
+    near = view.nearest(kind, name)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    return UnknownEntry(f"Unknown {kind.value}: {name[:200]}{hint}", data={"nearest": near})
+
+
+def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
+    origin = view.resolve_uri(uri)
+    if origin is None:
+        code = _RESOURCE_NOT_FOUND if era is Era.HANDSHAKE else None
+        raise UnknownEntry(f"Resource not found: {uri[:500]}", code=code, data={"uri": uri})
+    return origin
+
+
+def _completion(view: CatalogView, era: Era, method: str, params: RawObject) -> Route:
+    """`completion/complete` refers to a prompt by name or to a resource by URI template."""
+    try:
+        ref = msgspec.json.decode(params.get("ref", b""), type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidParams(f"{method}: params.ref must be an object") from None
+    match text(ref, "type", f"{method} ref"):
+        case "ref/prompt":
+            found = _named(view, Kind.PROMPT, f"{method} ref", ref)
+            return Route(found.server, {**params, "ref": _object(found.params)})
+        case "ref/resource":
+            uri = text(ref, "uri", f"{method} ref")
+            template = view.find(Kind.TEMPLATE, uri)
+            server, own = (template.server, template.key) if template else _resource(view, era, uri)
+            return Route(server, {**params, "ref": _object({**ref, "uri": _encoded(own)})})
+        case other:
+            raise InvalidParams(f"{method}: unknown params.ref.type {other[:100]!r}")
+
+
+def _object(members: RawObject) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(members))

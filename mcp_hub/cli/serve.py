@@ -1,0 +1,162 @@
+"""`mcp-hub serve`: the hub behind its stdio front or its HTTP front, until it is told to stop.
+
+SIGINT, SIGTERM, and over stdio the end of the client, end it cleanly in under 2 s with all children gone.
+"""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+import structlog
+
+from mcp_hub import logs
+from mcp_hub.app import App, open_app
+from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, load_config, run
+from mcp_hub.config.load import Loaded
+from mcp_hub.config.schema import Settings
+from mcp_hub.fronts.guard import Guard, is_loopback
+from mcp_hub.fronts.stdio import StdioFront, take_stdio
+from mcp_hub.sessions.session import Caller
+
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ["serve"]
+
+log = structlog.get_logger(__name__)
+
+
+@click.command()
+@click.option("--http", "over_http", is_flag=True, help="Serve Streamable HTTP at /mcp instead of stdio.")
+@click.option("--host", help="Address to listen on (hub.http.host).")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on, 0 takes a free one (hub.http.port).")
+@click.option("--profile", help="The profile that clients get (with tokens: the token's).")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="hub.log.level")
+@config_option
+def serve(
+    over_http: bool, host: str | None, port: int | None, profile: str | None, log_level: str | None, config: str | None
+) -> None:
+    """Serve the configured servers as one: over stdio, or with --http over HTTP."""
+    if not over_http and (host is not None or port is not None):
+        raise click.UsageError("--host and --port belong to --http")
+    loaded = load_config(config)
+    settings = loaded.settings
+    if profile is not None and profile not in settings.profiles:
+        known = ", ".join(settings.profiles) or "none"
+        fail(f'{loaded.path}: no profile "{profile}"; configured: {known}', EXIT_CONFIG)
+    logs.configure(log_level or settings.hub.log.level, settings.hub.log.format)
+    if over_http:
+        listener = _listen(settings, host, port)
+        run(lambda: _serve_http(loaded, listener, profile))
+    else:
+        run(lambda: _serve_stdio(loaded, profile))
+
+
+async def _serve_stdio(loaded: Loaded, profile: str | None) -> None:
+    read, write = take_stdio()
+    async with open_app(loaded, os.environ) as app:
+        front = StdioFront(app.hub, app.binding, Caller(profile=profile))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_on_signal, lambda: tasks.cancel_scope.cancel())
+            await front.serve(read, write, loaded.settings.hub.limits.line)
+            tasks.cancel_scope.cancel()
+        await app.stop()
+        front.close()
+
+
+async def _on_signal(stop: Any) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            log.info("hub_stopping", signal=signal.Signals(number).name)
+            stop()
+
+
+# -- HTTP --------------------------------------------------------------------------------------------------------
+
+
+def _listen(settings: Settings, host: str | None, port: int | None) -> socket.socket:
+    """A listening socket; exits with 2 when it may not or cannot be had."""
+    http = settings.hub.http
+    host = host if host is not None else http.host
+    port = port if port is not None else http.port
+    if not (is_loopback(host) or settings.hub.tokens or http.allow_public):
+        fail(
+            f"refusing to listen on {host} without tokens: anyone who reaches it could run your tools; "
+            "set hub.tokens, or hub.http.allow_public if something else guards it",
+            EXIT_CONFIG,
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host.strip("[]"), port))
+        listener.listen(2048)
+    except OSError as exc:
+        listener.close()
+        fail(f"cannot listen on {host}:{port}: {exc.strerror or exc}; choose another with --port", EXIT_CONFIG)
+    return listener
+
+
+async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
+    from mcp_hub.fronts.streamable_http import StreamableHttp  # imports the SDK, which stdio does without
+
+    http = loaded.settings.hub.http
+    async with open_app(loaded, os.environ) as app:
+        guard = _guard(loaded.settings, listener, profile)
+        front = StreamableHttp(app.hub, app.binding, guard, max_body=http.max_body, max_sessions=http.max_sessions)
+        server = _server(front)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(front.run)
+            tasks.start_soon(_on_signal, lambda: _stop(server, front))
+            _announce(app, listener)
+            await server.serve(sockets=[listener])
+            tasks.cancel_scope.cancel()
+
+
+def _server(front: Any) -> "uvicorn.Server":
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Leaves the signals to us: uvicorn would raise them again after its shutdown."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    config = uvicorn.Config(
+        front,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=75,
+    )
+    return Server(config)
+
+
+def _stop(server: "uvicorn.Server", front: Any) -> None:
+    front.close()
+    server.should_exit = True
+
+
+def _guard(settings: Settings, listener: socket.socket, profile: str | None) -> Guard:
+    http = settings.hub.http
+    tokens = {
+        token.token.get_secret_value(): Caller(token.principal, token.profile or profile)
+        for token in settings.hub.tokens
+    }
+    return Guard(tokens, [*http.allowed_hosts, http.host], http.allowed_origins, Caller(profile=profile))
+
+
+def _announce(app: App, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    names = ", ".join(app.upstreams) or "none"
+    click.echo(f"mcp-hub serves {len(app.upstreams)} servers ({names}) at http://{shown}:{port}/mcp", err=True)

@@ -1,0 +1,118 @@
+"""What every command shares: finding and loading the configuration, running on the right event loop, exit codes."""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import click
+
+from mcp_hub import logs
+from mcp_hub.config.load import Loaded, find_config, load
+from mcp_hub.errors import ConfigError
+
+__all__ = [
+    "EXIT_CONFIG",
+    "EXIT_INTERRUPTED",
+    "EXIT_TOOL",
+    "EXIT_UNAVAILABLE",
+    "config_option",
+    "fail",
+    "load_config",
+    "quiet_logs",
+    "read_config",
+    "run",
+    "run_to_exit",
+    "verbose_option",
+    "wait_option",
+]
+
+EXIT_TOOL = 1
+EXIT_CONFIG = 2
+EXIT_UNAVAILABLE = 3
+EXIT_INTERRUPTED = 130
+
+_T = TypeVar("_T")
+
+config_option: Callable[[Any], Any] = click.option(
+    "--config",
+    "-c",
+    metavar="FILE",
+    help="Configuration; else $MCP_HUB_CONFIG, ./servers.yaml, then the user's own.",
+)
+
+verbose_option: Callable[[Any], Any] = click.option(
+    "--verbose", "-v", count=True, help="Show the hub's log on stderr; twice: what servers write there, too."
+)
+wait_option: Callable[[Any], Any] = click.option(
+    "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS",
+    help="How long servers may take to start.",
+)  # fmt: skip
+
+
+def read_config(path: str | None) -> Loaded:
+    """The configuration. Raises: ConfigError."""
+    return load(find_config(path, Path.cwd(), os.environ), os.environ)
+
+
+def load_config(path: str | None) -> Loaded:
+    """The configuration; on a mistake prints every finding and exits with 2, nothing started."""
+    try:
+        loaded = read_config(path)
+    except ConfigError as exc:
+        fail(str(exc), EXIT_CONFIG)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return loaded
+
+
+def fail(message: str, code: int) -> Any:
+    """Ends the command with a message on stderr."""
+    click.echo(message, err=True)
+    raise SystemExit(code)
+
+
+def run(main: Callable[[], Awaitable[_T]]) -> _T:
+    """Runs `main` on uvloop where there is one, else plain asyncio."""
+    try:
+        return anyio.run(main, backend_options={"use_uvloop": sys.platform != "win32"})
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def quiet_logs(verbose: int) -> None:
+    """Logs for a command whose output a person reads: errors only, unless asked for more."""
+    logs.configure(("error", "info", "debug")[min(verbose, 2)], "console")
+
+
+def run_to_exit(main: Callable[[], Awaitable[int]]) -> None:
+    """Runs `main` and exits with its code; SIGINT or SIGTERM cancels it, lets it clean up, and exits with 130.
+
+    A reader of stdout that went away (`| head`) ends it, too, without a traceback.
+    """
+    code = EXIT_TOOL
+    try:
+        code = run(lambda: _interruptible(main))
+        sys.stdout.flush()
+    except* BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    raise SystemExit(code)
+
+
+async def _interruptible(main: Callable[[], Awaitable[int]]) -> int:
+    code = EXIT_INTERRUPTED
+    # open until everything is cleaned up: a second Ctrl-C must not interrupt the end of the child processes
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with anyio.create_task_group() as tasks:
+
+            async def stop() -> None:
+                await anext(signals)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stop)
+            code = await main()
+            tasks.cancel_scope.cancel()
+    return code

@@ -1,0 +1,19 @@
+"""The one place that asks the operating system for the time; everything else is handed a `Clock`."""
+
+import time
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Seconds on a clock that never goes back. Only differences mean anything."""
+
+    def now(self) -> float: ...
+
+
+class SystemClock:
+    """`time.monotonic`, the clock of the event loop too."""
+
+    def now(self) -> float:
+        return time.monotonic()

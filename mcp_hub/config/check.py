@@ -1,0 +1,125 @@
+"""Interpolated data to `Settings`: pydantic's verdicts and dangling names as findings that help.
+
+No message repeats a value: it may be a secret, or have been put in by `${…}`.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import NoneType
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from mcp_hub.config.findings import DataPath, Report, nearest, quoted
+from mcp_hub.config.schema import ServerSettings, Settings
+from mcp_hub.types import JsonObject
+
+__all__ = ["check_references", "validated"]
+
+_WORDS = "letters, digits, _ and -, with a letter or _ first"
+_MAPPING = "expected a mapping (key: value)"
+_MESSAGES: Mapping[str, Callable[[JsonObject], str]] = {
+    "missing": lambda ctx: "is missing",
+    "string_type": lambda ctx: "expected text; put it in quotes",
+    "int_type": lambda ctx: "expected a whole number",
+    "int_parsing": lambda ctx: "expected a whole number",
+    "int_from_float": lambda ctx: "expected a whole number",
+    "bool_type": lambda ctx: "expected true or false",
+    "bool_parsing": lambda ctx: "expected true or false",
+    "list_type": lambda ctx: "expected a list",
+    "dict_type": lambda ctx: _MAPPING,
+    "model_type": lambda ctx: _MAPPING,
+    "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
+    "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
+    "too_short": lambda ctx: "must not be empty",
+    "string_too_short": lambda ctx: "must not be empty",
+    "string_unicode": lambda ctx: "holds half of a character (a lone surrogate)",
+    "string_too_long": lambda ctx: f"must have at most {ctx['max_length']} characters",
+    "string_pattern_mismatch": lambda ctx: f"may hold {_WORDS}",
+    "literal_error": lambda ctx: "expected " + str(ctx["expected"]).replace("'", '"'),
+    "value_error": lambda ctx: str(ctx["error"]),
+    "finding": lambda ctx: str(ctx["message"]),
+}
+_READ_AS_OTHERS_WRITE = {Settings: ("mcpServers",), ServerSettings: ("disabled", "type")}
+
+
+def validated(tree: JsonObject, report: Report) -> Settings:
+    """The settings. Raises: ConfigError with all of `report`; what it says of a path already is not said twice."""
+    known = {finding.path for finding in report.errors}
+    try:
+        settings = Settings.model_validate(tree)
+    except ValidationError as invalid:
+        for error in invalid.errors(include_url=False, include_input=False):
+            path, message = _finding(error)
+            if path not in known:
+                report.error(path, message)
+        raise report.failure() from None
+    if report.errors:
+        raise report.failure()
+    return settings
+
+
+def _finding(error: ErrorDetails) -> tuple[DataPath, str]:
+    context: JsonObject = error.get("ctx", {})
+    path = tuple(part for part in error["loc"] if part != "[key]")
+    if error["type"] == "extra_forbidden":
+        key = str(path[-1])
+        return path, f"unknown key {quoted(key)}{nearest(key, _known_keys(path[:-1]))}"
+    if context.get("key"):
+        path = (*path, context["key"])
+    message = _MESSAGES.get(error["type"])
+    return path, message(context) if message else error["msg"].lower()
+
+
+def _known_keys(path: DataPath) -> Iterator[str]:
+    """Keys that the section at `path` takes, found by walking the models."""
+    kind: object = Settings
+    for part in path:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[str(part)].annotation
+        else:
+            kind = get_args(kind)[-1]  # what a dict or list holds
+        if NoneType in get_args(kind):
+            kind = get_args(kind)[0]
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield from kind.model_fields
+        yield from _READ_AS_OTHERS_WRITE.get(kind, ())
+
+
+def check_references(tree: JsonObject, changed: Collection[DataPath], report: Report) -> None:
+    """Reports names that refer to nothing, and tokens given twice. Works on any shape of data.
+
+    Texts at `changed` paths were interpolated: they are not shown.
+    """
+    servers, profiles = _mapping(tree.get("servers")), _mapping(tree.get("profiles"))
+    for name, profile in profiles.items():
+        for index, server in enumerate(_list(_mapping(profile).get("servers"))):
+            if isinstance(server, str) and server not in servers:
+                path = ("profiles", name, "servers", index)
+                report.error(path, f"unknown server {quoted(server)}{nearest(server, servers)}")
+    _check_tokens(_list(_mapping(tree.get("hub")).get("tokens")), profiles, changed, report)
+
+
+def _check_tokens(
+    tokens: list[object], profiles: Collection[str], changed: Collection[DataPath], report: Report
+) -> None:
+    unresolved = {finding.path for finding in report.errors}
+    first_use: dict[str, int] = {}
+    for index, token in enumerate(tokens):
+        path: DataPath = ("hub", "tokens", index, "profile")
+        profile = _mapping(token).get("profile")
+        if isinstance(profile, str) and profile not in profiles and path not in unresolved:
+            shown = "" if path in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
+            report.error(path, f"unknown profile{shown}")
+        path = ("hub", "tokens", index, "token")
+        text = _mapping(token).get("token")
+        if isinstance(text, str) and first_use.setdefault(text, index) != index and path not in unresolved:
+            report.error(path, f"the same token as hub.tokens[{first_use[text]}]")
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,93 @@
+"""What is wrong with a configuration: findings, one line each, with file, line, path and a proposal."""
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mcp_hub.errors import ConfigError
+
+__all__ = ["DataPath", "Finding", "Report", "nearest", "on_one_line", "quoted"]
+
+DataPath = tuple[str | int, ...]
+"""Where a value sits: keys and list indexes from the root, as written in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to mend, or to know; the line is looked up by path when it is not given."""
+
+    path: DataPath
+    message: str
+    line: int | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """Collects findings about one file, so that a person sees all of them at once.
+
+    `lines` is keyed by paths as written; `written` gives the file's own word for a top-level key.
+    """
+
+    name: str
+    lines: Mapping[DataPath, int] = field(default_factory=dict)
+    written: Mapping[str | int, str] = field(default_factory=dict)
+    errors: list[Finding] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list)
+
+    def error(self, path: DataPath, message: str) -> None:
+        self.errors.append(Finding(path, message))
+
+    def warn(self, path: DataPath, message: str) -> None:
+        self.warnings.append(Finding(path, message))
+
+    def rendered(self, findings: Iterable[Finding]) -> tuple[str, ...]:
+        """`file:line: path: message` for each, in the order of the file."""
+        located = [(self._line(finding), finding) for finding in findings]
+        located.sort(key=lambda pair: pair[0] or 0)
+        return tuple(dict.fromkeys(self._render(line, finding) for line, finding in located))
+
+    def failure(self) -> ConfigError:
+        """The error that carries all findings so far."""
+        return ConfigError("\n".join(self.rendered(self.errors)))
+
+    def _render(self, line: int | None, finding: Finding) -> str:
+        where = self.name if line is None else f"{self.name}:{line}"
+        path = _path_text(self._as_written(finding.path))
+        return on_one_line(f"{where}: {path}: {finding.message}" if path else f"{where}: {finding.message}")
+
+    def _line(self, finding: Finding) -> int | None:
+        """The line of the path, or of the nearest thing around it that is in the file."""
+        path = self._as_written(finding.path)
+        around = (self.lines.get(path[:length]) for length in range(len(path), -1, -1))
+        return finding.line or next((line for line in around if line is not None), None)
+
+    def _as_written(self, path: DataPath) -> DataPath:
+        return (self.written.get(path[0], path[0]), *path[1:]) if path else path
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "…"?` for a likely slip, else nothing."""
+    close = difflib.get_close_matches(word[:64], list(known), n=1)
+    return f"; did you mean {quoted(close[0])}?" if close else ""
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def on_one_line(text: str) -> str:
+    """`text` with line breaks and what a terminal might obey or cannot show as escapes."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _path_text(path: DataPath) -> str:
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part and all(char.isalnum() or char in "_-@/" for char in part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{quoted(part)}]"
+    return text

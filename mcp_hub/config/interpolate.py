@@ -1,0 +1,143 @@
+"""`${…}` in texts of the configuration: environment variables and files, put in after parsing.
+
+`${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
+contents of a file without one trailing newline; `$${` is a literal `${`. Nothing nests, and what was put in is not
+looked at again.
+"""
+
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from mcp_hub.config.findings import DataPath
+
+__all__ = ["LEFT_OUT", "Interpolation", "OnFailure", "Unresolved", "expand_home", "resolve"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
+_SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
+# they say where and who, not what is secret, and are part of most paths
+_PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
+
+
+class Unresolved(ValueError):
+    """A `${…}` that cannot be filled in; the message names the variable or file, never a value."""
+
+
+def resolve(text: str, env: Mapping[str, str], base: Path) -> tuple[str, frozenset[str]]:
+    """`text` with every `${…}` filled in, and the values that may be secret. Files are relative to `base`.
+
+    Raises: Unresolved.
+    """
+    parts: list[str] = []
+    secrets: set[str] = set()
+    for literal, reference in _split(text):
+        parts.append(literal)
+        if reference is not None:
+            value, is_secret = _look_up(reference, env, base)
+            parts.append(value)
+            if is_secret and len(value) >= _SHORTEST_SECRET:
+                secrets.add(value)
+    return "".join(parts), frozenset(secrets)
+
+
+def _split(text: str) -> Iterator[tuple[str, str | None]]:
+    """Pairs of a literal and the inside of the `${…}` behind it."""
+    at = 0
+    while (start := text.find("${", at)) >= 0:
+        if start > at and text[start - 1] == "$":
+            yield text[at : start - 1] + "${", None
+            at = start + 2
+            continue
+        end = text.find("}", start)
+        if end < 0:
+            raise Unresolved('"${" is never closed; write "$${" for a literal one')
+        yield text[at:start], text[start + 2 : end]
+        at = end + 1
+    yield text[at:], None
+
+
+def _look_up(reference: str, env: Mapping[str, str], base: Path) -> tuple[str, bool]:
+    if "${" in reference:
+        raise Unresolved('"${" inside "${…}" is not supported')
+    if reference.startswith("file:"):
+        return _file(reference.removeprefix("file:"), env, base), True
+    name, has_default, default = reference.removeprefix("env:").partition(":-")
+    if not _NAME.fullmatch(name):
+        raise Unresolved("expected ${VAR}, ${VAR:-default}, ${env:VAR} or ${file:path}; $${ is a literal ${")
+    if has_default:
+        value = env.get(name, "")
+        return (value, name not in _PUBLIC) if value else (default, False)
+    if name not in env:
+        raise Unresolved(f"environment variable {name} is not set; set it, or write ${{{name}:-default}}")
+    return env[name], name not in _PUBLIC
+
+
+def _file(text: str, env: Mapping[str, str], base: Path) -> str:
+    try:
+        path = base / expand_home(text, env)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Unresolved(f"cannot read file {text}: not a regular file")
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+        if len(content) > _LARGEST_FILE:
+            raise Unresolved(f"cannot read file {text}: larger than {_LARGEST_FILE} bytes")
+        return re.sub(r"\r?\n\Z", "", content.decode())
+    except Unresolved:
+        raise
+    except OSError as error:
+        raise Unresolved(f"cannot read file {text}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Unresolved(f"cannot read file {text}: not UTF-8 text") from None
+    except ValueError:
+        raise Unresolved("cannot read a file: its name holds a character that no name can") from None
+
+
+def expand_home(text: str, env: Mapping[str, str]) -> Path:
+    """`~` and `~/x` under the user's home; anything else as it is. Raises: Unresolved without a home."""
+    if text != "~" and not text.startswith(("~/", "~\\")):
+        return Path(text)
+    home = env.get("HOME") or env.get("USERPROFILE")
+    if not home:
+        raise Unresolved("~ cannot be resolved: HOME is not set")
+    return Path(home) / text[2:]
+
+
+LEFT_OUT: Final = object()
+"""What an `OnFailure` answers to drop the value from its mapping or list."""
+
+OnFailure = Callable[[DataPath, str, Unresolved], object]
+"""Given path, text as written and what is wrong with it: what stands there instead."""
+
+
+@dataclass(slots=True)
+class Interpolation:
+    """Fills in trees of plain data, and remembers which paths changed and which values may be secret."""
+
+    env: Mapping[str, str]
+    base: Path
+    secrets: set[str] = field(default_factory=set)
+    changed: set[DataPath] = field(default_factory=set)
+
+    def fill(self, tree: object, path: DataPath, on_failure: OnFailure) -> object:
+        """A copy of `tree`, which sits at `path`, with its texts resolved; keys stay as they are."""
+        if isinstance(tree, dict):
+            pairs = [(key, self.fill(value, (*path, key), on_failure)) for key, value in tree.items()]
+            return {key: value for key, value in pairs if value is not LEFT_OUT}
+        if isinstance(tree, list):
+            items = [self.fill(item, (*path, index), on_failure) for index, item in enumerate(tree)]
+            return [item for item in items if item is not LEFT_OUT]
+        return self._text(tree, path, on_failure) if isinstance(tree, str) else tree
+
+    def _text(self, text: str, path: DataPath, on_failure: OnFailure) -> object:
+        try:
+            filled, secrets = resolve(text, self.env, self.base)
+        except Unresolved as problem:
+            return on_failure(path, text, problem)
+        if filled != text:
+            self.changed.add(path)
+        self.secrets |= secrets
+        return filled

@@ -1,0 +1,166 @@
+"""`servers.yaml` from disk to `Loaded`: find it, read it, fill in `${…}`, check it, report everything at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import platformdirs
+
+from mcp_hub.config.check import check_references, validated
+from mcp_hub.config.findings import DataPath, Report
+from mcp_hub.config.interpolate import LEFT_OUT, Interpolation, OnFailure, Unresolved, expand_home, resolve
+from mcp_hub.config.locate import read_document
+from mcp_hub.config.quantities import as_flag
+from mcp_hub.config.schema import Settings
+from mcp_hub.errors import ConfigError
+from mcp_hub.types import JsonObject
+
+__all__ = ["Loaded", "find_config", "load", "parse"]
+
+_LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
+_STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
+_NAMES = ("servers.yaml", "servers.yml", "servers.json")
+_PLACEHOLDERS_STAY = ("command", "local", "args", "env")  # a disabled server keeps the shape it was written in
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, the file they came from, texts to keep out of logs and pages, and findings that are no errors.
+
+    `secrets` holds every token, and what servers and tokens took from the environment or files (from 6 characters on;
+    not `HOME` and its like).
+    """
+
+    settings: Settings
+    path: Path
+    secrets: frozenset[str] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+
+def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
+    """The file to load: `explicit`, else `$MCP_HUB_CONFIG` (these two need not exist), else the first usual place.
+
+    Raises: ConfigError that lists what was searched.
+    """
+    named = explicit or env.get("MCP_HUB_CONFIG")
+    if named:
+        try:
+            return cwd / expand_home(named, env)
+        except Unresolved as problem:
+            raise ConfigError(f"{named}: {problem}") from None
+    places = [cwd / name for name in _NAMES]
+    places.append(Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0])
+    for place in places:
+        if place.is_file():
+            return place
+    searched = ", ".join(str(place) for place in places)
+    raise ConfigError(f"no configuration found (searched: {searched}); create one with: {_STARTER}")
+
+
+def load(path: Path, env: Mapping[str, str]) -> Loaded:
+    """Read and check one file. Raises: ConfigError with every finding, a line each."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; create it with: {_STARTER}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > _LARGEST:
+        raise ConfigError(f"{path}: larger than {_LARGEST} bytes")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from None
+    return parse(text, str(path), env, path.absolute().parent)
+
+
+def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
+    """Check the text of a file called `name`; pure but for `${file:…}`, which like `cwd` is relative to `base`.
+
+    Raises: ConfigError with every finding, a line each.
+    """
+    if len(text) > _LARGEST:
+        raise ConfigError(f"{name}: larger than {_LARGEST} characters")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConfigError(f"{name}: not UTF-8 text; save the file as UTF-8")
+    document = read_document(text, name)
+    report = Report(name, document.lines, errors=list(document.findings))
+    tree = _sections(document.data, report)
+    interpolation = Interpolation(env, base)
+    tree = _filled(tree, interpolation, report)
+    check_references(tree, interpolation.changed, report)
+    settings = validated(tree, report)
+    if not settings.servers:
+        report.warn((), f"no servers; add one, for example: {_STARTER}")
+    tokens = {token.token.get_secret_value() for token in settings.hub.tokens}
+    secrets = frozenset(interpolation.secrets | tokens)
+    return Loaded(settings, Path(name), secrets, report.rendered(report.warnings))
+
+
+def _sections(data: object, report: Report) -> JsonObject:
+    """The top level under the names of `Settings`."""
+    if data is None:
+        raise ConfigError(f"{report.name}: is empty; begin with: {_STARTER}")
+    if not isinstance(data, dict):
+        raise ConfigError(f"{report.name}:1: expected a mapping at the top; begin with: {_STARTER}")
+    tree = {key: value for key, value in data.items() if key != "$schema"}
+    if "mcpServers" in tree:
+        servers = tree.pop("mcpServers")
+        if "servers" in tree:
+            report.error(("mcpServers",), 'says the same as "servers"; keep one of them')
+        else:
+            tree["servers"] = servers
+            report.written = {"servers": "mcpServers"}
+    return tree
+
+
+def _filled(tree: JsonObject, interpolation: Interpolation, report: Report) -> JsonObject:
+    """`tree` with `${…}` filled in where it may stand: servers, hub.http and hub.tokens."""
+
+    def refuse(path: DataPath, text: str, problem: Unresolved) -> str:
+        report.error(path, str(problem))
+        return text
+
+    filled = dict(tree)
+    if isinstance(servers := tree.get("servers"), dict):
+        filled["servers"] = {
+            name: _server(("servers", name), server, interpolation, report, refuse) for name, server in servers.items()
+        }
+    if isinstance(hub := tree.get("hub"), dict):
+        addresses = Interpolation(interpolation.env, interpolation.base)  # where to listen is no secret
+        filled["hub"] = hub | {
+            key: values.fill(hub[key], ("hub", key), refuse)
+            for key, values in (("http", addresses), ("tokens", interpolation))
+            if key in hub
+        }
+    return filled
+
+
+def _server(path: DataPath, server: object, interpolation: Interpolation, report: Report, refuse: OnFailure) -> object:
+    def excuse(path: DataPath, text: str, problem: Unresolved) -> object:
+        report.warn(path, f"{problem} (the server is disabled)")
+        return text if path[2] in _PLACEHOLDERS_STAY else LEFT_OUT
+
+    is_disabled = isinstance(server, dict) and _is_disabled(server, interpolation)
+    filled = interpolation.fill(server, path, excuse if is_disabled else refuse)
+    if isinstance(filled, dict) and isinstance(cwd := filled.get("cwd"), str) and cwd:
+        try:
+            filled["cwd"] = str(interpolation.base / expand_home(cwd, interpolation.env))
+        except Unresolved as problem:
+            report.error((*path, "cwd"), str(problem))
+    return filled
+
+
+def _is_disabled(server: JsonObject, interpolation: Interpolation) -> bool:
+    def flag(key: str) -> bool | None:
+        value = server.get(key)
+        try:
+            if isinstance(value, str):
+                value, _ = resolve(value, interpolation.env, interpolation.base)
+            return as_flag(value)
+        except Unresolved:
+            return None  # reported where the server is filled in
+
+    return flag("enabled") is False or flag("disabled") is True

@@ -1,0 +1,128 @@
+"""Durations, sizes and flags as people write them in a file, to plain numbers and back.
+
+Messages never repeat the value: it may have come out of `${…}` and be a secret.
+"""
+
+import math
+import re
+from decimal import Decimal
+
+__all__ = [
+    "LONGEST",
+    "as_flag",
+    "format_duration",
+    "format_size",
+    "parse_duration",
+    "parse_size",
+]
+
+LONGEST = 366 * 86400.0  # more is a slip of the unit, such as milliseconds written as seconds
+_LARGEST = 1 << 40  # 1 TiB: as above
+_LONGEST_TEXT = 64  # bounds the arithmetic on hostile input
+
+_SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
+_BYTES = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d)")
+_PARTS = re.compile(rf"(?:{_PART.pattern})+")
+_SIZE = re.compile(rf"({_NUMBER})\s*([A-Za-z]*)")
+_WANT_DURATION = 'expected a duration such as "30m", "2s", "250ms" or "1h30m", or a number of seconds'
+_WANT_SIZE = 'expected a size such as "32MiB" or "1MB", or a number of bytes'
+_FLAGS = {
+    **dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True),
+    **dict.fromkeys(("0", "off", "f", "false", "n", "no"), False),
+}
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of `"30m"`, `"1h30m"`, `"250ms"`, `"2.5"` or a number; 0 up to `LONGEST`.
+
+    Raises: ValueError with what was expected.
+    """
+    seconds = _duration_of(value)
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(_WANT_DURATION)
+    if seconds > LONGEST:
+        raise ValueError(f"longer than the limit of {format_duration(LONGEST)}")
+    return seconds
+
+
+def _duration_of(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(_WANT_DURATION)
+    if isinstance(value, int):
+        return float(min(value, 10**12))  # an int beyond float's range must not overflow
+    if isinstance(value, float):
+        return value
+    text = value.strip()
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(_WANT_DURATION)
+    if re.fullmatch(_NUMBER, text):
+        return float(text)
+    if not _PARTS.fullmatch(text):
+        raise ValueError(_WANT_DURATION)
+    return float(sum(Decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest text with one unit that `parse_duration` reads back as exactly `seconds`."""
+    if seconds >= 1 and seconds == int(seconds):
+        for unit in ("d", "h", "m"):
+            scale = int(_SECONDS[unit])
+            if int(seconds) % scale == 0:
+                return f"{int(seconds) // scale}{unit}"
+        return f"{int(seconds)}s"
+    exact = Decimal(repr(float(seconds)))
+    millis = exact * 1000
+    if 0 < millis < 1000 and millis == int(millis):
+        return f"{int(millis)}ms"
+    return f"{exact.normalize():f}s"
+
+
+def parse_size(value: object) -> int:
+    """Bytes of `"32MiB"`, `"1MB"`, `"4096"` or an int; 1 up to 1 TiB.
+
+    Raises: ValueError with what was expected.
+    """
+    size = _size_of(value)
+    if size < 1:
+        raise ValueError(_WANT_SIZE)
+    if size > _LARGEST:
+        raise ValueError(f"larger than the limit of {format_size(_LARGEST)}")
+    return size
+
+
+def _size_of(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+        raise ValueError(_WANT_SIZE)
+    match = _SIZE.fullmatch(value.strip())
+    if match is None or match[2].lower() not in _BYTES:
+        raise ValueError(_WANT_SIZE)
+    return int(Decimal(match[1]) * _BYTES[match[2].lower()])
+
+
+def format_size(size: int) -> str:
+    """The shortest text with a binary unit that `parse_size` reads back as exactly `size`."""
+    for unit in ("GiB", "MiB", "KiB"):
+        scale = _BYTES[unit.lower()]
+        if size and size % scale == 0:
+            return f"{size // scale}{unit}"
+    return f"{size}B"
+
+
+def as_flag(value: object) -> bool | None:
+    """`true`, `"yes"`, `"0"`, … as a bool; None for anything else."""
+    if isinstance(value, bool):
+        return value
+    return _FLAGS.get(value.strip().lower()) if isinstance(value, str) else None

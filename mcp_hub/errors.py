@@ -1,0 +1,117 @@
+"""The hub's own errors, one shallow tree; each that can reach a client knows its JSON-RPC code.
+
+    HubError
+    ├── ConfigError            exit 2: servers.yaml, flags
+    ├── ProtocolError          a peer broke the wire format
+    │   └── FrameTooLong       one line over the limit
+    ├── RpcError               goes to the client as a JSON-RPC error, with code and data
+    │   ├── InvalidParams      -32602
+    │   │   └── UnknownEntry   -32602 (handshake resources: -32002), names the nearest entries
+    │   ├── MethodNotFound     -32601
+    │   ├── UpstreamUnavailable   hub code 1001: not ready, with state and reason
+    │   ├── UpstreamLost       hub code 1002: gone or garbled while the call ran, outcome unknown
+    │   ├── DeadlineExceeded   hub code 1003: silent for too long
+    │   └── Busy               hub code 1004: a limit of the hub is reached
+    └── StartFailed            an upstream did not come up; the message is for people
+
+Hub codes lie outside -32768…-32000, which JSON-RPC reserves (protocol.md §3, "Lossless").
+"""
+
+import msgspec
+
+from mcp_hub.types import JsonObject, RawJson
+
+__all__ = [
+    "Busy",
+    "ConfigError",
+    "DeadlineExceeded",
+    "FrameTooLong",
+    "HubError",
+    "InvalidParams",
+    "MethodNotFound",
+    "ProtocolError",
+    "RpcError",
+    "StartFailed",
+    "UnknownEntry",
+    "UpstreamLost",
+    "UpstreamUnavailable",
+]
+
+
+class HubError(Exception):
+    """Anything the hub itself reports; the message is lower-case, names the thing and helps."""
+
+
+class ConfigError(HubError):
+    """Configuration that cannot be used. Carries one finding a line, each `file:line: path: what and how to mend`."""
+
+
+class StartFailed(HubError):
+    """An upstream did not become ready; the message says what was tried and why it failed."""
+
+
+class ProtocolError(HubError):
+    """A peer sent bytes that are not the protocol."""
+
+
+class FrameTooLong(ProtocolError):
+    """A line longer than the framer's limit; the rest of it was skipped."""
+
+
+class RpcError(HubError):
+    """A JSON-RPC error answer. `raw` is the error object as an upstream sent it, if one did; it is relayed
+    byte for byte where the caller's era allows its code."""
+
+    code = -32603
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        data: JsonObject | None = None,
+        raw: RawJson | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.data = data
+        self.raw = raw
+
+    def encoded(self) -> RawJson:
+        """The error object for the wire."""
+        if self.raw is not None:
+            return self.raw
+        error: JsonObject = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return msgspec.json.encode(error)
+
+
+class InvalidParams(RpcError):
+    code = -32602
+
+
+class UnknownEntry(InvalidParams):
+    """A name or URI that the caller's view does not hold (hidden and absent are the same)."""
+
+
+class MethodNotFound(RpcError):
+    code = -32601
+
+
+class UpstreamUnavailable(RpcError):
+    code = 1001
+
+
+class UpstreamLost(RpcError):
+    code = 1002
+
+
+class DeadlineExceeded(RpcError):
+    code = 1003
+
+
+class Busy(RpcError):
+    code = 1004

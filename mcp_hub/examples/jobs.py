@@ -1,0 +1,68 @@
+"""Tools to try the hub with, and to copy from: a streaming job, a plain function, a slow one.
+
+    servers:
+      jobs: {local: "mcp_hub.examples.jobs:registry"}
+
+`mcp_hub.upstreams.tools` describes what a tool may take, yield, return and raise.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import anyio
+from pydantic import Field
+
+from mcp_hub.upstreams.tools import Context, Progress, Registry, Result
+
+__all__ = ["registry"]
+
+registry = Registry()
+
+Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
+
+
+@registry.tool(title="Run a job", annotations={"readOnlyHint": True, "openWorldHint": False})
+async def run_job(
+    steps: Annotated[int, Field(ge=1, le=10_000)] = 20, seconds: Seconds = 2.0
+) -> AsyncIterator[Progress | str | Result]:
+    """Run a pretended job that reports each step while it works.
+
+    An async generator streams: `Progress` moves the progress bar, text is partial output that callers see at once, and
+    the last `Result` is what the call returns.
+
+    Args:
+        steps: into how many steps the job is divided
+        seconds: how long all of them take together
+    """
+    for step in range(1, steps + 1):
+        await anyio.sleep(seconds / steps)
+        yield Progress(step, total=steps, message=f"step {step} of {steps}")
+        yield f"step {step} done\n"
+    yield Result({"steps": steps, "seconds": seconds, "status": "done"})
+
+
+@registry.tool(annotations={"readOnlyHint": True, "openWorldHint": False}, output_schema=dict[str, int])
+def count_words(text: str) -> dict[str, int]:
+    """Count the words, lines and characters of a text.
+
+    A sync function runs in a worker thread, so it may block. A dict becomes structured content.
+
+    Args:
+        text: the text to count in
+    """
+    return {"words": len(text.split()), "lines": len(text.splitlines()), "characters": len(text)}
+
+
+@registry.tool(annotations={"readOnlyHint": True, "openWorldHint": False})
+async def wait(seconds: Seconds, context: Context) -> str:
+    """Wait, and say so when done.
+
+    An async function runs on the hub's event loop. The `Context` parameter is not part of the tool's arguments: the hub
+    fills it in, for reports and logs.
+
+    Args:
+        seconds: how long to wait
+    """
+    context.log("info", {"waiting_seconds": seconds})
+    await anyio.sleep(seconds)
+    return f"waited {seconds:g} s"

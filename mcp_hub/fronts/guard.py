@@ -1,0 +1,108 @@
+"""What every HTTP request must pass before anything reads it: Host, Origin, bearer token (reliability.md §4).
+
+Pure decisions over headers. DNS rebinding needs a name: a Host that is an address, `localhost` or a configured name is
+let through; an Origin must name an allowed host or be listed itself.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from mcp_hub.sessions.session import LOCAL, Caller
+
+__all__ = ["Guard", "Refusal", "is_loopback"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The status to answer with, why, and headers that the status calls for."""
+
+    status: int
+    reason: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Guard:
+    """Checks requests. Without tokens everybody is `local`; with tokens, one is required on every request."""
+
+    def __init__(
+        self,
+        tokens: Mapping[str, Caller],
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        default: Caller = LOCAL,
+    ) -> None:
+        # looked up by digest, so that the time taken says nothing about the token
+        self._callers = {_digest(token.encode()): caller for token, caller in tokens.items()}
+        self._hosts = {host.lower() for host in hosts} | {"localhost"}
+        self._origins = {origin.lower().rstrip("/") for origin in origins}
+        self._default = default
+        self._passed_hosts: dict[bytes, bool] = {}
+
+    def check(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal:
+        """Who is asking, or why not."""
+        host = headers.get(b"host", b"")
+        if not self._host_passes(host):
+            return Refusal(421, f"host {_text(host)} is not served here; allow it with hub.http.allowed_hosts")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._origin_passes(_text(origin)):
+            return Refusal(403, f"origin {_text(origin)} is not allowed; allow it with hub.http.allowed_origins")
+        if not self._callers:
+            return self._default
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        caller = self._callers.get(_digest(token.strip())) if scheme.lower() == b"bearer" else None
+        if caller is None:
+            return Refusal(401, "a valid bearer token is required", ((b"www-authenticate", b"Bearer"),))
+        return caller
+
+    def _host_passes(self, host: bytes) -> bool:
+        passes = self._passed_hosts.get(host)
+        if passes is None:
+            passes = self._is_known(_host_name(_text(host)))
+            if len(self._passed_hosts) < 256:
+                self._passed_hosts[host] = passes
+        return passes
+
+    def _origin_passes(self, origin: str) -> bool:
+        if origin.lower().rstrip("/") in self._origins:
+            return True
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and self._is_known(parts.hostname or "")
+
+    def _is_known(self, name: str) -> bool:
+        return name.lower() in self._hosts or _is_address(name)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a socket bound to `host`."""
+    if host.lower() == "localhost":
+        return True
+    return _is_address(host) and ip_address(host.strip("[]")).is_loopback
+
+
+def _host_name(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0][1:]
+    return host.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("latin-1")[:200]

@@ -1,0 +1,109 @@
+"""One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.fronts.delivery import Delivery
+from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
+from mcp_hub.fronts.mcp_server import Binding, Deferred, Running
+from mcp_hub.hub import Facade
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import Envelope, Unset, raw_object
+from mcp_hub.protocol.meta import RequestMeta, take_meta
+from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era, RawJson, RawObject
+
+__all__ = ["HttpRequest", "answer_call", "json_error", "json_result"]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A POST. `headers` are folded (the last of a name), `raw_headers` as they came."""
+
+    message: Envelope
+    headers: Mapping[bytes, bytes]
+    raw_headers: Sequence[tuple[bytes, bytes]]
+    caller: Caller
+    receive: Receive
+    send: Send
+    takes_sse: bool
+
+    @property
+    def is_request(self) -> bool:
+        return self.message.method is not Unset and self.message.id is not Unset
+
+    def id(self) -> bytes:
+        """The request's id. Raises `RpcError` -32600 if the envelope is not one of JSON-RPC 2.0."""
+        id_ = envelope.usable_id(self.message.id)
+        if id_ is None:
+            raise RpcError("invalid request: the id must be a string or an integer", code=INVALID_REQUEST)
+        if self.message.jsonrpc != "2.0":
+            raise RpcError('invalid request: jsonrpc must be "2.0"', code=INVALID_REQUEST)
+        return id_
+
+    def params(self) -> tuple[RawObject, RequestMeta]:
+        """Params without `_meta`, and `_meta`. Raises `InvalidParams`."""
+        params = raw_object(self.message.params)
+        if params is None:
+            raise InvalidParams("params must be an object")
+        return params, take_meta(params)
+
+    async def accepted(self) -> None:
+        """Notifications and responses are acknowledged without a body."""
+        await respond(self.send, 202)
+
+    async def refused(self, id_: bytes | None, error: RpcError, era: Era) -> None:
+        """An error answer: with the status of its code in the modern era, 200 in the handshake era."""
+        status = HTTP_STATUS.get(error.code, 200) if era is Era.MODERN else 200
+        await respond(self.send, status, envelope.error_frame(id_, error.encoded()))
+
+
+async def answer_call(
+    hub: Facade,
+    binding: Binding,
+    keeper: Housekeeper,
+    request: HttpRequest,
+    session: Session,
+    id_: bytes,
+    open_calls: dict[int | str, Delivery] | None = None,
+) -> None:
+    """Handles one request of a session to the end of its response.
+
+    The client that goes away cancels its call in the modern era; in the handshake era the call goes on (streams.md
+    §3). `open_calls` is where a handshake session's cancellations look.
+    """
+    params, meta = request.params()
+    reply = binding.handle(session, str(request.message.method), params, meta)
+    match reply:
+        case Running(record):
+            exchange = Exchange(session.era, request.receive, request.send, can_stream=request.takes_sse)
+            delivery = exchange.delivery = Delivery(id_, session, record, meta.token, exchange.wake)
+            key = envelope.id_key(id_)
+            if open_calls is not None:
+                open_calls[key] = delivery
+            keeper.add(exchange)
+            try:
+                await exchange.run()
+            finally:
+                keeper.discard(exchange)
+                delivery.close()
+                if open_calls is not None:
+                    del open_calls[key]
+                elif not record.log.ended:
+                    hub.cancel(record, "the client closed the response stream")
+        case Deferred(result):
+            await json_result(request.send, id_, await result)
+        case _:
+            await json_result(request.send, id_, reply)
+
+
+async def json_result(
+    send: Send, id_: bytes, result: RawJson, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    await respond(send, 200, envelope.result_frame(id_, result), headers)
+
+
+def json_error(id_: bytes | None, code: int, message: str) -> bytes:
+    return envelope.error_frame(id_, RpcError(message, code=code).encoded())

@@ -1,0 +1,188 @@
+"""The MCP binding: what the hub answers as a server, the same on every MCP front, in both eras.
+
+Not here: transports. A front decodes a message, has `take_meta` split its `_meta`, finds the session (`initialize`,
+`modern_session`) and hands the request over; the `Reply` says how the answer comes about. The SDK's server kernel is
+not used: behind a raw middleware it would contribute nothing but 0.5 s of imports (docs/architecture.md).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.catalog.kinds import BY_LIST_METHOD
+from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError
+from mcp_hub.hub import Facade
+from mcp_hub.ids import new_session_id
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.envelope import object_bytes
+from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
+from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
+
+__all__ = ["Binding", "Deferred", "Identity", "Reply", "Running", "modern_session", "uninitialized"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How the hub introduces itself; `instructions` composes its text when it is asked for."""
+
+    server_info: JsonObject
+    instructions: Callable[[str | None], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The answer is the ending of this call."""
+
+    record: CallRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The answer is this result, in a moment."""
+
+    result: Awaitable[RawJson]
+
+
+Reply = bytes | Running | Deferred
+_T = TypeVar("_T")
+
+_DISCOVERY_TTL: Final = 60_000
+"""Milliseconds: what `server/discover` says changes only with the configuration, but nobody is told when it does."""
+
+
+class Binding:
+    """Answers requests on behalf of a `Facade`."""
+
+    def __init__(self, hub: Facade, identity: Identity) -> None:
+        self._hub = hub
+        self._identity = identity
+
+    def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
+        """Opens a handshake session; waits for no upstream. Raises `InvalidParams`."""
+        hello = _decoded(params, _Hello, "initialize")
+        version = eras.negotiate(hello.protocolVersion)
+        session = Session(new_session_id(), caller, Era.HANDSHAKE, version, hello.capabilities, hello.clientInfo)
+        result: JsonObject = {
+            "protocolVersion": version,
+            "capabilities": _capabilities(session),
+            "serverInfo": self._identity.server_info,
+        }
+        if text := self._identity.instructions(caller.profile):
+            result["instructions"] = text
+        return session, object_bytes(result)
+
+    def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
+        """Answers one request of a session.
+
+        Raises `MethodNotFound` for a method that the session's era lacks, and any other `RpcError`.
+        """
+        if method in eras.CALL_METHODS:
+            return Running(self._hub.call(session, method, params, meta))
+        if not eras.serves(session.era, method):
+            raise MethodNotFound(f"Method not found: {method[:200]}")
+        kind = BY_LIST_METHOD.get(method)
+        if kind is not None:
+            return self._list(session, kind, params)
+        match method:
+            case "server/discover":
+                return self._discover(session)
+            case "logging/setLevel":
+                self._hub.set_log_level(session, _level(params.get("level"), "params.level"))
+                return b"{}"
+            case "ping":
+                return b"{}"
+            case _:  # a second initialize
+                raise InvalidParams("this session is initialized already")
+
+    def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
+        cursor = _decoded(params, _Page, "params.cursor").cursor
+        if self._hub.catalog.is_settled:
+            return self._hub.list_page(session, kind, cursor)
+        return Deferred(self._list_later(session, kind, cursor))
+
+    async def _list_later(self, session: Session, kind: Kind, cursor: str | None) -> RawJson:
+        await self._hub.catalog.settled()
+        return self._hub.list_page(session, kind, cursor)
+
+    def _discover(self, session: Session) -> bytes:
+        result: JsonObject = {
+            "resultType": "complete",
+            "supportedVersions": list(eras.MODERN_VERSIONS),
+            "capabilities": _capabilities(session),
+            "_meta": {SERVER_INFO: self._identity.server_info},
+            "ttlMs": _DISCOVERY_TTL,
+            "cacheScope": "private",
+        }
+        if text := self._identity.instructions(session.caller.profile):
+            result["instructions"] = text
+        return object_bytes(result)
+
+
+def modern_session(caller: Caller, meta: RequestMeta, key: str) -> Session:
+    """The session of one modern request; `key` tells it apart from every other one.
+
+    Raises `InvalidParams` for an incomplete envelope, `RpcError` -32022 for a version that is not served.
+    """
+    version = _value(meta.version, "protocolVersion", str)
+    if meta.capabilities is None:
+        raise InvalidParams("params._meta lacks io.modelcontextprotocol/clientCapabilities")
+    if version not in eras.MODERN_VERSIONS:
+        raise RpcError("Unsupported protocol version", code=UNSUPPORTED_VERSION, data=eras.unsupported_version(version))
+    capabilities = _value(meta.capabilities, "clientCapabilities", dict)
+    client_info = _value(meta.client_info, "clientInfo", dict) if meta.client_info is not None else {}
+    level = _level(meta.log_level, "logLevel") if meta.log_level is not None else None
+    return Session(key, caller, Era.MODERN, version, capabilities, client_info, level)
+
+
+def uninitialized(method: str) -> bytes:
+    """The answer to a handshake request before `initialize`: only `ping` is served. Raises `InvalidParams`."""
+    if method == "ping":
+        return b"{}"
+    if not eras.serves(Era.HANDSHAKE, method):
+        raise MethodNotFound(f"Method not found: {method[:200]}")
+    raise InvalidParams("not initialized: send initialize first, or _meta with a protocol version (2026-07-28)")
+
+
+class _Hello(msgspec.Struct):
+    protocolVersion: str
+    capabilities: JsonObject
+    clientInfo: JsonObject
+
+
+class _Page(msgspec.Struct):
+    cursor: str | None = None
+
+
+def _decoded(params: RawObject, shape: type[_T], what: str) -> _T:
+    try:
+        return msgspec.json.decode(object_bytes(params), type=shape)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise InvalidParams(f"{what}: {exc}") from None
+
+
+def _value(raw: RawJson | None, what: str, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(raw or b"", type=kind)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise InvalidParams(f"params._meta io.modelcontextprotocol/{what}: {exc}") from None
+
+
+def _level(raw: RawJson | None, what: str) -> str:
+    level = _value(raw, what, str) if raw is not None else ""
+    if level not in eras.LOG_LEVELS:
+        raise InvalidParams(f"{what}: unknown log level {level[:50]!r}; known: {', '.join(eras.LOG_LEVELS)}")
+    return level
+
+
+def _capabilities(session: Session) -> JsonObject:
+    """What the hub offers whatever its upstreams turn out to offer: nobody is waited for (product.md, promise 9)."""
+    changes: JsonObject = {"listChanged": True} if session.era is Era.HANDSHAKE else {}
+    offered: JsonObject = {"tools": changes, "resources": changes, "prompts": changes, "logging": {}}
+    if session.version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method but not the capability
+        offered["completions"] = {}
+    return offered

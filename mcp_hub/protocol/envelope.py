@@ -1,0 +1,158 @@
+"""Decoding of one JSON-RPC message: id, method and the members' bytes; the payload is not looked at.
+
+`decode` takes what peers really send: invalid UTF-8 is replaced per line, lone surrogate escapes become U+FFFD (a
+strict reader on the other side would choke on either), anything else that is not the protocol becomes a `BadMessage`
+that keeps the id if one can be read. Source: JSON-RPC 2.0 §4-5; the hostile lines in tests/unit/protocol.
+"""
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.types import RawJson, RawObject
+
+__all__ = [
+    "BadMessage",
+    "Envelope",
+    "Unset",
+    "decode",
+    "error_frame",
+    "id_key",
+    "notification_frame",
+    "object_bytes",
+    "raw_object",
+    "request_frame",
+    "result_frame",
+    "salvage_id",
+    "usable_id",
+]
+
+Unset = msgspec.UNSET
+
+
+class Envelope(msgspec.Struct):
+    """One message. `id`, `params`, `result` and `error` are encoded; a member that is absent is `Unset`."""
+
+    id: msgspec.Raw | msgspec.UnsetType = Unset
+    method: str | msgspec.UnsetType = Unset
+    params: msgspec.Raw | msgspec.UnsetType = Unset
+    result: msgspec.Raw | msgspec.UnsetType = Unset
+    error: msgspec.Raw | msgspec.UnsetType = Unset
+    jsonrpc: str | msgspec.UnsetType = Unset
+
+
+@dataclass(frozen=True, slots=True)
+class BadMessage:
+    """A line that is no message: the JSON-RPC code to answer with, why, and its id if it could be read."""
+
+    code: int
+    reason: str
+    id: bytes | None = None
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_ID = re.compile(rb'"id"\s*:\s*(-?\d{1,19}(?![\d.eE])|"(?:[^"\\\x00-\x1f]|\\.){0,256}")')
+_ESCAPES = re.compile(
+    rb"(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+_TAIL = 4096
+"""Bytes searched for an id at either end of an unreadable line."""
+
+
+def decode(line: bytes) -> Envelope | BadMessage:
+    """The message of one line."""
+    if not line.isascii():
+        line = _valid_utf8(line)
+    try:
+        return _decode(line)
+    except msgspec.ValidationError as exc:
+        return BadMessage(INVALID_REQUEST, f"not a JSON-RPC message: {exc}", salvage_id(line))
+    except msgspec.DecodeError as exc:
+        return _decode_mended(line, str(exc))
+    except RecursionError:
+        return BadMessage(PARSE_ERROR, "JSON nested too deep", salvage_id(line))
+
+
+def _decode_mended(line: bytes, reason: str) -> Envelope | BadMessage:
+    """Second try, without lone surrogates and without noise before the object."""
+    start = max(line.find(b'{"jsonrpc"'), 0)
+    mended = _ESCAPES.sub(lambda m: b"\\ufffd" if m[2] else m[0], line[start:])
+    if len(mended) != len(line) or mended != line:
+        try:
+            return _decode(mended)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    return BadMessage(PARSE_ERROR, f"malformed JSON: {reason}", salvage_id(line))
+
+
+def _valid_utf8(line: bytes) -> bytes:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace").encode()
+    return line
+
+
+def salvage_id(line: bytes) -> bytes | None:
+    """The id of a line that cannot be decoded, by its look; None if there is none or it is ambiguous."""
+    ends = line if len(line) <= 2 * _TAIL else line[:_TAIL] + b"\n" + line[-_TAIL:]
+    found = set(_ID.findall(ends))
+    return found.pop() if len(found) == 1 else None
+
+
+def usable_id(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
+    """The id's bytes if it is a string or an integer; a request with any other id cannot be answered."""
+    if raw is Unset:
+        return None
+    text = bytes(raw)
+    if text[:1] == b'"' or text.lstrip(b"-").isdigit():
+        return text
+    return None
+
+
+def id_key(text: bytes) -> int | str:
+    """The correlation key of an id: `"7"` and `7` are one id for correlation, and are echoed verbatim."""
+    bare = text[1:-1] if text[:1] == b'"' else text
+    digits = bare[1:] if bare[:1] == b"-" else bare
+    if digits.isdigit() and len(digits) < 20:
+        return int(bare)
+    return bare.decode("utf-8", "replace")
+
+
+def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
+    """The members of an encoded object, still encoded; an absent one is empty; None if it is no object."""
+    if raw is Unset:
+        return {}
+    try:
+        return _decode_object(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+object_bytes = msgspec.json.Encoder().encode
+"""Encodes an object whose members may be encoded already."""
+
+
+def request_frame(id_: int, method: str, params: RawJson) -> bytes:
+    """A request line; `method` is one of ours and needs no escaping."""
+    return b'{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}\n' % (id_, method.encode(), params)
+
+
+def notification_frame(method: str, params: RawJson | None = None) -> bytes:
+    """A notification line."""
+    if params is None:
+        return b'{"jsonrpc":"2.0","method":"%s"}\n' % method.encode()
+    return b'{"jsonrpc":"2.0","method":"%s","params":%s}\n' % (method.encode(), params)
+
+
+def result_frame(id_: bytes, *result: RawJson | memoryview) -> bytes:
+    """A result line under the caller's own id; `result` may come in parts."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_, b',"result":', *result, b"}\n"))
+
+
+def error_frame(id_: bytes | None, error: RawJson) -> bytes:
+    """An error line; no readable id → `null` (JSON-RPC 2.0 §5)."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_ or b"null", b',"error":', error, b"}\n"))

@@ -1,0 +1,65 @@
+"""What each protocol version can carry: one table, and the questions asked of it.
+
+The constants repeat those of `mcp_types.version` so that a stdio front starts without importing it (0.15 s, 20 MB);
+a contract test holds them equal. Source: specification 2024-11-05 to 2026-07-28, basic/versioning.
+"""
+
+from typing import Final
+
+from mcp_hub.types import Era, JsonObject
+
+__all__ = [
+    "CALL_METHODS",
+    "HANDSHAKE_VERSIONS",
+    "LATEST_HANDSHAKE",
+    "LATEST_MODERN",
+    "LOG_LEVELS",
+    "MODERN_VERSIONS",
+    "era_of",
+    "is_at_least",
+    "negotiate",
+    "serves",
+    "unsupported_version",
+]
+
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS: Final = ("2026-07-28",)
+LATEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
+LATEST_MODERN: Final = MODERN_VERSIONS[-1]
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""RFC 5424 severities, least severe first (server/utilities/logging)."""
+
+CALL_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+"""Requests that become a call to exactly one upstream."""
+
+_SHARED = CALL_METHODS | {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+_METHODS: Final = {
+    Era.HANDSHAKE: _SHARED | {"initialize", "ping", "logging/setLevel"},
+    Era.MODERN: _SHARED | {"server/discover"},
+}
+
+
+def era_of(version: str) -> Era:
+    """The era of a version; an unknown one counts as modern, where it will be refused by name."""
+    return Era.HANDSHAKE if version in HANDSHAKE_VERSIONS else Era.MODERN
+
+
+def serves(era: Era, method: str) -> bool:
+    """Whether the hub answers `method` in `era`; otherwise the answer is -32601."""
+    return method in _METHODS[era]
+
+
+def negotiate(requested: object) -> str:
+    """The version that `initialize` settles on: the requested one if it has a handshake, else the latest such."""
+    return requested if isinstance(requested, str) and requested in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE
+
+
+def is_at_least(version: str, minimum: str) -> bool:
+    """Whether a known version is `minimum` or newer; an unknown one is not."""
+    known = HANDSHAKE_VERSIONS + MODERN_VERSIONS
+    return version in known and known.index(version) >= known.index(minimum)
+
+
+def unsupported_version(requested: str) -> JsonObject:
+    """The `data` of a -32022 answer."""
+    return {"supported": list(MODERN_VERSIONS), "requested": requested}

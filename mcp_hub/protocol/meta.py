@@ -1,0 +1,86 @@
+"""The reserved `_meta` keys: what the hub reads from a request and what it puts on one of its own.
+
+Source: specification 2026-07-28, basic/index "_meta"; earlier revisions reserve `progressToken` only.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from mcp_hub.errors import InvalidParams
+from mcp_hub.protocol.envelope import object_bytes, raw_object
+from mcp_hub.types import JsonObject, RawJson, RawObject
+
+__all__ = [
+    "CAPABILITIES",
+    "CLIENT_INFO",
+    "LOG_LEVEL",
+    "PROGRESS_TOKEN",
+    "SERVER_INFO",
+    "VERSION",
+    "RequestMeta",
+    "modern_meta",
+    "take_meta",
+]
+
+VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+PROGRESS_TOKEN: Final = "progressToken"
+_ENVELOPE: Final = (VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMeta:
+    """A request's `_meta`, split: reserved keys lifted out (still encoded), everything else in `rest`."""
+
+    token: bytes | None
+    version: RawJson | None
+    client_info: RawJson | None
+    capabilities: RawJson | None
+    log_level: RawJson | None
+    rest: RawObject
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the request carries the per-request envelope of the modern era."""
+        return self.version is not None
+
+
+_EMPTY = RequestMeta(None, None, None, None, None, {})
+
+
+def take_meta(params: RawObject) -> RequestMeta:
+    """Removes `_meta` from `params` and splits it.
+
+    Raises `InvalidParams` when it is no object, or the progress token neither a string nor an integer.
+    """
+    raw = params.pop("_meta", None)
+    if raw is None:
+        return _EMPTY
+    rest = raw_object(raw)
+    if rest is None:
+        raise InvalidParams("params._meta must be an object")
+    token = rest.pop(PROGRESS_TOKEN, None)
+    version, client_info, capabilities, log_level = (rest.pop(key, None) for key in _ENVELOPE)
+    return RequestMeta(
+        _token(token) if token is not None else None, version, client_info, capabilities, log_level, rest
+    )
+
+
+def _token(raw: msgspec.Raw) -> bytes:
+    text = bytes(raw)
+    if text[:1] != b'"' and not text.lstrip(b"-").isdigit():
+        raise InvalidParams("params._meta.progressToken must be a string or an integer")
+    return text
+
+
+def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:
+    """The reserved keys of a request to a modern upstream."""
+    meta = {VERSION: version, CLIENT_INFO: client, CAPABILITIES: capabilities}
+    if log_level is not None:
+        meta[LOG_LEVEL] = log_level
+    return {key: msgspec.Raw(object_bytes(value)) for key, value in meta.items()}

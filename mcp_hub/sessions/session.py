@@ -1,0 +1,66 @@
+"""Who is asking: a handshake session lives as long as its connection or `Mcp-Session-Id`, a modern one a request."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from mcp_hub.errors import Busy
+from mcp_hub.types import Era, JsonObject
+
+__all__ = ["LOCAL", "Caller", "Session", "Sessions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What the front knows before a message is read: whose calls these are, and what they may see.
+
+    `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local` (streams.md §3).
+    """
+
+    principal: str = "local"
+    profile: str | None = None
+
+
+LOCAL = Caller()
+
+
+@dataclass(slots=True)
+class Session:
+    """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern)."""
+
+    id: str
+    caller: Caller
+    era: Era
+    version: str
+    capabilities: JsonObject = field(default_factory=dict)
+    client_info: JsonObject = field(default_factory=dict)
+    log_level: str | None = None
+
+
+class Sessions:
+    """Handshake sessions over HTTP, by id. At most `most`: the one unused for longest makes room."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._by_id: OrderedDict[str, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, session: Session) -> None:
+        """Raises `Busy` if sessions are switched off (`most` 0)."""
+        if self._most < 1:
+            raise Busy("no sessions allowed (hub.http.max_sessions)")
+        while len(self._by_id) >= self._most:
+            self._by_id.popitem(last=False)
+        self._by_id[session.id] = session
+
+    def find(self, id_: str, caller: Caller) -> Session | None:
+        """The session if it is this caller's; a foreign one is as unknown as one that never was."""
+        session = self._by_id.get(id_)
+        if session is None or session.caller != caller:
+            return None
+        self._by_id.move_to_end(id_)
+        return session
+
+    def remove(self, session: Session) -> None:
+        self._by_id.pop(session.id, None)

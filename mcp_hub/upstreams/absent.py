@@ -1,0 +1,27 @@
+"""An upstream that is configured but not run: it has a state, offers nothing, and says so when it is called."""
+
+from mcp_hub.errors import UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.types import Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.base import Call, CallChannel
+
+__all__ = ["AbsentUpstream"]
+
+
+class AbsentUpstream:
+    """`enabled: false` in the configuration."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        raise UpstreamUnavailable(f'upstream "{self.name}" is disabled in the configuration')
+
+    def status(self) -> UpstreamStatus:
+        return UpstreamStatus(self.name, UpstreamState.DISABLED)
+
+    def snapshot(self) -> Snapshot | None:
+        return None
+
+    def set_log_level(self, level: str) -> None:
+        """There is nobody to tell."""

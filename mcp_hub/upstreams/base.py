@@ -1,0 +1,67 @@
+"""The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mcp_hub.events import CallEvent, Completed
+from mcp_hub.types import CallId, Era, JsonObject, RawObject, Snapshot, UpstreamStatus
+
+__all__ = ["Call", "CallChannel", "CallHandler", "Upstream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One upstream request: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
+
+    `params` carry the upstream's own name or URI and everything else as the client sent it, without `_meta`;
+    `meta` is the client's `_meta` without the reserved keys. `era` and `capabilities` are the caller's.
+    """
+
+    id: CallId
+    upstream: str
+    method: str
+    params: RawObject
+    meta: RawObject
+    session: str
+    principal: str
+    era: Era
+    capabilities: JsonObject
+    wants_progress: bool = False
+    log_level: str | None = None
+
+
+class CallChannel(Protocol):
+    """Where an upstream puts what happens to one call. Endings are returned or raised, never sent."""
+
+    def send(self, event: CallEvent) -> None:
+        """Append an event; never blocks, never raises. After the call has ended it is counted and dropped."""
+        ...
+
+    async def drained(self) -> None:
+        """Wait until readers have caught up enough to take more (a producer that can pause, does)."""
+        ...
+
+
+CallHandler = Callable[[Call, CallChannel], Awaitable[Completed]]
+"""Runs one call to its result. Raises `RpcError` for an error answer; cancellation of the task cancels the call."""
+
+
+class Upstream(Protocol):
+    """Any tool source: a child process, a remote server, Python functions."""
+
+    name: str
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """A `CallHandler`."""
+        ...
+
+    def status(self) -> UpstreamStatus: ...
+
+    def snapshot(self) -> Snapshot | None:
+        """What was last listed; None if it never was."""
+        ...
+
+    def set_log_level(self, level: str) -> None:
+        """Some client wants messages of `level` and above; a source that cannot be told ignores it."""
+        ...

@@ -1,0 +1,112 @@
+"""Reads an upstream's lists to the end: all kinds at once, page after page, within bounds, definitions unparsed."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import structlog
+
+from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
+from mcp_hub.protocol.envelope import object_bytes
+from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
+from mcp_hub.types import CacheHint, Kind, RawJson
+from mcp_hub.upstreams.peer import Peer
+
+__all__ = ["LISTS", "ListLimits", "Listed", "list_kinds"]
+
+log = structlog.get_logger(__name__)
+
+LISTS: Final = {
+    Kind.TOOL: ("tools/list", "tools", "tools"),
+    Kind.RESOURCE: ("resources/list", "resources", "resources"),
+    Kind.TEMPLATE: ("resources/templates/list", "resourceTemplates", "resources"),
+    Kind.PROMPT: ("prompts/list", "prompts", "prompts"),
+}
+"""Kind → list method, result key, the capability that announces it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListLimits:
+    """At most `pages` pages and `entries` entries of one kind; what is beyond is left out with a warning."""
+
+    pages: int = 100
+    entries: int = 10_000
+
+
+@dataclass(slots=True)
+class Listed:
+    """One kind's list as far as it was read."""
+
+    raws: list[bytes] = field(default_factory=list)
+    hint: CacheHint = CacheHint()
+    warnings: list[str] = field(default_factory=list)
+
+
+async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits) -> dict[Kind, Listed]:
+    """The lists of those `kinds` that the server announces; first pages are asked for together.
+
+    Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
+    """
+    asked = [kind for kind in Kind if kind in kinds and LISTS[kind][2] in peer.info.capabilities]
+    firsts = {kind: peer.send(LISTS[kind][0]) for kind in asked}
+    found: dict[Kind, Listed] = {}
+    for kind, pending in firsts.items():
+        listed = found[kind] = Listed()
+        try:
+            await _follow(peer, kind, await peer.answer(pending), listed, limits)
+        except RpcError as exc:
+            _failed(peer, kind, exc, listed)
+        for warning in listed.warnings:
+            log.warning("upstream_list", upstream=peer.name, kind=kind.value, problem=warning)
+    return found
+
+
+def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed) -> None:
+    if isinstance(exc, UpstreamLost) and peer.closed.is_set():
+        raise StartFailed(str(exc)) from None
+    if kind is Kind.TOOL:
+        raise StartFailed(f"{LISTS[kind][0]} failed: {exc}") from None
+    if exc.code != METHOD_NOT_FOUND:
+        listed.warnings.append(f"{LISTS[kind][0]} failed: {exc}")
+
+
+async def _follow(peer: Peer, kind: Kind, first: RawJson, listed: Listed, limits: ListLimits) -> None:
+    method, key, _ = LISTS[kind]
+    raw = first
+    seen: set[str] = set()
+    for _ in range(limits.pages):
+        cursor = _take_page(raw, key, listed)
+        if len(listed.raws) > limits.entries:
+            del listed.raws[limits.entries :]
+            listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
+            return
+        if cursor is None:
+            return
+        if cursor in seen:
+            listed.warnings.append(f"the same cursor came twice; stopped after {len(listed.raws)} entries")
+            return
+        seen.add(cursor)
+        raw = await peer.answer(peer.send(method, {"cursor": msgspec.Raw(object_bytes(cursor))}))
+    listed.warnings.append(f"more than {limits.pages} pages; the rest is left out")
+
+
+def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:
+    """Adds a page's entries; the cursor of the next one (an empty string is a cursor), None at the end."""
+    try:
+        page = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        entries = msgspec.json.decode(page.get(key, b"[]"), type=list[msgspec.Raw])
+        cursor = msgspec.json.decode(page.get("nextCursor", b"null"), type=str | None)
+        hint = CacheHint(_ttl(page.get("ttlMs")), bytes(page.get("cacheScope", b"")) == b'"public"')
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise RpcError(f"the list cannot be read: {exc}") from None
+    listed.hint = (
+        hint if not listed.raws else CacheHint(min(hint.ttl_ms, listed.hint.ttl_ms), hint.public and listed.hint.public)
+    )
+    listed.raws += [bytes(entry) for entry in entries]
+    return cursor
+
+
+def _ttl(raw: msgspec.Raw | None) -> int:
+    """Milliseconds; anything but a natural number counts as 0."""
+    text = bytes(raw) if raw is not None else b"0"
+    return min(int(text), 1 << 53) if text.isdigit() and len(text) < 19 else 0

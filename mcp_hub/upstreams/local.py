@@ -1,0 +1,272 @@
+"""Python functions as an upstream: runs the tools of a `Registry` and encodes what they give.
+
+What a tool raises becomes a tool error that the model reads, `RpcError` a JSON-RPC error. Tools share the hub's
+process: one can still block the event loop or write to stdout, so whoever needs a wall makes it a child process.
+"""
+
+import difflib
+import functools
+import importlib
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from typing import Self
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+import structlog
+
+from mcp_hub import events
+from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
+from mcp_hub.types import Era, JsonObject, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.schemas import ArgumentsRefused, plain
+from mcp_hub.upstreams.tools import Context, Progress, Registry, Result, Tool
+
+__all__ = ["LocalUpstream", "load_registry"]
+
+THREADS = 32
+"""Sync functions of one upstream that run at the same time; further ones wait. A cancelled one gives its place back."""
+CLEANUP_GRACE = 5.0
+"""Seconds that a generator has for its `finally` blocks."""
+
+log = structlog.get_logger(__name__)
+
+
+class LocalUpstream:
+    """The tools of one registry; an `Upstream`. Without a registry it is failed, for `reason`."""
+
+    def __init__(self, name: str, registry: Registry | None, reason: str | None = None) -> None:
+        self.name = name
+        self._registry = registry
+        self._reason = reason
+        # of its own: slow tools must not use up the threads that the rest of the hub works in
+        self._threads = anyio.CapacityLimiter(THREADS)
+
+    @classmethod
+    def load(cls, name: str, reference: str, folder: str | None = None) -> Self:
+        """An upstream for `module:attribute`; one that could not be loaded says so in its status."""
+        try:
+            return cls(name, load_registry(reference, folder))
+        except StartFailed as error:
+            return cls(name, None, str(error))
+
+    def status(self) -> UpstreamStatus:
+        if self._registry is None:
+            return UpstreamStatus(self.name, UpstreamState.FAILED, self._reason)
+        return UpstreamStatus(self.name, UpstreamState.READY, era=Era.HANDSHAKE)
+
+    def snapshot(self) -> Snapshot | None:
+        """The tools that are registered now; None if the registry could not be loaded."""
+        if self._registry is None:
+            return None
+        definitions = tuple(tool.definition for tool in self._registry.tools.values())
+        return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: definitions}, capabilities={"tools": {}, "logging": {}})
+
+    async def call(self, call: Call, channel: CallChannel) -> events.Completed:
+        """Run a tool. Its errors, wrong arguments included, are results with `isError`, for the model to read."""
+        tool, arguments = self._target(call)
+        try:
+            value = await self._run(tool, tool.parameters.bind(arguments), channel)
+            return events.Completed(encode_result(value, tool.wraps_result))
+        except ArgumentsRefused as error:
+            return _failure(str(error))
+        except (Exception, SystemExit) as error:  # the boundary to user code
+            cause = _cause(error)
+            if isinstance(cause, RpcError):
+                raise cause from None
+            log.exception("tool_failed", upstream=self.name, tool=tool.name, call_id=call.id)
+            return _failure(_describe(cause))
+
+    def set_log_level(self, level: str) -> None:
+        """Functions log at every level; the front lets through what its client wants."""
+
+    def _target(self, call: Call) -> tuple[Tool, bytes]:
+        if self._registry is None:
+            state = {"upstream": self.name, "state": UpstreamState.FAILED, "reason": self._reason}
+            raise UpstreamUnavailable(f'upstream "{self.name}" is not available: {self._reason}', data=state)
+        if call.method != "tools/call":
+            raise MethodNotFound(f'upstream "{self.name}" has tools only, nothing to answer {call.method} with')
+        try:
+            name = msgspec.json.decode(call.params.get("name", b""), type=str)
+        except msgspec.MsgspecError:
+            raise InvalidParams("the name of the tool has to be a string") from None
+        tool = self._registry.tools.get(name)
+        if tool is None:
+            nearest = difflib.get_close_matches(name, self._registry.tools)
+            hint = f" (did you mean {', '.join(nearest)}?)" if nearest else ""
+            raise UnknownEntry(f'upstream "{self.name}" has no tool "{name}"{hint}')
+        return tool, _arguments(call.params)
+
+    async def _run(self, tool: Tool, arguments: dict[str, object], channel: CallChannel) -> object:
+        context = Context(channel.send, channel.drained)
+        if tool.context is not None:
+            arguments[tool.context] = context
+        try:
+            outcome: object
+            if tool.in_thread:
+                work = functools.partial(tool.function, **arguments)
+                outcome = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)
+            else:
+                outcome = tool.function(**arguments)
+            if isinstance(outcome, AsyncGenerator):
+                return await _drive(outcome, channel)
+            return await outcome if isinstance(outcome, Awaitable) else outcome
+        finally:
+            context.end()
+
+
+class Transcript:
+    """What a generator yielded as content, and the deltas that say so."""
+
+    def __init__(self) -> None:
+        self._blocks: list[object] = []
+        self._text: list[str] = []
+        """Pieces of the text block that is still growing."""
+
+    def add(self, item: object) -> events.Delta:
+        """Text grows the block before it, if that is yielded text too; a block stands alone."""
+        if isinstance(item, str):
+            self._text.append(item)
+            return events.Delta(msgspec.json.encode([_block(item)]), index=len(self._blocks))
+        self._close_text()
+        block = _block(item)
+        delta = events.Delta(msgspec.json.encode([block]), index=len(self._blocks))
+        self._blocks.append(block)
+        return delta
+
+    def blocks(self) -> list[object]:
+        self._close_text()
+        return self._blocks
+
+    def _close_text(self) -> None:
+        if self._text:
+            self._blocks.append(_block("".join(self._text)))
+            self._text.clear()
+
+
+def encode_result(value: object, wraps_result: bool) -> bytes:
+    """A `CallToolResult` for what a tool returned. Raises: `TypeError` or `ValueError` if JSON cannot carry it."""
+    result = value if isinstance(value, Result) else Result(value)
+    content, structured = _convert(result.value, wraps_result)
+    if result.structured is not None:
+        structured = plain(result.structured)
+        content = [_block(_text(structured))]
+    if result.content is not None:
+        content = [_block(item) for item in ([result.content] if isinstance(result.content, str) else result.content)]
+    encoded: JsonObject = {"content": content}
+    if structured is not None:
+        encoded["structuredContent"] = structured
+    encoded["isError"] = result.is_error
+    if result.meta is not None:
+        encoded["_meta"] = plain(result.meta)
+    return msgspec.json.encode(encoded)
+
+
+def load_registry(reference: str, folder: str | None = None) -> Registry:
+    """The registry that `module:attribute` names.
+
+    `folder`, that of the configuration file, goes to the end of `sys.path`: a file in it is found but hides no
+    installed module. The working directory is not added. Raises: `StartFailed`.
+    """
+    module_name, _, attribute = reference.partition(":")
+    if not module_name or not attribute:
+        raise StartFailed(f'local "{reference}": write it as module:attribute, for example my_tools:registry')
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        importlib.invalidate_caches()  # the file may be newer than the last look into its folder
+        found: object = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise StartFailed(f'local "{reference}": module {module_name} needs {error.name}, not installed') from error
+        raise StartFailed(f'local "{reference}": no module {error.name} (searched: {", ".join(sys.path)})') from error
+    except (Exception, SystemExit) as error:  # the boundary to user code
+        problem = f"{type(error).__name__}: {error}"
+        raise StartFailed(f'local "{reference}": importing {module_name} raised {problem}') from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise StartFailed(f'local "{reference}": {module_name} has no {attribute}')
+        found = getattr(found, part)
+    if not isinstance(found, Registry):
+        raise StartFailed(f'local "{reference}": expected a Registry, found a {type(found).__name__}')
+    return found
+
+
+async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) -> Result:
+    """Pass on what the generator yields; the last `Result` is the result, without one all of the content."""
+    transcript = Transcript()
+    final: Result | None = None
+    try:
+        async for item in generator:
+            match item:
+                case Result():
+                    final = item
+                case Progress():
+                    channel.send(item.event())
+                case _:
+                    channel.send(transcript.add(item))
+            await channel.drained()
+            await anyio.lowlevel.checkpoint()  # a generator that never waits must not keep the loop, or escape a cancel
+    finally:
+        await _close(generator)
+    return Result(content=transcript.blocks()) if final is None else final
+
+
+async def _close(generator: AsyncGenerator[object, None]) -> None:
+    with anyio.move_on_after(CLEANUP_GRACE, shield=True):
+        try:
+            await generator.aclose()
+        except Exception:  # the boundary to user code; a cancellation under way must not be replaced
+            log.exception("tool_cleanup_failed")
+
+
+def _arguments(params: Mapping[str, msgspec.Raw]) -> bytes:
+    raw = bytes(params.get("arguments", b"{}")).strip()
+    if raw == b"null":
+        return b"{}"
+    if not raw.startswith(b"{"):
+        raise InvalidParams("the arguments of a tool have to be an object")
+    return raw
+
+
+def _convert(value: object, wraps_result: bool) -> tuple[list[object], object]:
+    """Content blocks and structured content of a plain return value."""
+    converted = plain(value)
+    content = [] if converted is None else [_block(_text(converted))]
+    if wraps_result and not (isinstance(converted, dict) and set(converted) == {"result"}):
+        return content, {"result": converted}
+    return content, converted if isinstance(converted, dict) else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _block(item: object) -> object:
+    """A content block of text, or of what already is one."""
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    block = plain(item)
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        raise TypeError(f"expected text or a content block with a type, not {type(item).__name__}")
+    return block
+
+
+def _failure(text: str) -> events.Completed:
+    text = text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be encoded
+    return events.Completed(encode_result(Result(content=text, is_error=True), wraps_result=False))
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The one exception inside a task group's, if it is one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the tool tried to exit the process ({error})"
+    return str(error) or type(error).__name__

@@ -1,0 +1,67 @@
+"""Which era a server turned out to speak, remembered on disk so that the next start does not probe (protocol.md §2)."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from mcp_hub.types import Era
+
+__all__ = ["EraMemory", "server_key"]
+
+log = structlog.get_logger(__name__)
+
+_MOST: Final = 500
+"""Verdicts kept; the oldest goes first."""
+
+
+def server_key(command: str, args: Sequence[str]) -> str:
+    """Names a server by what is run, not by what the configuration calls it."""
+    return hashlib.sha256("\0".join((command, *args)).encode("utf-8", "replace")).hexdigest()[:24]
+
+
+class EraMemory:
+    """A small JSON file. Unreadable or unwritable → nothing is remembered, nothing fails. None: memory only."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[str, str] | None = None
+
+    def get(self, key: str) -> Era | None:
+        value = self._load().get(key)
+        return Era(value) if value in set(Era) else None
+
+    def put(self, key: str, era: Era) -> None:
+        known = self._load()
+        if known.get(key) == era:
+            return
+        known.pop(key, None)
+        known[key] = era.value
+        while len(known) > _MOST:
+            del known[next(iter(known))]
+        self._save(known)
+
+    def _load(self) -> dict[str, str]:
+        if self._known is None:
+            self._known = {}
+            try:
+                loaded = json.loads(self._path.read_text()) if self._path else {}
+                self._known = {k: v for k, v in loaded.items() if isinstance(v, str)}
+            except (OSError, ValueError, AttributeError):
+                log.debug("era_memory_unread", path=str(self._path))
+        return self._known
+
+    def _save(self, known: dict[str, str]) -> None:
+        if self._path is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self._path.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps(known))
+            fresh.replace(self._path)
+        except OSError as exc:
+            log.debug("era_memory_unwritten", path=str(self._path), reason=str(exc))

@@ -1,0 +1,127 @@
+"""Which era an upstream speaks: probe, fall back, remember (protocol.md §2, "Upstream era").
+
+Source: specification 2026-07-28, transports/stdio "Backward Compatibility": a modern server answers `server/discover`
+or refuses the version by name; anything else, or nothing, means the handshake era. `initialize` must not be cancelled.
+"""
+
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.envelope import object_bytes
+from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
+from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.upstreams.peer import CLIENT_INFO, Peer, PeerInfo
+
+__all__ = ["PROBE_SECONDS", "ProbeKilled", "negotiate"]
+
+PROBE_SECONDS: Final = 3.0
+"""How long a server may take to answer the probe; one that never does is asked to initialise and remembered."""
+
+_MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+
+
+class ProbeKilled(StartFailed):
+    """The process ended when it was asked `server/discover`: start it again and ask `initialize`."""
+
+
+async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, probe: float = PROBE_SECONDS) -> PeerInfo:
+    """Settles era and version with a fresh peer; `wanted` None means find out.
+
+    Raises `StartFailed`, among them `ProbeKilled`.
+    """
+    if wanted is Era.MODERN:
+        return await _discover(peer)
+    if wanted is Era.HANDSHAKE:
+        return await _initialize(peer)
+    if remembered is Era.HANDSHAKE:
+        try:
+            return await _initialize(peer)
+        except _IsModern:
+            return await _discover(peer)
+    with anyio.move_on_after(probe):
+        try:
+            return await _discover(peer)
+        except _NotModern:
+            pass
+        except StartFailed:
+            if peer.closed.is_set():
+                raise ProbeKilled(f"ended when asked server/discover: {peer.close_reason}") from None
+            raise
+    try:
+        return await _initialize(peer)
+    except _IsModern:  # it was only slow to answer the probe
+        return await _discover(peer)
+
+
+class _NotModern(StartFailed):
+    pass
+
+
+class _IsModern(StartFailed):
+    pass
+
+
+async def _discover(peer: Peer) -> PeerInfo:
+    peer.info = PeerInfo(Era.MODERN, eras.LATEST_MODERN)
+    try:
+        raw = await peer.answer(peer.send("server/discover"))
+    except UpstreamLost as exc:
+        if peer.closed.is_set():
+            raise StartFailed(f"server/discover failed: {exc}") from None
+        raise _NotModern(f"server/discover failed: {exc}") from None
+    except RpcError as exc:
+        if exc.code in _MODERN_CODES:
+            raise StartFailed(f"no common protocol version: {exc} ({_encoded(exc)})") from None
+        raise _NotModern(f"server/discover failed: {exc}") from None
+    result = _decoded(raw, "server/discover")
+    versions = result.get("supportedVersions")
+    common = [v for v in eras.MODERN_VERSIONS if isinstance(versions, list) and v in versions]
+    if not common:
+        raise _NotModern(f"server/discover names no version that this hub speaks: {versions}")
+    meta = result.get("_meta")
+    info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+    return _info(Era.MODERN, common[-1], result, info)
+
+
+async def _initialize(peer: Peer) -> PeerInfo:
+    peer.info = PeerInfo(Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+    hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": {}, "clientInfo": CLIENT_INFO}
+    params = {key: msgspec.Raw(object_bytes(value)) for key, value in hello.items()}
+    try:
+        raw = await peer.answer(peer.send("initialize", params))
+    except RpcError as exc:
+        kind = _IsModern if exc.code == UNSUPPORTED_VERSION else StartFailed
+        raise kind(f"initialize failed: {exc}") from None
+    result = _decoded(raw, "initialize")
+    version = result.get("protocolVersion")
+    if not isinstance(version, str) or version in eras.MODERN_VERSIONS:
+        raise StartFailed(f"initialize settled on no handshake version: {version!r}")
+    peer.notify("notifications/initialized")
+    return _info(Era.HANDSHAKE, version, result, result.get("serverInfo"))
+
+
+def _info(era: Era, version: str, result: JsonObject, server_info: object) -> PeerInfo:
+    capabilities = result.get("capabilities")
+    instructions = result.get("instructions")
+    return PeerInfo(
+        era,
+        version,
+        server_info if isinstance(server_info, dict) else {},
+        capabilities if isinstance(capabilities, dict) else {},
+        instructions if isinstance(instructions, str) else None,
+    )
+
+
+def _decoded(raw: RawJson, method: str) -> JsonObject:
+    try:
+        return msgspec.json.decode(raw, type=JsonObject)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise StartFailed(f"{method} answered with something that cannot be read: {exc}") from None
+
+
+def _encoded(exc: RpcError) -> str:
+    return bytes(exc.encoded()).decode("utf-8", "replace")[:300]

@@ -1,0 +1,222 @@
+"""An MCP session with one upstream server over a pipe, either era: requests, calls, what it says unasked.
+
+Progress is matched by token, always the hub's own (the request id). A log message carries no link to a call: it belongs
+to the one call in flight, or to the session that all calls in flight are of, else it stays in the hub's log
+(protocol.md §2, "Who asked?").
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from mcp_hub import __version__
+from mcp_hub.errors import MethodNotFound, UpstreamLost
+from mcp_hub.events import Completed, Log, Progress
+from mcp_hub.protocol import envelope, rpc_errors
+from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
+from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
+from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
+from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.wire.pipe import Pending, Pipe, PipeClosed
+
+__all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
+
+log = structlog.get_logger(__name__)
+
+CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
+_CHANGED: Final = {
+    "notifications/tools/list_changed": (Kind.TOOL,),
+    "notifications/prompts/list_changed": (Kind.PROMPT,),
+    "notifications/resources/list_changed": (Kind.RESOURCE, Kind.TEMPLATE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PeerInfo:
+    """What the handshake or the discovery settled."""
+
+    era: Era
+    version: str
+    server_info: JsonObject = field(default_factory=dict)
+    capabilities: JsonObject = field(default_factory=dict)
+    instructions: str | None = None
+
+
+class Peer:
+    """The client side of one connection. `info` is set by the negotiation before any call."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pipe: Pipe
+        self.info = PeerInfo(Era.HANDSHAKE, "")
+        self.closed = anyio.Event()
+        self.close_reason: str | None = None
+        self.changed: set[Kind] = set()
+        self.wake = anyio.Event()
+        self.noise: list[str] = []
+
+    # -- what the hub asks ----------------------------------------------------------------------------------------
+
+    def send(self, method: str, params: RawObject | None = None) -> Pending:
+        """Sends a request of the hub's own; to a modern server with the envelope it requires."""
+        params = dict(params or {})
+        if self.info.era is Era.MODERN:
+            meta = modern_meta(self.info.version, CLIENT_INFO, {}, None)
+            params["_meta"] = msgspec.Raw(object_bytes(meta))
+        try:
+            return self.pipe.request(method, object_bytes(params))
+        except PipeClosed as exc:
+            raise self._lost(str(exc)) from None
+
+    async def answer(self, pending: Pending) -> RawJson:
+        """The result of a request that was sent.
+
+        Raises `RpcError`: the server's error answer, or `UpstreamLost`.
+        """
+        try:
+            message = await self.pipe.answer(pending, _cancellation)
+        except PipeClosed as exc:
+            raise self._lost(str(exc)) from None
+        return self._result(message)
+
+    def notify(self, method: str, params: RawJson | None = None) -> None:
+        if not self.pipe.is_closed:
+            self.pipe.send(envelope.notification_frame(method, params))
+
+    def _result(self, message: Envelope) -> RawJson:
+        if message.error is not Unset:
+            if message.jsonrpc == "hub":
+                reason = msgspec.json.decode(message.error)["message"]
+                raise UpstreamLost(
+                    f'upstream "{self.name}" answered with something that cannot be read: {reason}',
+                    data={"upstream": {"server": self.name}, "outcome": "unknown"},
+                )
+            raise rpc_errors.from_wire(message.error)
+        if message.result is Unset or bytes(memoryview(message.result)[:1]) != b"{":
+            raise UpstreamLost(
+                f'upstream "{self.name}" answered with a result that is no object',
+                data={"upstream": {"server": self.name}, "outcome": "unknown"},
+            )
+        return message.result
+
+    def _lost(self, reason: str) -> UpstreamLost:
+        return UpstreamLost(
+            f'upstream "{self.name}" is gone: {self.close_reason or reason}',
+            data={"upstream": {"server": self.name}, "outcome": "unknown"},
+        )
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Relays one call; a `CallHandler`. `PipeClosed` is raised only if nothing was sent."""
+        pending = self.pipe.request(call.method, lambda id_: self._params(call, id_), (call, channel))
+        try:
+            message = await self.pipe.answer(pending, _cancellation)
+        except PipeClosed as exc:
+            raise self._lost(str(exc)) from None
+        return Completed(self._result(message), self.info.era)
+
+    def _params(self, call: Call, id_: int) -> bytes:
+        meta = call.meta
+        if self.info.era is Era.MODERN:
+            capabilities = call.capabilities if call.era is Era.MODERN else {}
+            meta = {**meta, **modern_meta(self.info.version, CLIENT_INFO, capabilities, call.log_level)}
+        if call.wants_progress:
+            meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
+        return object_bytes({**call.params, "_meta": meta} if meta else call.params)
+
+    # -- what the server says (PipeHandler) ------------------------------------------------------------------------
+
+    def on_request(self, message: Envelope) -> None:
+        id_ = envelope.usable_id(message.id)
+        if id_ is None:
+            return
+        if message.method == "ping":
+            self.pipe.send(envelope.result_frame(id_, b"{}"))
+            return
+        error = MethodNotFound(f"this client declared no capability for {str(message.method)[:100]}")
+        self.pipe.send(envelope.error_frame(id_, error.encoded()))
+
+    def on_notification(self, message: Envelope) -> None:
+        method = message.method
+        if method == "notifications/progress":
+            self._progress(message)
+        elif method == "notifications/message":
+            self._log_message(message)
+        elif method in _CHANGED:
+            self.changed.update(_CHANGED[str(method)])
+            self.wake.set()
+
+    def _progress(self, message: Envelope) -> None:
+        params = raw_object(message.params)
+        if not params or PROGRESS_TOKEN not in params or "progress" not in params:
+            return
+        key = envelope.id_key(bytes(params.pop(PROGRESS_TOKEN)))
+        pending = self.pipe.pending.get(key) if type(key) is int else None
+        if pending is None or pending.context is None:
+            return  # a token that nobody gave, or a call that has ended
+        _, channel = _context(pending)
+        total = params.pop("total", None)
+        event = Progress(_number(params.pop("progress")), _number(total) if total is not None else None, params or None)
+        channel.send(event)
+
+    def _log_message(self, message: Envelope) -> None:
+        params = raw_object(message.params)
+        if not params or "level" not in params or message.params is Unset:
+            return
+        try:
+            level = msgspec.json.decode(params["level"], type=str)
+        except msgspec.DecodeError:
+            return
+        found = self._sole_asker()
+        if found is None:
+            log.debug("upstream_log", upstream=self.name, level=level)
+        else:
+            found.send(Log(level, message.params))
+
+    def _sole_asker(self) -> CallChannel | None:
+        """The channel of the newest call if all calls in flight are of one session."""
+        session: str | None = None
+        channel: CallChannel | None = None
+        for pending in self.pipe.pending.values():
+            if pending.context is None:
+                continue
+            call, channel = _context(pending)
+            if session is not None and call.session != session:
+                return None
+            session = call.session
+        return channel
+
+    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+        self.noise.append("stdout: " + line[:200].decode("utf-8", "replace"))
+        del self.noise[:-20]
+
+    def on_writable(self) -> None:
+        """Calls wait in the pipe's buffer; nothing here produces on its own."""
+
+    def on_closed(self, reason: str) -> None:
+        if self.close_reason is None:
+            self.close_reason = reason
+        self.closed.set()
+        self.wake.set()
+
+
+def _cancellation(id_: int) -> bytes:
+    return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
+
+
+def _context(pending: Pending) -> tuple[Call, CallChannel]:
+    context = pending.context
+    assert isinstance(context, tuple)
+    return context
+
+
+def _number(raw: msgspec.Raw) -> float:
+    """A JSON number as int or float; anything else as NaN, which the guard drops."""
+    try:
+        return msgspec.json.decode(raw, type=int | float)
+    except (msgspec.DecodeError, ValueError, OverflowError):
+        return float("nan")

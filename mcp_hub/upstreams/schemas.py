@@ -1,0 +1,198 @@
+"""Between Python and JSON: what a signature and its docstring say about a tool, and what values look like encoded.
+
+Fields of the argument model are named `p0`, `p1`, … with the parameter's name as alias: a parameter may then be called
+`json`, `copy` or `_x`, which pydantic does not allow for fields.
+"""
+
+import inspect
+import math
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import pydantic
+import pydantic_core
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import ErrorDetails
+
+from mcp_hub.errors import HubError
+from mcp_hub.types import JsonObject
+
+__all__ = ["ArgumentsRefused", "Parameters", "derive_parameters", "first_paragraph", "object_schema", "plain"]
+
+ToolFunction = Callable[..., object]
+
+NOT_NAMED = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but tools are called with named arguments",
+    inspect.Parameter.VAR_POSITIONAL: "is variadic (*), but tools are called with named arguments",
+    inspect.Parameter.VAR_KEYWORD: "is variadic (**), but a tool has to say which arguments it takes",
+}
+
+_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params)\s*:\s*$")
+_ENTRY = re.compile(r"^(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)$")
+
+
+class ArgumentsRefused(HubError):
+    """Arguments that do not fit the signature; the message names each wrong one, for the model to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The arguments of one function: their JSON Schema, and the way from JSON text to Python values."""
+
+    names: tuple[str, ...]
+    model: type[pydantic.BaseModel]
+    schema: JsonObject
+
+    def bind(self, arguments: bytes) -> dict[str, object]:
+        """Values by parameter name, defaults filled in. Raises: `ArgumentsRefused`."""
+        try:
+            bound = self.model.model_validate_json(arguments)
+        except pydantic.ValidationError as error:
+            findings = [self._finding(detail) for detail in error.errors(include_url=False, include_input=False)]
+            raise ArgumentsRefused("invalid arguments:\n" + "\n".join(findings)) from error
+        return {name: getattr(bound, f"p{index}") for index, name in enumerate(self.names)}
+
+    def _finding(self, detail: ErrorDetails) -> str:
+        known = ", ".join(field.alias or "" for field in self.model.model_fields.values())
+        where = ".".join(str(part) for part in detail["loc"]) or "arguments"
+        match detail["type"]:
+            case "missing":
+                return f"- {where}: required, but missing"
+            case "extra_forbidden" if len(detail["loc"]) == 1:
+                return f"- {where}: unknown argument (known: {known or 'none'})"
+            case _:
+                return f"- {where}: {detail['msg']}"
+
+
+class _Untitled(GenerateJsonSchema):
+    """Leaves out the titles that pydantic makes from names: they say nothing and cost tokens in every listing."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+
+def derive_parameters(function: ToolFunction, hints: Mapping[str, object], without: str | None) -> Parameters:
+    """The parameters of `function`, less the one named `without`.
+
+    Raises: `TypeError` for a signature that cannot be called with named JSON values.
+    """
+    described = _documented_parameters(inspect.getdoc(function) or "")
+    fields: dict[str, object] = {}
+    names: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in NOT_NAMED:
+            raise TypeError(f"parameter {name!r} {NOT_NAMED[parameter.kind]}")
+        if name != without:
+            fields[f"p{len(names)}"] = _field(parameter, hints.get(name, object), described.get(name))
+            names.append(name)
+    try:
+        # extra="forbid": a misspelt optional argument is an error that the caller can mend, not a silent default
+        config = pydantic.ConfigDict(extra="forbid")
+        # the field types are known at run time only
+        model = pydantic.create_model("Arguments", __config__=config, **fields)  # type: ignore[call-overload]
+        schema = model.model_json_schema(schema_generator=_Untitled)
+    except pydantic.errors.PydanticUserError as error:
+        raise TypeError(f"a parameter has a type that JSON cannot give: {_first_sentence(error)}") from error
+    del schema["title"]
+    return Parameters(tuple(names), model, schema)
+
+
+def first_paragraph(docstring: str | None) -> str | None:
+    """The first paragraph in one line; None if there is none."""
+    paragraph = inspect.cleandoc(docstring or "").split("\n\n")[0]
+    return " ".join(paragraph.split()) or None
+
+
+def object_schema(annotation: object) -> JsonObject:
+    """The JSON Schema of an encoded value of this type, as MCP wants it: of an object, others are put under "result".
+
+    Raises: `TypeError` for a type without a JSON form.
+    """
+    try:
+        # a type form is a value here, which the type checker cannot follow
+        adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(annotation)  # type: ignore[arg-type]
+        schema = adapter.json_schema(mode="serialization", schema_generator=_Untitled)
+    except pydantic.errors.PydanticUserError as error:
+        raise TypeError(f"the output type has no JSON form: {_first_sentence(error)}") from error
+    if schema.get("type") == "object":
+        return schema
+    definitions = schema.pop("$defs", None)  # references start at the root, so these stay there
+    wrapped: JsonObject = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    return wrapped if definitions is None else {**wrapped, "$defs": definitions}
+
+
+def plain(value: object) -> object:
+    """The value as dicts, lists, strings and numbers; pydantic models, dataclasses, dates, sets and such converted.
+
+    Raises: `TypeError` for what has no JSON form, `ValueError` for NaN and infinities (msgspec would write null).
+    """
+    simple = msgspec.to_builtins(value, str_keys=True, enc_hook=_simplify)
+    stack = [("the value", simple)]
+    while stack:
+        path, item = stack.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            raise ValueError(f"{path} is {item}, which JSON cannot carry")
+        if isinstance(item, dict):
+            stack += [(f"{path}.{key}", member) for key, member in item.items()]
+        elif isinstance(item, list | tuple):
+            stack += [(f"{path}[{index}]", member) for index, member in enumerate(item)]
+    return simple
+
+
+def _simplify(value: object) -> object:
+    try:
+        return pydantic_core.to_jsonable_python(value, by_alias=True)
+    except pydantic_core.PydanticSerializationError as error:
+        raise TypeError(f"a {type(value).__name__} has no JSON form") from error
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).splitlines()[0].split(". ")[0]
+
+
+def _field(parameter: inspect.Parameter, annotation: object, documented: str | None) -> tuple[object, object]:
+    """An annotation and a default for pydantic.
+
+    What the author says in `Field(…)` wins over a bare text in `Annotated`, and that over the docstring.
+    """
+    base: object = annotation
+    metadata: list[object] = []
+    if typing.get_origin(annotation) is typing.Annotated:
+        base, *metadata = typing.get_args(annotation)
+    text = next((item for item in metadata if isinstance(item, str)), documented)
+    named = pydantic.Field(alias=parameter.name, description=text)
+    default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+    return typing.Annotated[(base, named, *metadata)], default
+
+
+def _documented_parameters(docstring: str) -> dict[str, str]:
+    """Texts of a Google-style "Args:" section by parameter name."""
+    texts: dict[str, list[str]] = {}
+    current: list[str] = []
+    for indent, line in _args_section(docstring):
+        entry = _ENTRY.match(line)
+        if entry and indent == 0:
+            current = texts[entry[1]] = [entry[2]]
+        else:
+            current.append(line)
+    return {name: " ".join(lines).strip() for name, lines in texts.items()}
+
+
+def _args_section(docstring: str) -> Iterator[tuple[int, str]]:
+    """The lines below "Args:", each with its indent relative to the first of them."""
+    lines = iter(docstring.splitlines())
+    if not any(_SECTION.match(line) for line in lines):  # advances to the line after the heading
+        return
+    first: int | None = None
+    for line in lines:
+        text = line.lstrip()
+        if not text:
+            continue
+        indent = len(line) - len(text)
+        if indent == 0:
+            return
+        first = indent if first is None else first
+        yield indent - first, text

@@ -1,0 +1,146 @@
+"""One connection to a stdio server: the child process, its pipes, its stderr, the negotiated session."""
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+import anyio
+import structlog
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.types import Era
+from mcp_hub.upstreams import negotiation
+from mcp_hub.upstreams.memory import EraMemory
+from mcp_hub.upstreams.negotiation import ProbeKilled
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.process import Child, describe_exit, spawn
+from mcp_hub.wire.pipe import Pipe
+
+__all__ = ["StdioConnection", "StdioSpec"]
+
+log = structlog.get_logger(__name__)
+
+_STDERR_LINE: Final = 2000
+"""Characters kept of one stderr line."""
+_LAST_WORDS: Final = 1.0
+"""Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
+_GRACE_EOF: Final = 0.7
+_GRACE_TERM: Final = 0.5
+"""Seconds for a child to obey end of file, then SIGTERM: the hub itself must be gone within 2 s."""
+_WRITE_LIMIT: Final = 64 << 20
+"""Bytes that may wait for a server which does not read its input."""
+
+
+@dataclass(frozen=True, slots=True)
+class StdioSpec:
+    """What to run and how to talk to it. `argv[0]` is absolute; `key` names the server in the era memory."""
+
+    argv: Sequence[str]
+    env: dict[str, str]
+    cwd: str | None
+    era: Era | None
+    key: str
+    line_limit: int = 32 << 20
+    stderr_lines: int = 200
+
+
+@dataclass(slots=True)
+class StdioConnection:
+    """A child process and the session with it. `run` once in a task; then `open`, then `close` in the same owner."""
+
+    name: str
+    spec: StdioSpec
+    stderr: deque[str] = field(default_factory=deque)
+    child: Child | None = None
+    peer: Peer | None = None
+
+    async def open(self, tasks: anyio.abc.TaskGroup, memory: EraMemory) -> Peer:
+        """Starts the process and settles the era; a process that dies of the probe is started once more.
+
+        Raises `StartFailed` with the reason and the last stderr lines.
+        """
+        remembered = memory.get(self.spec.key)
+        try:
+            peer = await self._negotiated(tasks, self.spec.era, remembered)
+        except ProbeKilled as exc:
+            log.info("upstream_probe_killed", upstream=self.name, reason=str(exc))
+            await self.close()
+            peer = await self._negotiated(tasks, Era.HANDSHAKE, None)
+        memory.put(self.spec.key, peer.info.era)
+        return peer
+
+    async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
+        self.child = child = spawn(self.spec.argv, self.spec.env, self.spec.cwd)
+        stdin, stdout, stderr = child.hand_over()
+        self.peer = peer = Peer(self.name)
+        peer.pipe = Pipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT)
+        await peer.pipe.open(stdout, stdin)
+        drained = anyio.Event()
+        tasks.start_soon(self._read_stderr, stderr, drained)
+        tasks.start_soon(self._watch, child, peer, drained)
+        try:
+            peer.info = await negotiation.negotiate(peer, era, remembered)
+        except ProbeKilled:
+            raise
+        except StartFailed as exc:
+            raise StartFailed(await self.last_words(str(exc))) from None
+        return peer
+
+    async def _watch(self, child: Child, peer: Peer, drained: anyio.Event) -> None:
+        """Ends the session when the process ends, even if something else holds its output open."""
+        code = await child.wait()
+        with anyio.move_on_after(_LAST_WORDS):
+            await drained.wait()
+        if not peer.closed.is_set() or peer.close_reason == "the peer closed its output":
+            peer.close_reason = describe_exit(code)
+        peer.pipe.close(describe_exit(code))
+
+    async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
+        """Keeps the last lines: bounded however much is written, whatever the bytes are."""
+        self.stderr.clear()
+        rest = b""
+        try:
+            while True:
+                await anyio.wait_readable(stderr)
+                try:
+                    chunk = os.read(stderr.fileno(), 65536)
+                except BlockingIOError:
+                    continue
+                if not chunk:
+                    break
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines[-self.spec.stderr_lines :]:
+                    self._keep(line)
+                rest = rest[: 4 * _STDERR_LINE]
+        finally:
+            self._keep(rest)
+            stderr.close()
+            drained.set()
+
+    def _keep(self, line: bytes) -> None:
+        text = line[: 4 * _STDERR_LINE].decode("utf-8", "replace").rstrip()[:_STDERR_LINE]
+        if text:
+            log.debug("upstream_stderr", upstream=self.name, line=text)
+            self.stderr.append(text)
+            while len(self.stderr) > self.spec.stderr_lines:
+                self.stderr.popleft()
+
+    async def last_words(self, reason: str) -> str:
+        """The reason with what the process said last; waits a moment for an exit code that explains more."""
+        if self.child is not None and self.peer is not None and self.peer.closed.is_set():
+            with anyio.move_on_after(_LAST_WORDS):
+                reason = describe_exit(await self.child.wait())
+                await anyio.lowlevel.checkpoint()
+        lines = [*(self.peer.noise if self.peer else ()), *self.stderr][-5:]
+        return f"{reason}; last output: {' | '.join(lines)}" if lines else reason
+
+    async def close(self) -> None:
+        """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""
+        if self.peer is not None:
+            self.peer.pipe.close()
+        if self.child is not None:
+            with suppress(ProcessLookupError):
+                await self.child.close(_GRACE_EOF, _GRACE_TERM)

@@ -1,0 +1,238 @@
+"""Keeps one stdio server alive: start, list, watch, back off, start again; one owner task each.
+
+A bad upstream changes nothing for another: each has its own supervisor, all start at once, and nobody waits for one
+but its own callers (product.md, promise 2).
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import anyio
+import structlog
+
+from mcp_hub.clock import Clock
+from mcp_hub.errors import StartFailed, UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.protocol.envelope import object_bytes
+from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams import lifecycle
+from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.lifecycle import Life, RestartRule
+from mcp_hub.upstreams.listing import ListLimits, list_kinds
+from mcp_hub.upstreams.memory import EraMemory
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
+from mcp_hub.wire.pipe import PipeClosed
+
+__all__ = ["Supervisor", "SupervisorRules"]
+
+log = structlog.get_logger(__name__)
+
+_READY_WAIT: Final = 5.0
+"""Seconds that a call waits for an upstream which is starting or about to be started again."""
+_SETTLE: Final = 0.1
+"""Seconds to collect `list_changed` notifications before listing again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorRules:
+    """Limits of one upstream, in seconds where not said otherwise."""
+
+    start_timeout: float = 60.0
+    request_timeout: float = 60.0
+    restart: RestartRule = RestartRule()
+    lists: ListLimits = ListLimits()
+
+
+class Supervisor:
+    """An `Upstream` that is a supervised child process. `make_spec` resolves the command anew for every start."""
+
+    def __init__(
+        self,
+        name: str,
+        make_spec: Callable[[], StdioSpec],
+        rules: SupervisorRules,
+        *,
+        clock: Clock,
+        changes: Changes,
+        memory: EraMemory,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = name
+        self._make_spec = make_spec
+        self._rules = rules
+        self._clock = clock
+        self._changes = changes
+        self._memory = memory
+        self._jitter = jitter
+        self._life = Life()
+        self._connection: StdioConnection | None = None
+        self._peer: Peer | None = None
+        self._snapshot: Snapshot | None = None
+        self._log_level: str | None = None
+
+    # -- what others ask ----------------------------------------------------------------------------------------
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Relays a call, after a short wait if the upstream is on its way up.
+
+        Raises `UpstreamUnavailable` with state and reason, and what `Peer.call` raises.
+        """
+        peer = self._peer or await self._next_peer()
+        if call.log_level is not None:
+            self.set_log_level(call.log_level)
+        try:
+            return await peer.call(call, channel)
+        except PipeClosed:  # nothing was sent, so trying once more is safe
+            return await (await self._next_peer()).call(call, channel)
+
+    def status(self) -> UpstreamStatus:
+        life, connection, peer = self._life, self._connection, self._peer
+        snapshot = self._snapshot
+        return UpstreamStatus(
+            server=self.name,
+            state=life.state,
+            reason=life.reason,
+            era=peer.info.era if peer else snapshot.era if snapshot else None,
+            version=peer.info.version if peer else None,
+            server_info=peer.info.server_info if peer else None,
+            restarts=life.restarts,
+            pid=connection.child.pid if peer and connection and connection.child else None,
+            stderr=tuple(connection.stderr) if connection else (),
+        )
+
+    def snapshot(self) -> Snapshot | None:
+        return self._snapshot
+
+    def set_log_level(self, level: str) -> None:
+        """Asks a handshake upstream for messages of `level` and above; never lowered to a less verbose one."""
+        if self._log_level is not None and _verbosity(self._log_level) <= _verbosity(level):
+            return
+        self._log_level = level
+        if self._peer is not None:
+            self._send_log_level(self._peer)
+
+    def _send_log_level(self, peer: Peer) -> None:
+        if self._log_level and peer.info.era is Era.HANDSHAKE and "logging" in peer.info.capabilities:
+            params = object_bytes({"level": self._log_level})
+            peer.pipe.request("logging/setLevel", params)
+
+    async def _next_peer(self) -> Peer:
+        with anyio.move_on_after(_READY_WAIT):
+            while True:
+                version = self._changes.version
+                if self._peer is not None:
+                    return self._peer
+                if self._life.state not in (UpstreamState.STARTING, UpstreamState.BACKING_OFF):
+                    break
+                await self._changes.wait(version)
+        raise self._unavailable()
+
+    def _unavailable(self) -> UpstreamUnavailable:
+        life = self._life
+        reason = life.reason or "still starting"
+        return UpstreamUnavailable(
+            f'upstream "{self.name}" is {life.state.value}: {reason}',
+            data={"upstream": {"server": self.name, "state": life.state.value, "reason": reason}},
+        )
+
+    # -- the owner task -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Supervises until cancelled; then ends the process. Never raises for what the upstream does."""
+        try:
+            while True:
+                reason = await self._attempt()
+                if self._life.state is UpstreamState.FAILED:
+                    await anyio.sleep_forever()
+                now = self._clock.now()
+                self._become(lifecycle.died(self._life, self._rules.restart, now, reason, self._jitter()))
+                if self._life.state is UpstreamState.BACKING_OFF:
+                    await anyio.sleep(self._life.delay)
+                    self._become(lifecycle.starting(self._life))
+                else:
+                    await anyio.sleep_forever()
+        finally:
+            self._become(lifecycle.stopped(self._life))
+
+    async def _attempt(self) -> str:
+        """One process from start to end; returns why it ended."""
+        reason = "stopped"
+        async with anyio.create_task_group() as tasks:
+            try:
+                connection = self._connection = StdioConnection(self.name, self._make_spec())
+                try:
+                    reason = await self._live(connection, tasks)
+                finally:
+                    self._peer = None
+                    self._changes.bump()
+                    await connection.close()
+            except StartFailed as exc:
+                reason = str(exc)
+                if self._connection is None or self._connection.child is None:
+                    self._become(lifecycle.gave_up(self._life, reason))
+            except Exception as exc:
+                log.exception("upstream_attempt_crashed", upstream=self.name)
+                reason = f"internal error: {exc}"
+            tasks.cancel_scope.cancel()
+        return reason
+
+    async def _live(self, connection: StdioConnection, tasks: anyio.abc.TaskGroup) -> str:
+        """Handshake, first list, then watching until the session ends."""
+        limit = self._rules.start_timeout
+        with anyio.move_on_after(limit):
+            peer = await connection.open(tasks, self._memory)
+            await self._list(peer, set(Kind))
+            self._peer = peer
+            self._send_log_level(peer)
+            self._become(lifecycle.ready(self._life))
+            log.info("upstream_ready", upstream=self.name, era=peer.info.era.value, version=peer.info.version)
+        if self._peer is None:
+            raise StartFailed(await connection.last_words(f"not ready within {limit:g} s"))
+        await self._watch(peer)
+        return await connection.last_words(peer.close_reason or "gone")
+
+    async def _watch(self, peer: Peer) -> None:
+        """Lists again what the server says has changed, until the session ends."""
+        while True:
+            await peer.wake.wait()
+            if peer.closed.is_set():
+                return
+            peer.wake = anyio.Event()
+            await anyio.sleep(_SETTLE)
+            kinds, peer.changed = peer.changed, set()
+            with anyio.move_on_after(self._rules.request_timeout) as scope:
+                try:
+                    await self._list(peer, kinds)
+                except StartFailed as exc:
+                    log.warning("upstream_list_failed", upstream=self.name, reason=str(exc))
+            if scope.cancelled_caught:
+                log.warning("upstream_list_failed", upstream=self.name, reason="no answer")
+
+    async def _list(self, peer: Peer, kinds: set[Kind]) -> None:
+        found = await list_kinds(peer, kinds, self._rules.lists)
+        old = self._snapshot
+        keep = old is not None and kinds != set(Kind)
+        lists = {kind: tuple(listed.raws) for kind, listed in found.items()}
+        hints = {kind: listed.hint for kind, listed in found.items()}
+        fresh = Snapshot(self.name, peer.info.era, lists, hints, peer.info.capabilities, peer.info.instructions)
+        if old is not None and keep:
+            fresh = replace(fresh, lists={**old.lists, **lists}, hints={**old.hints, **hints})
+        if fresh != old:
+            self._snapshot = fresh
+            self._changes.bump()
+
+    def _become(self, life: Life) -> None:
+        if life != self._life:
+            if life.state is not self._life.state and life.reason and life.state is not UpstreamState.STOPPED:
+                log.warning("upstream_state", upstream=self.name, state=life.state.value, reason=life.reason)
+            self._life = life
+            self._changes.bump()
+
+
+def _verbosity(level: str) -> int:
+    levels = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+    return levels.index(level) if level in levels else 0

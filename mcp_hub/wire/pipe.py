@@ -1,0 +1,302 @@
+"""JSON-RPC over a pair of pipes, both directions: framing, correlation, write coalescing, back-pressure.
+
+Used by the stdio front (the peer is the client) and by stdio upstreams (the peer is the server). Knows messages, not
+MCP. One of the two modules that use asyncio directly (architecture.md): a memory stream and a task for each message
+cost 12 to 140 times a callback. Writes of one loop pass leave as one; requests of ours are correlated in one table;
+everything that cannot be read is handed to the handler, never raised.
+"""
+
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from typing import IO, Any, Protocol, cast
+
+import msgspec
+import structlog
+
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.framing import Framer, TooLong
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.types import RawJson
+
+if sys.platform == "linux":
+    import fcntl
+
+__all__ = ["Pending", "Pipe", "PipeClosed", "PipeHandler"]
+
+log = structlog.get_logger(__name__)
+
+_LATE_IDS = 1024
+"""Abandoned request ids remembered, so that their late answers are not taken for strays."""
+
+
+class PipeClosed(Exception):
+    """The pipe is gone: its peer closed it, or it was closed here."""
+
+
+class PipeHandler(Protocol):
+    """What a pipe tells its owner. Called on the event loop, must not block."""
+
+    def on_request(self, message: Envelope) -> None: ...
+
+    def on_notification(self, message: Envelope) -> None: ...
+
+    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+        """A line that is no message. Pending requests whose answer it was are settled already."""
+        ...
+
+    def on_writable(self) -> None:
+        """The peer reads again after the write buffer was full."""
+        ...
+
+    def on_closed(self, reason: str) -> None: ...
+
+
+class Pending:
+    """A request of ours that is under way. `future` gets the answering `Envelope`; `context` is the sender's own."""
+
+    __slots__ = ("context", "future", "id", "method")
+
+    def __init__(self, id_: int, method: str, future: "asyncio.Future[Envelope]", context: object) -> None:
+        self.id = id_
+        self.method = method
+        self.future = future
+        self.context = context
+
+
+class Pipe(asyncio.Protocol):
+    """One JSON-RPC connection.
+
+    `line_limit`: bytes of one incoming line. `write_limit`: bytes that may wait for a peer that does not read; above
+    it `is_congested` is true and the owner must stop producing.
+    """
+
+    def __init__(self, handler: PipeHandler, *, line_limit: int, write_limit: int = 1 << 20) -> None:
+        self._handler = handler
+        self._framer = Framer(line_limit)
+        self._line_limit = line_limit
+        self._write_limit = write_limit
+        self._loop = asyncio.get_running_loop()
+        self._out: list[bytes] = []
+        self._flush_due = False
+        self._writer: asyncio.WriteTransport | _FileWriter | None = None
+        self._reader: asyncio.ReadTransport | None = None
+        self._next_id = 1
+        self._late: dict[int, None] = {}
+        self.pending: dict[int, Pending] = {}
+        self.is_congested = False
+        self.is_closed = False
+        self.counts = {"bad": 0, "late": 0, "stray": 0}
+
+    async def open(self, read: IO[bytes], write: IO[bytes]) -> None:
+        """Attaches to the two files and owns them from here on. The write side comes first: answers may be instant."""
+        _widen(read)
+        _widen(write)
+        if _can_poll(write):
+            transport, _ = await self._loop.connect_write_pipe(lambda: _WriteSide(self), write)
+            transport.set_write_buffer_limits(high=self._write_limit)
+            self._writer = transport
+        else:
+            self._writer = _FileWriter(write)
+        if _can_poll(read):
+            transport_r, _ = await self._loop.connect_read_pipe(lambda: self, read)
+            self._reader = transport_r
+        else:
+            threading.Thread(target=self._read_file, args=(read,), name="pipe-reader", daemon=True).start()
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def send(self, frame: bytes) -> None:
+        """Queues one line (terminator included); it leaves with everything else queued in this loop pass."""
+        self._out.append(frame)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Writes what is queued now, as one write."""
+        self._flush_due = False
+        out, self._out = self._out, []
+        if out and self._writer is not None and not self.is_closed:
+            self._writer.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def request(self, method: str, params: RawJson | Callable[[int], RawJson], context: object = None) -> Pending:
+        """Sends a request under an id of ours (also its progress token, if `params` wants one).
+
+        Raises `PipeClosed`.
+        """
+        if self.is_closed:
+            raise PipeClosed("the pipe is closed")
+        id_ = self._next_id
+        self._next_id = id_ + 1
+        pending = Pending(id_, method, self._loop.create_future(), context)
+        self.pending[id_] = pending
+        self.send(envelope.request_frame(id_, method, params(id_) if callable(params) else params))
+        return pending
+
+    def abandon(self, pending: Pending) -> bool:
+        """Forgets a request; its answer, should it come, is counted and dropped. False if it was answered already."""
+        if self.pending.pop(pending.id, None) is None:
+            return False
+        self._late[pending.id] = None
+        if len(self._late) > _LATE_IDS:
+            del self._late[next(iter(self._late))]
+        return True
+
+    async def answer(self, pending: Pending, cancellation: Callable[[int], bytes]) -> Envelope:
+        """The answer to a request. A waiter that is cancelled abandons it and sends `cancellation(id)`.
+
+        Raises `PipeClosed`.
+        """
+        try:
+            return await pending.future
+        except asyncio.CancelledError:
+            if self.abandon(pending):
+                self.send(cancellation(pending.id))
+            raise
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Runs `callback` in the next loop pass."""
+        self._loop.call_soon(callback)
+
+    def close(self, reason: str = "closed by the hub") -> None:
+        """Flushes, closes both sides and fails what is pending. Idempotent."""
+        if self.is_closed:
+            return
+        self.flush()
+        self.is_closed = True
+        for transport in (self._writer, self._reader):
+            if transport is not None:
+                transport.close()
+        waiting, self.pending = list(self.pending.values()), {}
+        for pending in waiting:
+            if not pending.future.done():
+                pending.future.set_exception(PipeClosed(reason))
+                pending.future.exception()  # retrieved here: the waiter may be gone already
+        self._handler.on_closed(reason)
+
+    # -- receiving (asyncio.Protocol) -----------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        for line in self._framer.feed(data):
+            self._take(line)
+
+    def eof_received(self) -> None:
+        for line in self._framer.finish():
+            self._take(line)
+        self.close("the peer closed its output")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close(f"reading failed: {exc}" if exc else "the peer closed its output")
+
+    def _take(self, line: bytes | TooLong) -> None:
+        if self.is_closed:
+            return
+        if isinstance(line, TooLong):
+            bad = BadMessage(
+                PARSE_ERROR, f"line over the limit of {self._line_limit} bytes", envelope.salvage_id(line.head)
+            )
+            self._take_bad(bad, line.head)
+            return
+        message = envelope.decode(line)
+        if type(message) is Envelope:
+            if message.method is not Unset:
+                if message.id is Unset:
+                    self._handler.on_notification(message)
+                else:
+                    self._handler.on_request(message)
+            elif message.id is not Unset:
+                self._take_answer(message, line)
+            else:
+                self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor an id"), line)
+        else:
+            self._take_bad(cast(BadMessage, message), line)
+
+    def _take_answer(self, message: Envelope, line: bytes) -> None:
+        key = envelope.id_key(bytes(message.id))  # type: ignore[arg-type]  # the caller has seen that it is set
+        pending = self.pending.pop(key, None) if type(key) is int else None
+        if pending is not None:
+            if not pending.future.done():
+                pending.future.set_result(message)
+        elif type(key) is int and self._late.pop(key, 0) is None:
+            self.counts["late"] += 1
+        elif message.result is Unset and message.error is Unset:
+            self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor a result"), line)
+        else:
+            self.counts["stray"] += 1
+
+    def _take_bad(self, bad: BadMessage, line: bytes) -> None:
+        """Settles the request whose answer this must have been; tells the handler in any case."""
+        self.counts["bad"] += 1
+        key = envelope.id_key(bad.id) if bad.id is not None else None
+        pending = self.pending.pop(key, None) if type(key) is int else None
+        if pending is None and bad.id is None and len(self.pending) == 1 and line.lstrip()[:1] in b"{[":
+            _, pending = self.pending.popitem()
+        if pending is not None and not pending.future.done():
+            error = {"code": bad.code, "message": bad.reason}
+            pending.future.set_result(Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub"))
+        self._handler.on_bad_line(bad, line)
+
+    def _read_file(self, read: IO[bytes]) -> None:
+        """The reader of what cannot be polled: a regular file, `/dev/null`, a Windows pipe."""
+        fd = read.fileno()
+        try:
+            while chunk := os.read(fd, 65536):
+                self._loop.call_soon_threadsafe(self.data_received, chunk)
+            self._loop.call_soon_threadsafe(self.eof_received)
+        except (OSError, RuntimeError) as exc:  # RuntimeError: the loop is closed, nobody is left to tell
+            log.debug("pipe_reader_ended", reason=str(exc))
+
+    def _congest(self, congested: bool) -> None:
+        self.is_congested = congested
+        if not congested and not self.is_closed:
+            self._handler.on_writable()
+
+
+class _WriteSide(asyncio.Protocol):
+    """Flow control of the write transport, told to the pipe."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+
+    def pause_writing(self) -> None:
+        self._pipe._congest(True)
+
+    def resume_writing(self) -> None:
+        self._pipe._congest(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pipe.close("the peer closed its input")
+
+
+class _FileWriter:
+    """Writes to what cannot be polled; blocks, as regular files do not."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file.fileno(), view) :]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _can_poll(file: IO[Any]) -> bool:
+    """Whether the event loop can wait for this file: pipes, sockets and terminals."""
+    mode = os.fstat(file.fileno()).st_mode
+    return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file.fileno()))
+
+
+def _widen(file: IO[Any]) -> None:
+    """Gives a Linux pipe the largest buffer that a user may ask for: a large result moves in a quarter of the calls."""
+    if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)

@@ -1,0 +1,25 @@
+from fnmatch import fnmatchcase
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_hub.catalog.filters import Filter
+
+names = st.text("ab_[]-!*?\n", max_size=6)
+globs = st.text("ab_[]-!*?", max_size=6)
+patterns = st.lists(globs, max_size=4).map(tuple)
+filters = st.builds(Filter, patterns, patterns)
+
+
+@given(filters, globs, st.lists(names, max_size=2))
+def test_adding_a_deny_never_admits_more(before: Filter, deny: str, known_as: list[str]) -> None:
+    after = Filter(before.allow, (*before.deny, deny))
+    assert before.admits(*known_as) or not after.admits(*known_as)
+
+
+@given(filters, st.lists(names, min_size=1, max_size=2))
+def test_verdicts_are_those_of_the_standard_globs(rules: Filter, known_as: list[str]) -> None:
+    def any_matches(patterns: tuple[str, ...]) -> bool:
+        return any(fnmatchcase(name, pattern) for name in known_as for pattern in patterns)
+
+    assert rules.admits(*known_as) == ((not rules.allow or any_matches(rules.allow)) and not any_matches(rules.deny))

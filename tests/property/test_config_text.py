@@ -1,0 +1,100 @@
+"""Whatever text is parsed: settings or a ConfigError, one finding a line, and no secret in it."""
+
+import json
+from pathlib import Path
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_hub.config.load import Loaded, parse
+from mcp_hub.config.quantities import LONGEST, format_duration, format_size, parse_duration, parse_size
+from mcp_hub.config.schema import json_schema
+from mcp_hub.errors import ConfigError
+
+SECRET = "s3cr3t-from-outside"
+ENV = {"A": SECRET, "HOME": "/home/alice", "OFF": "false"}
+NAMES = ["s.yaml", "s.json", "s"]
+
+
+def parsed(text: str, name: str) -> Loaded | None:
+    """The settings, or None after checking that the refusal is fit to print."""
+    try:
+        return parse(text, name, ENV, Path("/base"))
+    except ConfigError as error:
+        lines = str(error).split("\n")
+        assert all(line.startswith(f"{name}:") for line in lines)
+        assert SECRET not in str(error)
+        str(error).encode()
+        return None
+
+
+def _keys(schema: object) -> set[str]:
+    if isinstance(schema, list):
+        return {key for item in schema for key in _keys(item)}
+    if not isinstance(schema, dict):
+        return set()
+    own = set(schema.get("properties", {}))
+    return own | {key for value in schema.values() for key in _keys(value)}
+
+
+keys = st.sampled_from(sorted(_keys(json_schema()))) | st.text(max_size=5)
+texts = st.sampled_from(
+    ["${A}", "${B}", "${A:-x}", "${file:x}", "$${", "${", "30m", "1MB", "auto", "a:b", "~/x", "stdio"]
+)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.text(max_size=8)
+trees = st.recursive(scalars, lambda deeper: st.lists(deeper, max_size=3) | st.dictionaries(keys, deeper, max_size=4))
+names = st.sampled_from(["a", "b"]) | st.text(max_size=3)
+server_keys = st.sampled_from(sorted(json_schema()["$defs"]["ServerSettings"]["properties"]))
+servers = st.dictionaries(server_keys, texts | trees, max_size=5).map(lambda keys: {"command": "x", **keys})
+files = st.fixed_dictionaries(
+    {},
+    optional={
+        "servers": st.dictionaries(names, servers, max_size=3),
+        "hub": trees,
+        "defaults": trees,
+        "profiles": trees,
+    },
+)
+YAMLISH = "abc \n\t:-?[]{},&*!|>'\"%@#<=0123456789.${}~\\/\0\ufeff\x85\ud800"
+
+
+@given(st.text(), st.sampled_from(NAMES))
+def test_any_text_is_settings_or_a_config_error(text: str, name: str) -> None:
+    parsed(text, name)
+
+
+@given(st.text(alphabet=YAMLISH), st.sampled_from(NAMES))
+def test_any_punctuation_is_settings_or_a_config_error(text: str, name: str) -> None:
+    parsed(text, name)
+
+
+@given(files | trees, st.sampled_from(NAMES))
+def test_any_tree_is_settings_or_a_config_error(tree: object, name: str) -> None:
+    parsed(json.dumps(tree), name)
+
+
+@given(files | trees)
+def test_any_yaml_tree_is_settings_or_a_config_error(tree: object) -> None:
+    parsed(yaml.safe_dump(tree), "s.yaml")
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.just({"command": "x", "args": ["${A}"]}), min_size=1))
+def test_yaml_and_json_of_one_tree_load_alike(servers: object) -> None:
+    tree = {"servers": servers}
+    as_yaml, as_json = parsed(yaml.safe_dump(tree), "s.yaml"), parsed(json.dumps(tree), "s.json")
+    assert as_yaml is not None
+    assert as_json is not None
+    assert (as_yaml.settings, as_yaml.secrets) == (as_json.settings, as_json.secrets)
+
+
+@given(st.floats(min_value=0, max_value=LONGEST))
+def test_duration_survives_being_written(seconds: float) -> None:
+    text = format_duration(seconds)
+    if len(text) <= 64:  # smaller than 1e-60 s: not a time that anybody waits
+        assert parse_duration(text) == seconds
+
+
+@given(st.integers(min_value=1, max_value=1 << 40))
+def test_size_survives_being_written(size: int) -> None:
+    assert parse_size(format_size(size)) == size

@@ -1,0 +1,104 @@
+import pytest
+
+from mcp_hub.catalog.uris import Templates, UriTable, assign, assign_templates
+
+
+def table(
+    *listed: tuple[str, str], templates: tuple[tuple[str, str], ...] = (), readers: tuple[str, ...] = ("a", "b")
+) -> UriTable:
+    return UriTable(assign(listed), Templates(templates), ("a", "b", "c"), readers)
+
+
+def test_a_unique_uri_stays_and_the_first_server_keeps_a_shared_one() -> None:
+    wanted = [("a", "file:///x"), ("b", "file:///x"), ("b", "file:///y")]
+    assert list(assign(wanted).values()) == ["file:///x", "hub://b/file:///x", "file:///y"]
+
+
+def test_a_shared_uri_that_is_not_valid_is_wrapped_encoded() -> None:
+    assert assign([("a", "x:a b"), ("my srv", "x:a b")])["my srv", "x:a b"] == "hub://my%20srv!1/x%3Aa%20b"
+
+
+def test_a_wrapped_uri_never_takes_an_upstreams_own_hub_uri() -> None:
+    listed = (("a", "x:1"), ("b", "x:1"), ("c", "hub://b/x:1"), ("c", "hub://b!1/x%3A1"))
+    exported = assign(listed)
+    assert exported["b", "x:1"] == "hub://b!2/x%3A1"
+    assert {table(*listed).resolve(uri) for uri in exported.values()} == set(listed)
+
+
+def test_templates_keep_their_braces() -> None:
+    wanted = [("a", "db://{id}{?q*}"), ("b", "db://{id}{?q*}"), ("b", "hub://a/{x}")]
+    expected = ["db://{id}{?q*}", "hub://b/db://{id}{?q*}", "hub://b/hub://a/{x}"]
+    assert list(assign_templates(wanted).values()) == expected
+
+
+def test_an_expanded_wrapped_template_goes_to_its_server() -> None:
+    assert table().resolve("hub://b/db://1?q=~x") == ("b", "db://1?q=~x")
+    assert table().resolve("hub://b/db://a%20b") == ("b", "db://a%20b")
+    assert table().resolve("hub://b/hub://a/x") == ("b", "hub://a/x")
+    assert table().resolve("hub://nobody/db://1") is None
+
+
+def test_an_expansion_goes_to_the_first_server_whose_template_it_fits() -> None:
+    found = table(templates=(("b", "db://{id}"), ("a", "db://{id}"), ("a", "log://{+path}")))
+    assert found.resolve("db://1") == ("b", "db://1")
+    assert found.resolve("log://a/b/c") == ("a", "log://a/b/c")
+
+
+def test_an_unknown_uri_goes_to_the_only_server_with_resources_or_to_nobody() -> None:
+    assert table(readers=("c",)).resolve("x:1") == ("c", "x:1")
+    assert table(readers=("a", "c")).resolve("x:1") is None
+    assert table(readers=()).resolve("x:1") is None
+
+
+def test_an_unlisted_uri_is_exported_so_that_it_comes_back() -> None:
+    uris = table(("a", "x:1"), templates=(("a", "db://{id}"),))
+    assert uris.exported("a", "x:1") == "x:1"
+    assert uris.exported("a", "db://7") == "db://7"
+    assert uris.exported("b", "db://7") == "hub://b/db://7"
+    assert uris.exported("b", "hub://a/x:1") == "hub://b/hub://a/x:1"
+    assert uris.exported("nobody", "x:9") == "x:9"
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "matches"),
+    [
+        ("a:b", "a:b", True),
+        ("a:b", "a:bb", False),
+        ("a:{x}", "a:", True),
+        ("a:{x}", "a:b c", True),
+        ("a:{x}", "a:b/c", False),
+        ("a:{x,y}", "a:1,2", True),
+        ("a:{x}/{y}", "a:1/2", True),
+        ("a:{x}/{y}", "a:1/2/3", False),
+        ("ab{x}bc", "abc", False),
+        ("a:{x}-b-{y}", "a:1-b-b-b-2", True),
+        ("a:{+x}", "a:b/c?d#e", True),
+        ("a:{+x}/end", "a:b/end/end", True),
+        ("a:{+x}/end", "a:b/end/en", False),
+        ("a:{#x}", "a:#b/c", True),
+        ("a:{#x}", "a:b", False),
+        ("a:v{.x}", "a:v.json", True),
+        ("a:v{.x}", "a:vjson", False),
+        ("a:{/x*}", "a:/b/c", True),
+        ("a:{/x*}", "a:b", False),
+        ("a:{/x}{?q}", "a:/b?q=1", True),
+        ("a:{;x}", "a:;x=1", True),
+        ("a:b{?x,y}", "a:b", True),
+        ("a:b{?x,y}", "a:b?x=1&y=/2", True),
+        ("a:b{?x,y}", "a:b&x=1", False),
+        ("a:b?c=1{&x}", "a:b?c=1&x=1", True),
+        ("a:{x", "a:1", False),
+        ("a:{}", "a:1", False),
+        ("a:{=x}", "a:1", False),
+        ("天:{x}", "天:气", True),
+    ],
+)
+def test_template_matching(template: str, uri: str, matches: bool) -> None:
+    assert (Templates([("s", template)]).server_for(uri) == "s") is matches
+
+
+def test_hostile_templates_cost_little() -> None:
+    hostile = Templates([("s", "{+x}a" * 200 + "b"), ("t", "".join(f"{{x}}{'a' * n}" for n in range(40)) + "b")])
+    assert hostile.server_for("a" * 8191 + "b") == "s"
+    assert hostile.server_for("a" * 8192) is None
+    assert Templates([("s", "{+x}")]).server_for("a" * 8193) is None

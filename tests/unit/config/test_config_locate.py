@@ -1,0 +1,117 @@
+"""Text to data with lines; what is refused before any checking starts."""
+
+import pytest
+
+from mcp_hub.config.locate import read_document
+from mcp_hub.errors import ConfigError
+
+
+def refusal(text: str, name: str = "s.yaml") -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_document(text, name)
+    return str(caught.value)
+
+
+def test_every_value_knows_its_line() -> None:
+    document = read_document("servers:\n  git:\n    args:\n      - a\n      - b\n", "s.yaml")
+    assert document.data == {"servers": {"git": {"args": ["a", "b"]}}}
+    assert document.lines[("servers", "git")] == 2
+    assert document.lines[("servers", "git", "args", 1)] == 5
+
+
+def test_keys_and_dates_are_text_and_other_scalars_have_their_type() -> None:
+    text = "on: yes\n1: 2\n~: null\nday: 2024-01-01\nratio: 1.5\nhex: 0x10\n"
+    data = read_document(text, "s.yaml").data
+    assert data == {"on": True, "1": 2, "~": None, "day": "2024-01-01", "ratio": 1.5, "hex": 16}
+
+
+def test_merge_keys_and_aliases_work_as_in_pyyaml() -> None:
+    text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc:\n  <<: [*a, *b]\n  x: 3\nd: *a\n"
+    document = read_document(text, "s.yaml")
+    assert isinstance(document.data, dict)
+    assert document.data["c"] == {"x": 3, "y": 1, "z": 2}
+    assert document.data["d"] == {"x": 1, "y": 1}
+    assert document.lines[("c", "z")] == 2
+    assert document.findings == ()
+
+
+def test_duplicate_key_names_both_lines() -> None:
+    (finding,) = read_document("servers:\n  git: {}\n  time: {}\n  git: {}\n", "s.yaml").findings
+    assert (finding.path, finding.line) == (("servers", "git"), 4)
+    assert finding.message == "duplicate key (first on line 2)"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1\nb: 2\n", "s.yaml:2:2: not valid YAML: did not find expected ',' or ']'"),
+        ("a: b: c", "s.yaml:1:5: not valid YAML: mapping values are not allowed in this context"),
+        ("a: 1\n---\nb: 2", "s.yaml:2:1: not valid YAML: but found another document"),
+        ("a: \0", "s.yaml: not valid YAML: holds a control character"),
+        ("a:\n  b: !secret x", "s.yaml:2: tags such as !this are not supported: put the value in quotes"),
+        ("a: !!int x", "s.yaml:1: not a value of its type: put it in quotes"),
+        ("a: !!int ''", "s.yaml:1: not a value of its type: put it in quotes"),
+        ("a:\n  [1, 2]: 3", "s.yaml:2: a key must be text"),
+        ("a:\n  <<: 3", "s.yaml:2: a merge key takes mappings"),
+    ],
+)
+def test_broken_yaml_is_refused_with_its_place(text: str, message: str) -> None:
+    assert refusal(text) == message
+
+
+def test_words_of_the_file_are_not_repeated_in_syntax_errors() -> None:
+    assert "s3cr3t" not in refusal("token: *s3cr3t")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        "a: &a [*a]",
+        "a: &a\n  <<: *a\n",
+        "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40)),
+        "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i}\n  <<: [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40)),
+    ],
+    ids=["depth", "alias of itself", "merge of itself", "alias bomb", "merge bomb"],
+)
+def test_yaml_that_grows_without_bound_is_refused(text: str) -> None:
+    assert refusal(text).startswith("s.yaml:")
+
+
+def test_json_knows_its_lines() -> None:
+    document = read_document('{\n\t"mcpServers": {\n\t\t"git": {"command": "x"}\n\t}\n}', "c.json")
+    assert document.data == {"mcpServers": {"git": {"command": "x"}}}
+    assert document.lines[("mcpServers", "git")] == 3
+
+
+def test_json_with_comments_and_trailing_commas_keeps_its_lines() -> None:
+    text = '{\n  // "not": "this"\n  "a": "http://x/*y*/", /* two\n  lines */ "b": [1,],\n}'
+    document = read_document(text, "c.jsonc")
+    assert document.data == {"a": "http://x/*y*/", "b": [1]}
+    assert document.lines[("b",)] == 4
+
+
+def test_json_escapes_are_read_as_json() -> None:
+    assert read_document(r'{"a": "\ud83d\ude00\/"}', "c.json").data == {"a": "\U0001f600/"}
+
+
+def test_json5_without_lines_is_still_read() -> None:
+    assert read_document("{a: 'x', b: +1, 'c': \"\\\n\"}", "c.json").data == {"a": "x", "b": 1, "c": ""}
+
+
+def test_text_in_braces_without_a_known_suffix_is_json() -> None:
+    assert read_document('{\t"a": 1}', "stdin").data == {"a": 1}
+
+
+def test_duplicate_key_in_json_names_both_lines() -> None:
+    (finding,) = read_document('{"a": 1,\n"a": 2}', "c.json").findings
+    assert (finding.path, finding.line, finding.message) == (("a",), 2, "duplicate key (first on line 1)")
+
+
+def test_broken_json_is_refused_with_its_place() -> None:
+    assert refusal('{"a": 1,\n,}', "c.json") == 'c.json:2:2: not valid JSON: Unexpected "}"'
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" * 60 + "]" * 60, '{"a":' * 400 + "1" + "}" * 400])
+def test_deep_json_is_refused(text: str) -> None:
+    assert "nested deeper than 50 levels" in refusal(text, "c.json")

@@ -1,0 +1,100 @@
+"""The models' own promises, and the JSON Schema for editors."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from mcp_hub.config.schema import RestartSettings, Settings, json_schema
+
+SHIPPED = Path(__file__).parents[3] / "servers.yaml"
+SERVER = {"command": "x"}
+
+
+def accepts(instance: object) -> bool:
+    return jsonschema.Draft202012Validator(json_schema()).is_valid(instance)
+
+
+def test_effective_value_is_the_servers_own_else_the_default() -> None:
+    settings = Settings.model_validate(
+        {
+            "servers": {"a": {**SERVER, "timeout": "5s", "restart": {"intensity": 1}}, "b": SERVER},
+            "defaults": {"timeout": "10m", "max_duration": 60},
+        }
+    )
+    assert settings.effective("a").timeout == 5.0
+    assert settings.effective("a").max_duration == 60.0
+    assert settings.effective("a").restart == RestartSettings(intensity=1, period=60.0)
+    assert settings.effective("b").timeout == 600.0
+    assert settings.effective("b").restart == RestartSettings(intensity=5, period=60.0)
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    settings = Settings()
+    assert settings.defaults.model_dump(mode="json") == {
+        "timeout": "30m",
+        "max_duration": "6h",
+        "request_timeout": "1m",
+        "start_timeout": "1m",
+        "restart": {"intensity": 5, "period": "1m"},
+    }
+    assert (settings.hub.first_list_wait, settings.hub.limits.line, settings.hub.http.port) == (2.0, 32 << 20, 8765)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().hub.name = "other"  # type: ignore[misc]  # what is tested
+
+
+def test_servers_keep_the_order_of_the_file() -> None:
+    names = ["zeta", "alpha", "mid"]
+    assert list(Settings.model_validate({"servers": dict.fromkeys(names, SERVER)}).servers) == names
+
+
+def test_dump_in_json_loads_as_the_same_settings() -> None:
+    settings = Settings.model_validate({"servers": {"a": {**SERVER, "timeout": 0.1}}, "hub": {"limits": {"line": 5}}})
+    assert Settings.model_validate(settings.model_dump(mode="json")) == settings
+
+
+def test_json_schema_is_one_and_is_plain_json() -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    assert json.loads(json.dumps(json_schema())) == json_schema()
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        {},
+        {"$schema": "x", "mcpServers": {"a": {"type": "stdio", "disabled": True, **SERVER}}},
+        {"servers": {"a": {**SERVER, "timeout": "1h30m", "enabled": "${ON:-true}", "rename": {"a": "${NAME}"}}}},
+        {"servers": {"a": {**SERVER, "era": "${ERA}", "restart": {"intensity": "${N}"}, "tools": {"deny": ["x*"]}}}},
+        {"hub": {"http": {"port": "${PORT}", "max_body": "1 MiB"}, "limits": {"line": 4096}}},
+        {"defaults": {"timeout": 5}, "profiles": {"a": {"servers": ["b"]}}},
+    ],
+)
+def test_json_schema_takes_the_file_as_people_write_it(instance: object) -> None:
+    assert accepts(instance)
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        {"servers": {}, "mcpServers": {}},
+        {"servers": {"a": {"comand": "x"}}},
+        {"servers": {"a": {}}},
+        {"servers": {"a": {**SERVER, "local": "a:b"}}},
+        {"servers": {"a": {**SERVER, "timeout": "soon"}}},
+        {"servers": {"a": {**SERVER, "enabled": "perhaps"}}},
+        {"hub": {"http": {"port": 70000}}},
+        {"hub": {"page_size": "${SIZE}"}},
+    ],
+)
+def test_json_schema_refuses_what_would_not_load(instance: object) -> None:
+    assert not accepts(instance)
+
+
+def test_json_schema_takes_the_shipped_file() -> None:
+    assert accepts(yaml.safe_load(SHIPPED.read_text()))

@@ -1,0 +1,82 @@
+"""Calls to local tools, and a channel that keeps what they send."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+
+from mcp_hub import events
+from mcp_hub.types import CallId, Era, JsonObject
+from mcp_hub.upstreams.base import Call
+from mcp_hub.upstreams.local import LocalUpstream
+from mcp_hub.upstreams.tools import Registry
+
+
+@dataclass
+class Recorder:
+    """A channel that keeps everything and whose readers take all of it at once."""
+
+    sent: list[events.CallEvent] = field(default_factory=list)
+    drains: int = 0
+
+    def send(self, event: events.CallEvent) -> None:
+        self.sent.append(event)
+
+    async def drained(self) -> None:
+        self.drains += 1
+
+    @property
+    def deltas(self) -> list[tuple[int, JsonObject]]:
+        return [
+            (event.index, json.loads(bytes(event.content))) for event in self.sent if isinstance(event, events.Delta)
+        ]
+
+
+@dataclass
+class Behind(Recorder):
+    """Its readers never catch up; `waiting` is set when the tool waits for them."""
+
+    waiting: anyio.Event = field(default_factory=anyio.Event)
+
+    async def drained(self) -> None:
+        self.waiting.set()
+        await anyio.sleep_forever()
+
+
+def request(name: object, arguments: object = None, method: str = "tools/call") -> Call:
+    params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
+    return Call(
+        id=CallId("st_1"),
+        upstream="local",
+        method=method,
+        params={key: msgspec.Raw(json.dumps(value).encode()) for key, value in params.items()},
+        meta={},
+        session="s",
+        principal="p",
+        era=Era.MODERN,
+        capabilities={},
+    )
+
+
+async def run(
+    function: Callable[..., object],
+    arguments: JsonObject | None = None,
+    channel: Recorder | None = None,
+    output_schema: object = None,
+) -> JsonObject:
+    """The result of a call to the one tool of an upstream, at most 5 s later."""
+    registry = Registry()
+    registry.tool(name="tool", output_schema=output_schema)(function)
+    with anyio.fail_after(5):
+        completed = await LocalUpstream("local", registry).call(request("tool", arguments or {}), channel or Recorder())
+    assert completed.era is Era.HANDSHAKE
+    result: JsonObject = json.loads(bytes(completed.result))
+    return result
+
+
+def text(*texts: str, is_error: bool = False) -> JsonObject:
+    return {"content": [{"type": "text", "text": item} for item in texts], "isError": is_error}

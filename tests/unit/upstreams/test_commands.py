@@ -1,0 +1,125 @@
+"""Finding a server's program, and the environment that it gets."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.upstreams.commands import child_env, resolve
+
+
+def program(path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def find(command: str, root: Path, env_path: str | None = None) -> str:
+    return resolve(command, env_path or str(root / "bin"), str(root / "home"), str(root / "work"))
+
+
+def test_path_is_searched_before_the_usual_places(tmp_path: Path) -> None:
+    program(tmp_path / "home/.local/bin/frob")
+    expected = program(tmp_path / "bin/frob")
+    assert find("frob", tmp_path) == expected
+
+
+@pytest.mark.parametrize("place", [".local/bin", ".cargo/bin", ".volta/bin", ".bun/bin", ".deno/bin"])
+def test_places_that_desktop_applications_miss_are_searched(tmp_path: Path, place: str) -> None:
+    expected = program(tmp_path / "home" / place / "frob")
+    assert find("frob", tmp_path) == expected
+
+
+def test_newest_nvm_version_wins_by_number_not_by_text(tmp_path: Path) -> None:
+    for version in ("v9.11.2", "v20.11.1", "v20.9.0"):
+        program(tmp_path / "home/.nvm/versions/node" / version / "bin/frob")
+    assert find("frob", tmp_path) == str(tmp_path / "home/.nvm/versions/node/v20.11.1/bin/frob")
+
+
+def test_programs_beside_the_hubs_interpreter_are_found(tmp_path: Path) -> None:
+    assert find(os.path.basename(sys.executable), tmp_path) == sys.executable
+
+
+def test_relative_path_entries_count_from_the_working_directory(tmp_path: Path) -> None:
+    expected = program(tmp_path / "work/tools/frob")
+    assert find("frob", tmp_path, env_path="tools") == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "where"), [("./run", "work/run"), ("~/run", "home/run"), ("sub/run", "work/sub/run")]
+)
+def test_command_with_a_folder_is_a_path(tmp_path: Path, command: str, where: str) -> None:
+    expected = program(tmp_path / where)
+    assert find(command, tmp_path) == expected
+
+
+def test_absolute_command_stays_as_it_is(tmp_path: Path) -> None:
+    expected = program(tmp_path / "anywhere/run")
+    assert find(expected, tmp_path) == expected
+
+
+def test_not_found_names_what_was_searched(tmp_path: Path) -> None:
+    with pytest.raises(StartFailed) as caught:
+        find("frobnicate", tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"command not found: frobnicate (searched: {tmp_path}/bin, ")
+    assert f"{tmp_path}/home/.cargo/bin" in message
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"), [("npx", "nodejs.org"), ("uvx", "docs.astral.sh"), ("docker", "docs.docker.com")]
+)
+def test_not_found_says_how_to_install_what_is_well_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, hint: str
+) -> None:
+    monkeypatch.setattr("mcp_hub.upstreams.commands.SYSTEM_PLACES", ())
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(StartFailed, match=hint):
+        find(command, tmp_path)
+
+
+def test_missing_path_file_without_x_bit_and_folder_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/notes").write_text("text")
+    with pytest.raises(StartFailed, match=r"^command not found: .*/work/nothing$"):
+        find("./nothing", tmp_path)
+    with pytest.raises(StartFailed, match=r"^command is not executable: .*/work/notes$"):
+        find("./notes", tmp_path)
+    with pytest.raises(StartFailed, match=r"^command is a folder: .*/work$"):
+        find("../work", tmp_path)
+
+
+def test_empty_command_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match="command not found"):
+        find("", tmp_path)
+
+
+def test_child_gets_harmless_variables_and_no_secrets() -> None:
+    harmless = {"HOME": "/h", "LC_ALL": "C", "https_proxy": "p", "UV_INDEX": "i", "npm_config_registry": "r"}
+    secrets = {"GITHUB_TOKEN": "t", "AWS_SECRET_ACCESS_KEY": "k", "HOMEPAGE": "x", "BASH_FUNC_x%%": "() { :; }"}
+    env = child_env({**harmless, **secrets}, {}, ())
+    assert env.items() >= harmless.items()
+    assert not env.keys() & secrets.keys()
+
+
+def test_configuration_adds_and_overrides() -> None:
+    env = child_env({"TZ": "UTC", "GITHUB_TOKEN": "mine"}, {"TZ": "CET", "GITHUB_TOKEN": "theirs"}, ())
+    assert (env["TZ"], env["GITHUB_TOKEN"]) == ("CET", "theirs")
+
+
+def test_shell_function_in_an_allowed_variable_is_dropped() -> None:
+    assert "TERM" not in child_env({"TERM": "() { :; }; evil"}, {}, ())
+
+
+def test_folders_are_appended_to_path_once() -> None:
+    own = os.path.dirname(sys.executable)
+    env = child_env({"PATH": f"/usr/bin:/bin:{own}"}, {}, ["/nvm/bin", "/bin"])
+    assert env["PATH"] == f"/usr/bin:/bin:{own}:/nvm/bin"
+
+
+def test_path_of_the_configuration_gets_the_folders_too() -> None:
+    env = child_env({"PATH": "/usr/bin"}, {"PATH": "/only"}, ["/nvm/bin"])
+    assert env["PATH"] == f"/only:/nvm/bin:{os.path.dirname(sys.executable)}"

@@ -1,0 +1,204 @@
+"""Local tools that stream: deltas, readers that are behind, and what a cancellation does."""
+
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+import pytest
+
+from mcp_hub import events
+from mcp_hub.types import JsonObject
+from mcp_hub.upstreams.tools import Context, Progress, Result
+from tests.unit.upstreams.local_calls import Behind, Recorder, run, text
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return ("asyncio", {"use_uvloop": request.param})
+
+
+async def cancel_once(started: anyio.Event, function: Callable[..., object], channel: Recorder | None = None) -> None:
+    """Call the function, wait until `started` is set, cancel the call, wait for its end: not with a result."""
+    results: list[JsonObject] = []
+
+    async def call() -> None:
+        results.append(await run(function, {}, channel))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        with anyio.fail_after(5):
+            await started.wait()
+        tasks.cancel_scope.cancel()
+    assert not results
+
+
+async def test_generator_streams_progress_and_text() -> None:
+    async def work() -> AsyncIterator[Progress | str]:
+        yield Progress(1, total=2, message="half")
+        yield "a"
+        yield Progress(2)
+        yield "b"
+
+    channel = Recorder()
+    assert await run(work, channel=channel) == text("ab")
+    half, a, full, b = channel.sent
+    assert half == events.Progress(1, 2, {"message": msgspec.Raw(b'"half"')})
+    assert full == events.Progress(2)
+    assert (a, b) == (events.Delta(b'[{"type":"text","text":"a"}]'), events.Delta(b'[{"type":"text","text":"b"}]'))
+    assert channel.drains == 4
+
+
+async def test_deltas_put_together_by_index_are_the_content() -> None:
+    link = {"type": "resource_link", "uri": "x:y", "name": "n"}
+
+    async def work() -> AsyncIterator[object]:
+        yield "a"
+        yield "b"
+        yield link
+        yield link
+        yield "c"
+
+    channel = Recorder()
+    result = await run(work, channel=channel)
+    assert [block.get("text", block["type"]) for block in result["content"]] == [
+        "ab",
+        "resource_link",
+        "resource_link",
+        "c",
+    ]
+    assert [index for index, _ in channel.deltas] == [0, 0, 1, 2, 3]
+
+
+async def test_last_result_of_a_generator_wins_over_its_deltas() -> None:
+    async def work() -> AsyncIterator[str | Result]:
+        yield "partial"
+        yield Result("first")
+        yield Result({"n": 2})
+
+    channel = Recorder()
+    assert await run(work, channel=channel) == {**text('{"n":2}'), "structuredContent": {"n": 2}}
+    assert len(channel.sent) == 1
+
+
+async def test_generator_waits_while_readers_are_behind() -> None:
+    async def work() -> AsyncIterator[str]:
+        while True:
+            yield "x"
+
+    channel = Behind()
+    await cancel_once(channel.waiting, work, channel)
+    assert len(channel.sent) == 1
+
+
+@pytest.mark.parametrize("item", [7, {"text": "no type"}, Progress("x"), Progress(1, message=2)])  # type: ignore[arg-type]  # wrong on purpose
+async def test_generator_that_yields_nonsense_is_a_tool_error(item: object) -> None:
+    async def work() -> AsyncIterator[object]:
+        yield item
+
+    result = await run(work)
+    assert result["isError"] is True
+    assert "not " in result["content"][0]["text"]
+
+
+async def test_thread_waits_while_readers_are_behind() -> None:
+    def work(context: Context) -> None:
+        for step in range(100):
+            context.progress(step)
+
+    channel = Behind()
+    await cancel_once(channel.waiting, work, channel)
+    assert len(channel.sent) == 1
+
+
+async def test_cancellation_reaches_an_async_function() -> None:
+    started = anyio.Event()
+    log: list[str] = []
+
+    async def work() -> None:
+        try:
+            started.set()
+            await anyio.sleep_forever()
+        finally:
+            log.append("cleaned up")
+
+    await cancel_once(started, work)
+    assert log == ["cleaned up"]
+
+
+async def test_cancelled_generator_runs_its_cleanup_to_the_end() -> None:
+    channel = Behind()
+    log: list[str] = []
+
+    async def work() -> AsyncIterator[str]:
+        try:
+            yield "x"
+        finally:
+            await anyio.lowlevel.checkpoint()
+            log.append("cleaned up")
+
+    await cancel_once(channel.waiting, work, channel)
+    assert log == ["cleaned up"]
+
+
+async def test_generator_that_never_waits_can_be_cancelled() -> None:
+    started = anyio.Event()
+
+    async def work() -> AsyncIterator[str]:
+        started.set()
+        while True:
+            yield ""
+
+    await cancel_once(started, work)
+
+
+async def test_generator_that_refuses_to_close_does_not_hold_up_the_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcp_hub.upstreams.local.CLEANUP_GRACE", 0.05)
+
+    async def hangs() -> AsyncGenerator[str, None]:
+        try:
+            yield "x"
+        finally:
+            await anyio.sleep_forever()
+
+    async def yields_again() -> AsyncGenerator[str, None]:
+        try:
+            yield "x"
+        finally:
+            yield "y"
+
+    for function in (hangs, yields_again):
+        channel = Behind()
+        with anyio.fail_after(5):
+            await cancel_once(channel.waiting, function, channel)
+
+
+async def test_cancelled_sync_function_is_abandoned_and_learns_of_it() -> None:
+    started = anyio.Event()
+    learned = threading.Event()
+    release = threading.Event()
+
+    def work(context: Context) -> None:
+        context.progress(1)
+        release.wait(5)
+        if context.cancelled:
+            context.progress(2)
+            learned.set()
+
+    class Started(Recorder):
+        def send(self, event: events.CallEvent) -> None:
+            super().send(event)
+            started.set()
+
+    channel = Started()
+    await cancel_once(started, work, channel)
+    release.set()
+    with anyio.fail_after(5):
+        assert await anyio.to_thread.run_sync(learned.wait, 5)
+    assert channel.sent == [events.Progress(1)]

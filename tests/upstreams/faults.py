@@ -1,0 +1,220 @@
+"""The ways in which the fixture server misbehaves: one class per `--mode`, each overriding one moment.
+
+The rows are those of a bad upstream: it dies, hangs, talks nonsense, or will not go away.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from eras import Request
+from instance import Instance, Tool
+from tools import text
+from wire import encode
+
+__all__ = ["GARBAGE", "MODES", "Fault"]
+
+
+class Fault:
+    """`normal`: no fault. What a mode changes, it overrides."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self._calls = 0
+
+    def starting(self) -> None:
+        """Before anything is read."""
+
+    def tools(self) -> dict[str, Tool]:
+        """Tools that this mode adds."""
+        return {}
+
+    def swallows(self, method: str) -> bool:
+        """Whether a request of this method gets no answer."""
+        return False
+
+    def calling(self, instance: Instance, request: Request) -> bool:
+        """A `tools/call` is about to run; true if the fault has dealt with it."""
+        name = request.params.get("name")
+        if self.options.on not in (None, name):
+            return False
+        self._calls += 1
+        return self._calls >= self.options.count and self.strikes(instance, request)
+
+    def strikes(self, instance: Instance, request: Request) -> bool:
+        """From the `--count`-th `tools/call` (of `--on TOOL`) on; true if that was the answer."""
+        return False
+
+    def frame(self, line: bytes, request: Request | None) -> bytes:
+        """What is written for one message; `request` is set when the message is a result."""
+        return line + b"\n"
+
+    def ended(self) -> None:
+        """Our stdin has ended."""
+
+
+def is_call(request: Request | None) -> bool:
+    return request is not None and request.method == "tools/call"
+
+
+class HangStart(Fault):
+    def swallows(self, method: str) -> bool:
+        return True
+
+
+class HangList(Fault):
+    def swallows(self, method: str) -> bool:
+        return method.endswith("/list")
+
+
+class CrashStart(Fault):
+    def starting(self) -> None:
+        print("boom: cannot open database", file=sys.stderr, flush=True)
+        os._exit(3)
+
+
+class CrashAfter(Fault):
+    def strikes(self, instance: Instance, request: Request) -> bool:
+        os._exit(self.options.exit_code)
+
+
+class Noise(Fault):
+    def frame(self, line: bytes, request: Request | None) -> bytes:
+        return b"starting the engine {ok}\n\n   \n[1, 2]\n" + line + b"\n\n"
+
+
+class NoNewlineNoise(Fault):
+    def frame(self, line: bytes, request: Request | None) -> bytes:
+        return b"Loading {model}... 50% " + line + b"\n"
+
+
+class GarbageAnswer(Fault):
+    """Adds the tool `garble {variant?}`, whose answer is a line of `GARBAGE`."""
+
+    def tools(self) -> dict[str, Tool]:
+        schema = {"type": "object", "properties": {"variant": {"enum": list(GARBAGE)}}}
+        definition = {"name": "garble", "description": "Answers with garbage.", "inputSchema": schema}
+        return {"garble": Tool(definition, _garble)}
+
+
+class CloseStdout(Fault):
+    def strikes(self, instance: Instance, request: Request) -> bool:
+        instance.output.close()
+        return True
+
+
+class IgnoreEof(Fault):
+    def ended(self) -> None:
+        while True:
+            time.sleep(3600)
+
+
+class IgnoreTerm(IgnoreEof):
+    def starting(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+class StopReading(Fault):
+    def strikes(self, instance: Instance, request: Request) -> bool:
+        threading.Event().wait()
+        return True
+
+
+class BadUtf8(Fault):
+    def frame(self, line: bytes, request: Request | None) -> bytes:
+        broken = line.replace(b'"text":"', b'"text":"\xff', 1) if is_call(request) else line
+        return broken + b"\n"
+
+
+class LongLine(Fault):
+    """The answer is one line of `--bytes` bytes, newline included."""
+
+    def strikes(self, instance: Instance, request: Request) -> bool:
+        empty = encode({"jsonrpc": "2.0", "id": request.id, "result": text("")})
+        at = empty.index(b'"text":""') + len(b'"text":"')
+        padding = b"x" * (self.options.bytes - len(empty) - 1)
+        instance.output.write(empty[:at] + padding + empty[at:] + b"\n")
+        return True
+
+
+class EndlessLine(Fault):
+    """`--bytes` bytes without a newline, then nothing more."""
+
+    def strikes(self, instance: Instance, request: Request) -> bool:
+        instance.output.write(b"x" * self.options.bytes)
+        return True
+
+
+class Late(Fault):
+    def frame(self, line: bytes, request: Request | None) -> bytes:
+        return (line + b"\n") * (2 if is_call(request) else 1)
+
+
+class UnknownId(Fault):
+    def frame(self, line: bytes, request: Request | None) -> bytes:
+        nobody = encode({"jsonrpc": "2.0", "id": 999_999_999, "result": text("nobody asked")}) + b"\n"
+        return (nobody if is_call(request) else b"") + line + b"\n"
+
+
+MODES: dict[str, type[Fault]] = {
+    "normal": Fault,
+    "hang-start": HangStart,
+    "hang-list": HangList,
+    "crash-start": CrashStart,
+    "crash-after": CrashAfter,
+    "noise": Noise,
+    "no-newline-noise": NoNewlineNoise,
+    "garbage-answer": GarbageAnswer,
+    "close-stdout": CloseStdout,
+    "ignore-eof": IgnoreEof,
+    "ignore-term": IgnoreTerm,
+    "stop-reading": StopReading,
+    "bad-utf8": BadUtf8,
+    "long-line": LongLine,
+    "endless-line": EndlessLine,
+    "late": Late,
+    "unknown-id": UnknownId,
+}
+
+OK = b'{"content":[{"type":"text","text":"fine"}]}'
+
+
+def _answer(id_text: bytes, rest: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":' + id_text + b"," + rest + b"}"
+
+
+GARBAGE: dict[str, Callable[[bytes], bytes]] = {
+    "malformed": lambda i: _answer(i, b'"result":{"content":[}'),
+    "truncated": lambda i: _answer(i, b'"result":{"content":[]')[:-1],
+    "not-json": lambda i: b"Traceback (most recent call last):",
+    "null-result": lambda i: _answer(i, b'"result":null'),
+    "number-result": lambda i: _answer(i, b'"result":42'),
+    "neither": lambda i: _answer(i, b'"extra":1'),
+    "both": lambda i: _answer(i, b'"result":' + OK + b',"error":{"code":-1,"message":"both"}'),
+    "string-error": lambda i: _answer(i, b'"error":"broken"'),
+    "float-id": lambda i: _answer(i + b".0" if i.isdigit() else b"1.5", b'"result":' + OK),
+    "other-type-id": lambda i: _answer(b'"' + i + b'"' if i.isdigit() else b"0", b'"result":' + OK),
+    "no-id": lambda i: b'{"jsonrpc":"2.0","result":' + OK + b"}",
+    "null-id": lambda i: _answer(b"null", b'"error":{"code":-32700,"message":"Parse error"}'),
+    "duplicate-id": lambda i: _answer(b'"nobody","id":' + i, b'"result":' + OK),
+    "no-jsonrpc": lambda i: b'{"id":' + i + b',"result":' + OK + b"}",
+    "array": lambda i: b"[" + _answer(i, b'"result":' + OK) + b"]",
+    "surrogate": lambda i: _answer(i, b'"result":{"content":[{"type":"text","text":"\\ud83d"}]}'),
+    "nan": lambda i: _answer(i, b'"result":{"content":[],"structuredContent":{"x":NaN,"y":-Infinity}}'),
+    "huge-integer": lambda i: _answer(i, b'"result":{"content":[],"_meta":{"x":' + b"7" * 5000 + b"}}"),
+    "deep": lambda i: _answer(i, b'"result":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    "bad-utf8": lambda i: _answer(i, b'"result":{"content":[{"type":"text","text":"\xff\xfe"}]}'),
+    "nul": lambda i: _answer(i, b'"result":{"content":[{"type":"text","text":"\x00"}]}'),
+    "bom": lambda i: b"\xef\xbb\xbf" + _answer(i, b'"result":' + OK),
+}
+"""Answers to the request whose id is this JSON text, all of them wrong in one way."""
+
+
+def _garble(instance: Instance, request: Request, arguments: dict[str, Any]) -> None:
+    garbage = GARBAGE[arguments.get("variant", instance.options.garbage)]
+    instance.output.write(garbage(encode(request.id)) + b"\n")

@@ -1,0 +1,42 @@
+"""How tests start the fixture server and read what arrived there."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SERVER", "argv", "events", "journal", "received", "servers_yaml"]
+
+SERVER = Path(__file__).with_name("server.py")
+
+
+def argv(*options: str, **named: Any) -> list[str]:
+    """The command line of one fixture server: `argv("--page-loop", name="a", era="modern", tools_json=path)`."""
+    flags = [part for key, value in named.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    return [sys.executable, str(SERVER), *flags, *options]
+
+
+def servers_yaml(servers: Mapping[str, list[str]], **settings: Any) -> str:
+    """A `servers.yaml` that runs these command lines under these names (JSON, which is YAML)."""
+    entries = {name: {"command": command[0], "args": command[1:]} for name, command in servers.items()}
+    return json.dumps({"servers": entries, **settings}, indent=2)
+
+
+def journal(path: Path) -> list[dict[str, Any]]:
+    """Every record of a `--journal` file so far, oldest first; `[]` before the server has started."""
+    if not path.exists():
+        return []
+    complete = path.read_bytes().rpartition(b"\n")[0]
+    return [json.loads(line) for line in complete.split(b"\n") if line]
+
+
+def received(path: Path, method: str | None = None) -> list[dict[str, Any]]:
+    """The messages that arrived, of all processes that share the journal; only those of `method` if it is given."""
+    messages = [record["received"] for record in journal(path) if "received" in record]
+    return [m for m in messages if method is None or m.get("method") == method]
+
+
+def events(path: Path, name: str) -> list[dict[str, Any]]:
+    """Journal events by name: `start` (one per process), `eof`, `cancelled`, `unlistened`."""
+    return [record for record in journal(path) if record.get("event") == name]

@@ -1,0 +1,95 @@
+"""`python -m bench`: measures, prints the tables and the goals.
+
+Exit code 0 also when a goal is missed (times depend on the machine), 1 when an answer of the hub was wrong
+or missing, 2 for a usage error.
+"""
+
+import argparse
+import dataclasses
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import measure
+from bench.cases import CASES, Options, Run, measure_all
+from bench.goals import goals, verdicts
+from bench.relays import RELAYS
+from bench.report import machine_lines, tables
+
+# a thousand connections on each side of a socket, and room for the rest
+OPEN_FILES = 4096
+
+
+def names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """An argparse type: comma-separated names out of these."""
+
+    def parse(text: str) -> list[str]:
+        given = [name.strip() for name in text.split(",") if name.strip()]
+        if unknown := [name for name in given if name not in allowed]:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not one of {', '.join(allowed)}")
+        return given
+
+    return parse
+
+
+def setting(text: str) -> tuple[str, object]:
+    """An argparse type: KEY=VALUE, the value JSON or plain text."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text}: not KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="about a minute: short rounds, fewer variants")
+    parser.add_argument("--only", type=names(CASES), default=[], help="cases: " + ", ".join(CASES))
+    parser.add_argument("--relays", type=names(RELAYS), default=list(RELAYS), help=", ".join(RELAYS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file as well")
+    parser.add_argument(
+        "--hub", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a further `hub:` setting"
+    )
+    return parser.parse_args()
+
+
+def save(file: Path, machine: dict[str, str], run: Run) -> None:
+    """Everything of the run as JSON."""
+    results = [dataclasses.asdict(result) for result in run.results]
+    found = [dataclasses.asdict(goal) | {"verdict": goal.verdict} for goal in goals(run.results)]
+    document = {"machine": machine, "quick": run.options.quick, "results": results, "goals": found}
+    file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def main() -> int:
+    given = arguments()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < OPEN_FILES <= hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
+    # every tool in the list and under its own name: all sides must be asked for the same
+    hub: dict[str, object] = {"expose": "full", "prefix": "always", **dict(given.hub)}
+    begun = time.perf_counter()
+
+    def say(line: str) -> None:
+        print(f"{time.perf_counter() - begun:5.0f} s  {line}", file=sys.stderr, flush=True)
+
+    run = Run(Options(given.relays, hub, given.only, given.quick), say)
+    machine = measure.machine()
+    measure_all(run)
+    took = f"took:     {time.perf_counter() - begun:.0f} s" + (", quick" if given.quick else "")
+    print("\n".join([*machine_lines(machine), took, *tables(run.results), *verdicts(run.results)]))
+    if given.json:
+        save(given.json, machine, run)
+    wrong = [result for result in run.results if result.side == "hub" and result.failed]
+    for result in wrong:
+        print(f"wrong answers of the hub: {result.case}, {result.variant}: {result.note}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""The goals, and what this run says of each: `met`, `missed`, or that nothing here measures it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from bench.cases import Result
+
+__all__ = ["Goal", "goals", "verdicts"]
+
+# "flat" allows this much for noise
+FLAT = 1.25
+# ten processes started in parallel on two cores are up within this many seconds of each other
+APART = 0.5
+STDIO, HTTP, MODERN = "calls-stdio", "calls-http", "calls-modern"
+ONE, MANY, MOST = "1 in flight", "32 in flight", "1000 in flight"
+
+
+class Lookup:
+    """The figures by case, variant and side; a side that failed has none."""
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self._results = {(result.case, result.variant, result.side): result for result in results}
+
+    def __call__(self, case: str, variant: str, side: str, figure: str) -> float | None:
+        result = self._results.get((case, variant, side))
+        return result.figures.get(figure) if result and not result.failed else None
+
+    def failed(self, case: str, variant: str, side: str) -> float | None:
+        result = self._results.get((case, variant, side))
+        return float(result.failed) if result and (result.failed or result.figures) else None
+
+    def variants(self, case: str) -> list[str]:
+        return list(dict.fromkeys(variant for found, variant, _ in self._results if found == case and variant))
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One line of the list; `reached` is None when its figures are not there."""
+
+    stage: str
+    text: str
+    reached: float | None
+    bound: float
+    unit: str
+    at_least: bool = False
+
+    @property
+    def verdict(self) -> str:
+        if self.reached is None:
+            return "n/a"
+        met = self.reached >= self.bound if self.at_least else self.reached <= self.bound
+        return "met" if met else "missed"
+
+    def line(self) -> str:
+        sign = "≥" if self.at_least else "≤"
+        reached = "–" if self.reached is None else f"{shown(self.reached)}{self.unit}"
+        return f"  {self.verdict:6}  {self.stage:5}  {self.text}: {reached} (goal {sign} {self.bound:,g}{self.unit})"
+
+
+def shown(value: float) -> str:
+    """Three digits, and all of those before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def divided(over: float | None, under: float | None) -> float | None:
+    return over / under if over is not None and under else None
+
+
+def ratio(look: Lookup, case: str, variant: str, side: str, figure: str) -> float | None:
+    """The hub's figure as a multiple of that side's."""
+    return divided(look(case, variant, "hub", figure), look(case, variant, side, figure))
+
+
+def saving(look: Lookup, case: str, variant: str, side: str) -> float | None:
+    """How many times less CPU the hub takes than that side."""
+    return divided(look(case, variant, side, "cpu_us"), look(case, variant, "hub", "cpu_us"))
+
+
+def cpu(look: Lookup) -> Iterator[Goal]:
+    def hub(case: str) -> float | None:
+        return look(case, MANY, "hub", "cpu_us")
+
+    one, many = ratio(look, STDIO, ONE, "limit", "cpu_us"), ratio(look, STDIO, MANY, "limit", "cpu_us")
+    yield Goal("first", "stdio CPU per call at 1 in flight, to the limit", one, 2.5, " ×")
+    yield Goal("first", "stdio CPU per call at 32 in flight", hub(STDIO), 30, " µs")
+    for side, depth, bound in (("sdk", ONE, 10), ("sdk", MANY, 30), ("fastmcp", ONE, 18), ("fastmcp", MANY, 55)):
+        text = f"stdio CPU per call at {depth}, less than {side}"
+        yield Goal("first", text, saving(look, STDIO, depth, side), bound, " ×", at_least=True)
+    yield Goal("then", "stdio CPU per call at 1 in flight, to the limit", one, 1.5, " ×")
+    yield Goal("then", "stdio CPU per call at 32 in flight, to the limit", many, 3, " ×")
+    for case, era in ((HTTP, "handshake"), (MODERN, "modern")):
+        yield Goal("first", f"HTTP {era} CPU per call at 32 in flight", hub(case), 150, " µs")
+        for side, bound in (("sdk", 8), ("fastmcp", 20)):
+            text = f"HTTP {era} CPU per call at 32 in flight, less than {side}"
+            yield Goal("first", text, saving(look, case, MANY, side), bound, " ×", at_least=True)
+        reached = ratio(look, case, MANY, "limit", "cpu_us")
+        yield Goal("then", f"HTTP {era} CPU per call at 32 in flight, to the ASGI limit", reached, 2, " ×")
+
+
+def throughput(look: Lookup) -> Iterator[Goal]:
+    for case, share in ((STDIO, 20), (HTTP, 25), (MODERN, 25)):
+        reached = ratio(look, case, MANY, "limit", "rate")
+        percent = None if reached is None else reached * 100
+        yield Goal("first", f"{case}: share of the limit's calls/s at 32", percent, share, " %", at_least=True)
+    for case in (STDIO, HTTP, MODERN):
+        failed = look.failed(case, MOST, "hub")
+        yield Goal("first", f"{case}: failures of 1,000 concurrent calls", failed, 0, "")
+        growth = divided(look(case, MOST, "hub", "cpu_us"), look(case, MANY, "hub", "cpu_us"))
+        yield Goal("first", f"{case}: CPU per call at 1,000 in flight, to that at 32", growth, FLAT, " ×")
+    for front in ("stdio", "http"):
+        found = [variant for variant in look.variants("upstreams") if variant.startswith(f"{front},")]
+        for variant in found[1:]:
+            few, many = (look("upstreams", name, "hub", "cpu_us") for name in (found[0], variant))
+            yield Goal("first", f"CPU per call with {variant}, to 1", divided(many, few), FLAT, " ×")
+
+
+def latency(look: Lookup) -> Iterator[Goal]:
+    for case, bound in ((STDIO, 0.1), (HTTP, 0.3), (MODERN, 0.3)):
+        hub, direct = (look(case, ONE, side, "p50_ms") for side in ("hub", "direct"))
+        added = None if hub is None or direct is None else hub - direct
+        yield Goal("first", f"{case}: latency added to direct, p50, 1 in flight", added, bound, " ms")
+
+
+def streams(look: Lookup) -> Iterator[Goal]:
+    for front in ("stdio", "http"):
+        rate, lost, cost = (look("progress", front, "hub", figure) for figure in ("rate", "lost", "cpu_us"))
+        yield Goal("first", f"{front}: progress forwarded", rate, 50_000, "/s", at_least=True)
+        yield Goal("first", f"{front}: progress lost or reordered", lost, 0, "")
+        yield Goal("first", f"{front}: CPU per progress notification", cost, 20, " µs")
+    for variant in look.variants("large"):
+        reached = ratio(look, "large", variant, "limit", "cpu_ms")
+        yield Goal("first", f"result over {variant}, CPU to the limit", reached, 1.5, " ×")
+    for variant in look.variants("lists"):
+        yield Goal("first", f"warm list, {variant}, CPU", look("lists", variant, "hub", "cpu_ms"), 1, " ms")
+
+
+def start_and_memory(look: Lookup) -> Iterator[Goal]:
+    for variant in look.variants("start"):
+        if variant == "1 upstream":
+            reached = look("start", variant, "hub", "init_s")
+            yield Goal("first", "spawn to initialize answered", reached, 0.9, " s")
+            yield Goal("then", "spawn to initialize answered", reached, 0.5, " s")
+        else:
+            over, spread = (look("start", variant, "hub", figure) for figure in ("over_s", "spread_s"))
+            yield Goal("first", f"complete list after the last of {variant} is up", over, 0.3, " s")
+            yield Goal("first", f"first to last of {variant} up (parallel)", spread, APART, " s")
+    for front in look.variants("memory"):
+        idle, before, after = (look("memory", front, "hub", name) for name in ("idle_mb", "before_mb", "after_mb"))
+        yield Goal("first", f"{front}: idle memory", idle, 90, " MB")
+        if front == "stdio":
+            yield Goal("then", f"{front}: idle memory", idle, 60, " MB")
+        yield Goal("first", f"{front}: memory after many calls, to that before", divided(after, before), 1.05, " ×")
+
+
+def goals(results: Iterable[Result]) -> list[Goal]:
+    """All goals of which this run can say something."""
+    look = Lookup(results)
+    return [goal for part in (cpu, throughput, latency, streams, start_and_memory) for goal in part(look)]
+
+
+def verdicts(results: Iterable[Result]) -> list[str]:
+    """The goals as lines, and a count."""
+    found = goals(results)
+    counts = {verdict: sum(goal.verdict == verdict for goal in found) for verdict in ("met", "missed", "n/a")}
+    lines = ["", "goals (first: for the first release; then: the next step)", *(goal.line() for goal in found)]
+    lines.append("  not measured here: 20,000 events/s committed for readers with a cursor, < 2 kB per idle stream")
+    return [*lines, "", "  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())]

@@ -1,0 +1,242 @@
+"""The sides of the comparison: how each is started, driven and stopped, or why it cannot be."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import measure
+from bench.ledger import RelayFailed
+from bench.load import Client, PipeClient
+from bench.load_http import HttpClient
+
+__all__ = ["RELAYS", "Setup", "Side", "Unavailable", "launched", "started"]
+
+HERE = Path(__file__).parent
+# direct is the client at the upstream's own pipe: what a call costs without any relay
+RELAYS = ("direct", "limit", "hub", "sdk", "fastmcp")
+# seconds: until a relay listens, until its list is complete, until it has stopped at each stage of asking
+START_LIMIT = 40.0
+LIST_LIMIT = 15.0
+STOP_LIMIT = 4.0
+
+
+class Unavailable(Exception):
+    """A side cannot be measured here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is put behind a relay and in front of it; `tools` and `delay` are per upstream."""
+
+    front: str
+    upstreams: int = 1
+    tools: int = 4
+    delay: float = 0.0
+    stamps: str = ""
+
+    def argv(self) -> list[str]:
+        """The command of one upstream."""
+        # -S -E: no site-packages, so that ten upstreams start without holding up the relay
+        script = str(HERE / "echo_server.py")
+        options = [f"--tools={self.tools}", f"--delay={self.delay}", f"--stamps={self.stamps}"]
+        return [sys.executable, "-S", "-E", script, *options]
+
+    def servers(self) -> dict[str, dict[str, object]]:
+        """The upstreams e0, e1, … as `mcpServers`."""
+        head, *args = self.argv()
+        return {f"e{number}": {"command": head, "args": args} for number in range(self.upstreams)}
+
+
+@dataclass
+class Side:
+    """One running relay."""
+
+    name: str
+    setup: Setup
+    process: subprocess.Popen[bytes]
+    port: int
+    stderr: Path
+    pid: int = 0
+    idle_rss: float = 0.0
+    broken: bool = False
+    names: dict[str, str] = field(default_factory=dict)
+    _clients: dict[bool, Client] = field(default_factory=dict)
+
+    def client(self, modern: bool = False) -> Client:
+        """The client of one era, started on first use (stdio: the handshake era only)."""
+        if modern not in self._clients:
+            client = HttpClient(self.port, modern) if self.port else PipeClient(self.process)
+            client.start()
+            self._clients[modern] = client
+        return self._clients[modern]
+
+    def tool(self, name: str, number: int = 0) -> str:
+        """The exported name of one upstream's tool (a lone upstream may have no prefix)."""
+        return self.names[f"e{number}_{name}"]
+
+    def learn(self) -> None:
+        """Finds the process to measure and the exported names, and notes the idle memory."""
+        until = time.monotonic() + LIST_LIMIT
+        while missing := self._missing(self.client().list_tools().names):
+            if time.monotonic() > until:
+                raise RelayFailed(f"no tool of {', '.join(missing[:3])} among {len(self.names)} listed")
+            time.sleep(0.05)
+        self.pid = measure.python_process(self.process.pid)
+        self.idle_rss = measure.rss_mb(self.pid)
+
+    def _missing(self, listed: list[str]) -> list[str]:
+        """Notes the names; returns the upstreams of which none is there yet."""
+        for name in listed:
+            prefixed = self.setup.upstreams > 1 or name.startswith("e0_")
+            self.names[name if prefixed else f"e0_{name}"] = name
+        return [server for server in self.setup.servers() if f"{server}_echo" not in self.names]
+
+    def reason(self) -> str:
+        """The last words of the process on its standard error."""
+        lines = self.stderr.read_text(errors="replace").split("\n")
+        last = [line.strip() for line in lines if line.strip()][-1:]
+        ended = self.process.poll()
+        return (f"exit {ended}; " if ended is not None else "") + (last[0][:200] if last else "no stderr")
+
+    def stop(self) -> None:
+        """End of input, then SIGTERM, then SIGKILL, to this one process."""
+        for client in self._clients.values():
+            client.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        for sign in (0 if self.port == 0 else signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+            if sign:
+                self.process.send_signal(sign)
+            try:
+                self.process.wait(STOP_LIMIT)
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def command(relay: str, setup: Setup, config: Path, port: int) -> list[str]:
+    """The argument list of a relay. Raises Unavailable."""
+    if relay == "direct":
+        if setup.upstreams > 1:
+            raise Unavailable("direct access is one upstream's own pipe")
+        return setup.argv()
+    if relay == "hub":
+        http = ["--http", "--port", str(port)] if port else []
+        return [hub_command(), "serve", *http, "--config", str(config)]
+    http = ["--http", str(port)] if port else []
+    python = fastmcp_python() if relay == "fastmcp" else sys.executable
+    script = {"limit": "limit.py", "sdk": "sdk_proxy.py", "fastmcp": "fastmcp_proxy.py"}[relay]
+    return [python, str(HERE / script), "--config", str(config), *http]
+
+
+def hub_command() -> str:
+    beside = Path(sys.executable).with_name("mcp-hub")
+    found = str(beside) if beside.exists() else shutil.which("mcp-hub")
+    if not found:
+        raise Unavailable("the command mcp-hub is not installed")
+    return found
+
+
+@cache
+def fastmcp_python() -> str:
+    """BENCH_FASTMCP_PYTHON, else this interpreter, if it can import fastmcp."""
+    python = os.environ.get("BENCH_FASTMCP_PYTHON") or sys.executable
+    found = "import importlib.util as u, sys; sys.exit(not u.find_spec('fastmcp'))"
+    try:
+        probe = subprocess.run([python, "-c", found], check=False)
+    except OSError as error:
+        raise Unavailable(f"BENCH_FASTMCP_PYTHON: {error}") from error
+    if probe.returncode:
+        raise Unavailable("fastmcp is not installed (BENCH_FASTMCP_PYTHON names a Python that has it)")
+    return python
+
+
+def write_config(folder: Path, setup: Setup, hub: dict[str, object]) -> Path:
+    """One file for every side; only the hub reads the part `hub`."""
+    config = folder / "servers.json"
+    config.write_text(json.dumps({"hub": hub, "mcpServers": setup.servers()}))
+    return config
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def spawn(relay: str, setup: Setup, folder: Path, hub: dict[str, object]) -> Side:
+    """Starts a relay with state folders of its own. Raises Unavailable."""
+    folder.mkdir()
+    port = free_port() if setup.front == "http" and relay != "direct" else 0
+    argv = command(relay, setup, write_config(folder, setup, hub), port)
+    homes = {name: str(folder / name) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
+    stderr = folder / "stderr"
+    with stderr.open("wb") as errors:
+        wire = subprocess.DEVNULL if port else subprocess.PIPE
+        process = subprocess.Popen(
+            argv, bufsize=0, stdin=wire, stdout=wire, stderr=errors, cwd=folder, env=os.environ | homes
+        )
+    return Side(relay, setup, process, port, stderr)
+
+
+def await_port(side: Side) -> None:
+    """Waits until the relay listens."""
+    until = time.monotonic() + START_LIMIT
+    while time.monotonic() < until:
+        if side.process.poll() is not None:
+            break
+        try:
+            socket.create_connection(("127.0.0.1", side.port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise RelayFailed("does not listen")
+
+
+@contextmanager
+def started(relay: str, setup: Setup, hub: dict[str, object]) -> Iterator[Side]:
+    """One relay, spawned and nothing more; stopped at the end. Raises Unavailable."""
+    with TemporaryDirectory(prefix="bench-") as folder:
+        side = spawn(relay, setup, Path(folder) / relay, hub)
+        try:
+            yield side
+        finally:
+            side.stop()
+
+
+@contextmanager
+def launched(
+    relays: list[str], setup: Setup, hub: dict[str, object], unavailable: dict[str, str]
+) -> Iterator[list[Side]]:
+    """All sides at once, each initialised and listed; the reasons of the others go into `unavailable`."""
+    with TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+        spawned, ready = [], []
+        for relay in relays:
+            try:
+                side = spawn(relay, setup, Path(folder) / relay, hub)
+            except (Unavailable, OSError) as error:
+                unavailable[relay] = str(error)
+                continue
+            stack.callback(side.stop)
+            spawned.append(side)
+        for side in spawned:
+            try:
+                if side.port:
+                    await_port(side)
+                side.learn()
+                ready.append(side)
+            except (RelayFailed, OSError) as error:
+                unavailable[side.name] = f"{error} ({side.reason()})"
+        yield ready

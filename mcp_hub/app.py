@@ -134,12 +134,13 @@ def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
     )
 
 
-def _time_limits(settings: Settings) -> dict[str, TimeLimits]:
-    return {
-        name: TimeLimits(own.timeout, own.max_duration)
-        for name in settings.servers
-        for own in (settings.effective(name),)
-    }
+def _time_limits(settings: Settings) -> dict[str, tuple[TimeLimits, TimeLimits]]:
+    limits: dict[str, tuple[TimeLimits, TimeLimits]] = {}
+    for name in settings.servers:
+        own = settings.effective(name)
+        reads = TimeLimits(own.request_timeout, own.max_duration, "request_timeout")
+        limits[name] = TimeLimits(own.timeout, own.max_duration), reads
+    return limits
 
 
 def _view_rules(settings: Settings) -> dict[str | None, ViewRules]:

@@ -7,25 +7,26 @@ from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.view import CatalogView
-from mcp_hub.errors import InvalidParams
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Era, Kind, RawObject, UpstreamStatus
+from mcp_hub.types import Kind, RawObject, UpstreamStatus
 from mcp_hub.upstreams.base import Call, Upstream
 
 __all__ = ["Facade"]
 
 
 class Facade:
-    """One hub. `limits` holds the time limits of each server's calls; `page_size` the entries of one list page."""
+    """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
+    `page_size` the entries of one list page.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
         registry: Registry,
         upstreams: Mapping[str, Upstream],
-        limits: Mapping[str, TimeLimits],
+        limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
         page_size: int,
     ) -> None:
         self.catalog = catalog
@@ -54,10 +55,13 @@ class Facade:
             principal=session.caller.principal,
             era=session.era,
             capabilities=session.capabilities,
+            exported_uri=to.exported_uri,
             wants_progress=meta.token is not None,
-            log_level=session.log_level if session.era is Era.MODERN else None,
+            log_level=session.log_level,
         )
-        return self._registry.start(call, self._upstreams[to.server].call, self._limits[to.server])
+        of_tools, of_reads = self._limits[to.server]
+        limits = of_tools if method == "tools/call" else of_reads
+        return self._registry.start(call, self._upstreams[to.server].call, limits)
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         """Ends a call because its caller said so; its upstream is told."""
@@ -72,9 +76,3 @@ class Facade:
     def statuses(self) -> list[UpstreamStatus]:
         """Every configured server, in configured order."""
         return [upstream.status() for upstream in self._upstreams.values()]
-
-    def check_profile(self, profile: str | None) -> None:
-        """Raises `InvalidParams` for a profile that is not configured."""
-        if profile not in self.catalog.profiles:
-            known = ", ".join(sorted(name for name in self.catalog.profiles if name))
-            raise InvalidParams(f"unknown profile {profile!r}; configured: {known or 'none'}")

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.events import CallEvent, Log, Progress
+from mcp_hub.events import Log, Progress
 
 __all__ = ["LAG", "merge", "suppressed"]
 
@@ -17,11 +17,9 @@ LAG: Final = 8192
 hold (256 KiB of the shortest notifications), so that a reader which takes all there is each time never loses any."""
 
 
-def merge(last: CallEvent, new: CallEvent) -> CallEvent | None:
-    """One event that stands for both, or None if both must be kept."""
-    if isinstance(last, Progress) and isinstance(new, Progress):
-        return replace(new, skipped=last.skipped + new.skipped + 1)
-    return None
+def merge(held: Progress, new: Progress) -> Progress:
+    """One notification that stands for both: the newer, which says how many it hides."""
+    return replace(new, skipped=held.skipped + new.skipped + 1)
 
 
 def suppressed(count: int) -> Log:

@@ -1,7 +1,9 @@
 """The log of one call: append-only, read by cursor, held in memory.
 
 One delivery path (architecture.md): every consumer pulls `fetch(after)`; live is "resume from 0". What the slowest
-reader has seen is let go; what it has not is bounded by merging (`coalesce`). Sequence numbers are 1, 2, 3… without
+reader has seen is let go; what it has not is bounded: above `coalesce.LAG` unread events progress is held back, newest
+wins, and log messages are counted, until the reader has caught up or something comes that may not wait. What nobody
+follows keeps its last events only. Sequence numbers are 1, 2, 3… without
 holes.
 """
 
@@ -12,7 +14,7 @@ import anyio
 
 from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
-from mcp_hub.events import CallEvent, Log
+from mcp_hub.events import CallEvent, Log, Progress
 
 __all__ = ["CallLog", "Reader"]
 
@@ -23,13 +25,14 @@ _KEPT: Final = 64
 class CallLog:
     """Events of one call and the readers that follow it."""
 
-    __slots__ = ("_events", "_first", "_readers", "_room", "_suppressed", "refused", "status")
+    __slots__ = ("_events", "_first", "_held", "_readers", "_room", "_suppressed", "refused", "status")
 
     def __init__(self) -> None:
         self._events: list[CallEvent] = []
         self._first = 1  # sequence number of _events[0]
         self._readers: list[Reader] = []
         self._room: anyio.Event | None = None
+        self._held: Progress | None = None
         self._suppressed = 0
         self.status: CallStatus | None = None
         self.refused = 0
@@ -49,33 +52,42 @@ class CallLog:
         except IllegalEvent:
             self.refused += 1
             return False
-        if len(self._events) >= coalesce.LAG and self._unread() >= coalesce.LAG and not has_ended(status):
-            if self._merge(event):
+        if len(self._events) >= coalesce.LAG:
+            if not self._readers:
+                self._drop(len(self._events) // 2)
+            elif self._unread() >= coalesce.LAG and self._hold(event):
                 return True
-        elif self._suppressed:
-            self._events.append(coalesce.suppressed(self._suppressed))
-            self._suppressed = 0
+        self._release()
         self._events.append(event)
         self.status = status
+        self._wake()
+        return True
+
+    def _wake(self) -> None:
         for reader in self._readers:
             reader.wake()
-        return True
 
     def _unread(self) -> int:
         return self.last_seq - min((reader.cursor for reader in self._readers), default=self.last_seq)
 
-    def _merge(self, event: CallEvent) -> bool:
-        """Folds the event into the unread tail if it may be; readers are behind already and need no waking."""
+    def _hold(self, event: CallEvent) -> bool:
+        """Keeps the event back if that loses nothing that matters."""
         if isinstance(event, Log):
             self._suppressed += 1
-            return True
-        if self.last_seq <= max(reader.cursor for reader in self._readers):
+        elif isinstance(event, Progress):
+            self._held = event if self._held is None else coalesce.merge(self._held, event)
+        else:
             return False
-        merged = coalesce.merge(self._events[-1], event)
-        if merged is None:
-            return False
-        self._events[-1] = merged
         return True
+
+    def _release(self) -> None:
+        """Appends what was held back, in front of whatever comes now."""
+        if self._held is not None:
+            self._events.append(self._held)
+            self._held = None
+        if self._suppressed:
+            self._events.append(coalesce.suppressed(self._suppressed))
+            self._suppressed = 0
 
     def reader(self, wake: Callable[[], None]) -> "Reader":
         """A new reader from the first event that is still held; `wake` is called (soon, often) when there is more."""
@@ -95,14 +107,21 @@ class CallLog:
 
     def _trim(self) -> None:
         """Lets go of what every reader has seen; the ending stays."""
-        seen = min((reader.cursor for reader in self._readers), default=0)
-        count = min(seen - self._first + 1, len(self._events) - 1)
+        if self._readers:
+            seen = min(reader.cursor for reader in self._readers)
+            self._drop(min(seen - self._first + 1, len(self._events) - 1))
+        if self._unread() < coalesce.LAG:
+            if self._held is not None or self._suppressed:
+                self._release()
+                self._wake()
+            if self._room is not None:
+                self._room.set()
+                self._room = None
+
+    def _drop(self, count: int) -> None:
         if count > 0:
             del self._events[:count]
             self._first += count
-        if self._room is not None and self._unread() < coalesce.LAG:
-            self._room.set()
-            self._room = None
 
 
 class Reader:
@@ -120,7 +139,7 @@ class Reader:
         events = self._log._fetch(self.cursor)
         if events:
             self.cursor += len(events)
-            if self.cursor - self._log._first >= _KEPT or self._log._room is not None:
+            if self.cursor - self._log._first >= _KEPT:
                 self._log._trim()
         return events
 

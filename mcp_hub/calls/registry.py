@@ -12,7 +12,7 @@ import anyio
 import structlog
 
 from mcp_hub.calls import runner
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import CallRecord, TimeLimits, Timer
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -46,7 +46,7 @@ class Registry:
         self._max_waiting = waiting
         self._records: dict[CallId, CallRecord] = {}
         self._lanes: dict[str, _Lane] = {}
-        self._next_turn: float | None = None
+        self._next_turn: tuple[float, Timer] | None = None
         self._emptied: anyio.Event | None = None
         self.ended = 0
 
@@ -101,7 +101,9 @@ class Registry:
         self._forget(record)
         lane = self._lanes[record.call.principal]
         if lane.waiting:
-            runner.run(lane.waiting.popleft(), self._ended)
+            successor = lane.waiting.popleft()
+            runner.run(successor, self._ended)
+            self._turn_by(successor.due)
         else:
             lane.running -= 1
             if not lane.running:
@@ -114,16 +116,17 @@ class Registry:
             self._emptied.set()
 
     def _turn_by(self, due: float) -> None:
-        if self._next_turn is None or due < self._next_turn:
-            self._next_turn = due
-            runner.call_later(max(due - self._clock.now(), _TICK), self._turn)
+        if self._next_turn is not None:
+            planned, timer = self._next_turn
+            if planned <= due:
+                return
+            timer.cancel()
+        self._next_turn = due, runner.call_later(max(due - self._clock.now(), _TICK), self._turn)
 
     def _turn(self) -> None:
         """One turn of the wheel: ends what is overdue and looks up when the next call will be."""
-        now = self._clock.now()
-        if self._next_turn is not None and now < self._next_turn:
-            return  # a later turn that an earlier due date has made superfluous
         self._next_turn = None
+        now = self._clock.now()
         next_due: float | None = None
         for record in list(self._records.values()):
             due = record.due
@@ -135,16 +138,17 @@ class Registry:
             self._turn_by(next_due)
 
     async def close(self, seconds: float) -> None:
-        """Ends every call and waits at most `seconds` for the handlers to obey."""
+        """Ends every call and waits at most `seconds` for the handlers to obey; then the calls end without them."""
         for record in list(self._records.values()):
             self._stop(record, _hub_stopped())
         if self._records:
             self._emptied = anyio.Event()
             with anyio.move_on_after(seconds, shield=True):
                 await self._emptied.wait()
+        for record in self._records.values():
+            self._force(record, record.stopping or _hub_stopped())
 
 
 def _hub_stopped() -> Failed:
-    return Failed(
-        RpcError("the hub is stopping; the outcome of this call is unknown", code=1005, data={"outcome": "unknown"})
-    )
+    reason = "the hub is stopping; the outcome of this call is unknown"
+    return Failed(RpcError(reason, code=1005, data={"outcome": "unknown"}))

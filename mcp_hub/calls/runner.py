@@ -6,6 +6,7 @@ appended. May use asyncio directly: an anyio task group's `start_soon` costs thr
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,19 +17,23 @@ from mcp_hub.errors import DeadlineExceeded, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Ending, Failed, Progress, Started
 from mcp_hub.upstreams.base import Call, CallHandler
 
-__all__ = ["CallRecord", "TimeLimits", "call_later", "run"]
+__all__ = ["CallRecord", "TimeLimits", "Timer", "call_later", "run"]
 
 log = structlog.get_logger(__name__)
 
+Timer = asyncio.TimerHandle
 
+
+@dataclass(frozen=True, slots=True)
 class TimeLimits:
-    """Seconds: `silence`, the longest an upstream may say nothing for a call; `total`, the longest a call may take."""
+    """Seconds: `silence`, the longest an upstream may say nothing for a call; `total`, the longest a call may take.
 
-    __slots__ = ("silence", "total")
+    `setting` names what to raise where that silence is normal.
+    """
 
-    def __init__(self, silence: float, total: float) -> None:
-        self.silence = silence
-        self.total = total
+    silence: float
+    total: float
+    setting: str = "timeout"
 
 
 class CallRecord:
@@ -59,19 +64,27 @@ class CallRecord:
             event = admitted
         self.log.append(event)
 
+    def begin(self) -> None:
+        """The wait is over; from here on the upstream may not be silent for too long."""
+        self._heard = self._clock.now()
+        self.log.append(Started())
+
     async def drained(self) -> None:
         await self.log.drained()
 
     @property
     def due(self) -> float:
-        """When the call runs out of time, unless its upstream is heard of before."""
+        """When the call runs out of time, unless its upstream is heard of before. While it waits nobody is silent."""
+        if self.task is None:
+            return self.started + self.limits.total
         return min(self._heard + self.limits.silence, self.started + self.limits.total)
 
     def overdue(self) -> Failed:
         """The ending of a call that ran out of time; says which limit it was and what to set."""
-        silent = self._heard + self.limits.silence <= self.started + self.limits.total
-        seconds, key = (self.limits.silence, "timeout") if silent else (self.limits.total, "max_duration")
-        what = "was silent" if silent else "was running"
+        is_running = self.task is not None
+        silent = is_running and self._heard + self.limits.silence <= self.started + self.limits.total
+        seconds, key = (self.limits.silence, self.limits.setting) if silent else (self.limits.total, "max_duration")
+        what = "was silent" if silent else "was running" if is_running else "was busy with other calls"
         return Failed(
             DeadlineExceeded(
                 f'upstream "{self.call.upstream}" {what} for {seconds:g} s on {self.call.method}; '
@@ -94,7 +107,7 @@ class CallRecord:
 
 def run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None:
     """Starts the record's task; `on_end` is called once, after the ending is in the log."""
-    record.log.append(Started())
+    record.begin()
     record.task = asyncio.get_running_loop().create_task(_run(record, on_end), name=record.call.id)
 
 
@@ -114,6 +127,6 @@ async def _run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None
     on_end(record)
 
 
-def call_later(seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
     """The event loop's timer, for the registry's one wheel."""
     return asyncio.get_running_loop().call_later(seconds, callback)

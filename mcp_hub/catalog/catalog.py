@@ -48,19 +48,23 @@ class Catalog:
 
     def view(self, profile: str | None) -> CatalogView:
         """The view of a profile (None: everything). Raises `KeyError` for a profile that is not configured."""
+        self._look()
+        view = self._views.get(profile)
+        if view is None:
+            view = self._views[profile] = build(self._snapshots, self._rules[profile])
+        return view
+
+    def _look(self) -> None:
         if self._changes.version != self._seen:
             self._seen = self._changes.version
             fresh = tuple(s for u in self._upstreams.values() if (s := u.snapshot()) is not None)
             if fresh != self._snapshots:
                 self._snapshots = fresh
                 self._views.clear()
-        view = self._views.get(profile)
-        if view is None:
-            view = self._views[profile] = build(self._snapshots, self._rules[profile])
-        return view
 
     def instructions(self) -> dict[str, str | None]:
         """What each server that was listed says of itself."""
+        self._look()
         return {snapshot.server: snapshot.instructions for snapshot in self._snapshots}
 
     @property

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from mcp_hub.catalog.kinds import KINDS
+from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Era, Kind, RawObject
 
 __all__ = ["MAX_DEPTH", "MAX_KEY_LENGTH", "Definition", "Quarantined", "encode_as", "in_era", "parse"]

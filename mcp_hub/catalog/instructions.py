@@ -15,7 +15,8 @@ def compose(own: str | None, servers: Mapping[str, str | None]) -> str | None:
     if not servers:
         return _cut(own, LIMIT) if own else None
     text = f"{own}\n\n{_OPENING}" if own else _OPENING
-    named = "; ".join(f"{name} ({_first_sentence(about)})" if about else name for name, about in servers.items())
+    abouts = {name: _first_sentence(about or "") for name, about in servers.items()}
+    named = "; ".join(f"{name} ({about})" if about else name for name, about in abouts.items())
     if len((text + named).encode()) > LIMIT:
         named = ", ".join(servers)
     return _cut(text + named, LIMIT)

@@ -16,10 +16,11 @@ __all__ = ["Route", "route"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The server, and the params that it is to get."""
+    """The server, and the params that it is to get; `exported_uri` is the client's where it differs."""
 
     server: str
     params: RawObject
+    exported_uri: str | None = None
 
 
 _RESOURCE_NOT_FOUND = -32002
@@ -40,8 +41,9 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject) -> Route:
             _check_arguments(method, params)
             return _named(view, Kind.PROMPT, method, params)
         case "resources/read":
-            server, uri = _resource(view, era, text(params, "uri", method))
-            return Route(server, {**params, "uri": _encoded(uri)})
+            asked = text(params, "uri", method)
+            server, own = _resource(view, era, asked)
+            return Route(server, {**params, "uri": _encoded(own)}, asked) if own != asked else Route(server, params)
         case _:
             return _completion(view, era, method, params)
 

@@ -17,8 +17,8 @@ import msgspec
 from mcp_hub.catalog import names, uris
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse
 from mcp_hub.catalog.filters import EVERYTHING, Filter
-from mcp_hub.catalog.kinds import KINDS
 from mcp_hub.errors import InvalidParams
+from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
 
 __all__ = [

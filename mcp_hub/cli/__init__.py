@@ -1,20 +1,48 @@
-"""The `mcp-hub` command: one file a command, heavy imports inside the commands that need them.
+"""The `mcp-hub` command: one file a command, imported when it is asked for, so that `serve` starts without the others.
 
 Exit codes: 0 ok, 1 the tool said error, 2 usage or configuration, 3 upstream unavailable, 130 interrupted.
 """
 
+from importlib import import_module
+from typing import Final
+
 import click
 
 from mcp_hub import __version__
-from mcp_hub.cli.serve import serve
+from mcp_hub.cli.setup import EXIT_INTERRUPTED
 
 __all__ = ["main"]
 
+_COMMANDS: Final = {
+    "serve": "serve",
+    "list": "list_servers",
+    "tools": "tools",
+    "call": "call",
+    "check": "check",
+    "doctor": "doctor",
+}
+"""Command, which is its module in this package → the function there."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = getattr(import_module(f"mcp_hub.cli.{cmd_name}"), _COMMANDS[cmd_name])
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # before a command has its own handler
+            raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mcp-hub")
 def main() -> None:
     """One MCP server in front of many."""
-
-
-main.add_command(serve)

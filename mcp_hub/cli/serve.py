@@ -3,11 +3,13 @@
 SIGINT, SIGTERM, and over stdio the end of the client, end it cleanly in under 2 s with all children gone.
 """
 
+import gc
 import os
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,7 +18,7 @@ import structlog
 
 from mcp_hub import logs
 from mcp_hub.app import App, open_app
-from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, load_config, run
+from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, leave, load_config, run
 from mcp_hub.config.load import Loaded
 from mcp_hub.config.schema import Settings
 from mcp_hub.fronts.guard import Guard, is_loopback
@@ -49,31 +51,59 @@ def serve(
     if profile is not None and profile not in settings.profiles:
         known = ", ".join(settings.profiles) or "none"
         fail(f'{loaded.path}: no profile "{profile}"; configured: {known}', EXIT_CONFIG)
+    _calm_collector()
     logs.configure(log_level or settings.hub.log.level, settings.hub.log.format)
     if over_http:
         listener = _listen(settings, host, port)
         run(lambda: _serve_http(loaded, listener, profile))
     else:
+        if sys.stdin.isatty():
+            click.echo("mcp-hub speaks MCP on stdin and stdout now; end it with Ctrl-D", err=True)
         run(lambda: _serve_stdio(loaded, profile))
+    leave()
+
+
+def _calm_collector() -> None:
+    """Leaves what start-up made out of every later collection: over HTTP a full one every 3,000 calls took 60 ms."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 async def _serve_stdio(loaded: Loaded, profile: str | None) -> None:
     read, write = take_stdio()
-    async with open_app(loaded, os.environ) as app:
+    async with _signals() as signalled, open_app(loaded, os.environ) as app:
         front = StdioFront(app.hub, app.binding, Caller(profile=profile))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_on_signal, lambda: tasks.cancel_scope.cancel())
+            tasks.start_soon(_cancel_when, signalled, tasks.cancel_scope)
             await front.serve(read, write, loaded.settings.hub.limits.line)
             tasks.cancel_scope.cancel()
         await app.stop()
         front.close()
 
 
-async def _on_signal(stop: Any) -> None:
+@asynccontextmanager
+async def _signals() -> AsyncIterator[anyio.Event]:
+    """Set by SIGINT or SIGTERM from here on; a repeated one while the hub is stopping does no harm."""
+    signalled = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_receive_signals, signalled)
+        yield signalled
+        tasks.cancel_scope.cancel()
+
+
+async def _receive_signals(signalled: anyio.Event, *, task_status: anyio.abc.TaskStatus[None]) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
         async for number in signals:
-            log.info("hub_stopping", signal=signal.Signals(number).name)
-            stop()
+            if not signalled.is_set():
+                log.info("hub_stopping", signal=signal.Signals(number).name)
+            signalled.set()
+
+
+async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------------
@@ -106,13 +136,13 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
     from mcp_hub.fronts.streamable_http import StreamableHttp  # imports the SDK, which stdio does without
 
     http = loaded.settings.hub.http
-    async with open_app(loaded, os.environ) as app:
+    async with _signals() as signalled, open_app(loaded, os.environ) as app:
         guard = _guard(loaded.settings, listener, profile)
         front = StreamableHttp(app.hub, app.binding, guard, max_body=http.max_body, max_sessions=http.max_sessions)
         server = _server(front)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(front.run)
-            tasks.start_soon(_on_signal, lambda: _stop(server, front))
+            tasks.start_soon(_stop_when, signalled, app, server, front)
             _announce(app, listener)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
@@ -141,8 +171,11 @@ def _server(front: Any) -> "uvicorn.Server":
     return Server(config)
 
 
-def _stop(server: "uvicorn.Server", front: Any) -> None:
+async def _stop_when(event: anyio.Event, app: App, server: "uvicorn.Server", front: Any) -> None:
+    """Streams that would not end by themselves end; running calls get their answer; then the server may stop."""
+    await event.wait()
     front.close()
+    await app.stop()
     server.should_exit = True
 
 

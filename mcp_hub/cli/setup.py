@@ -3,9 +3,10 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import click
@@ -14,6 +15,9 @@ from mcp_hub import logs
 from mcp_hub.config.load import Loaded, find_config, load
 from mcp_hub.errors import ConfigError
 
+if TYPE_CHECKING:
+    from mcp_hub.app import App
+
 __all__ = [
     "EXIT_CONFIG",
     "EXIT_INTERRUPTED",
@@ -21,11 +25,12 @@ __all__ = [
     "EXIT_UNAVAILABLE",
     "config_option",
     "fail",
+    "leave",
     "load_config",
     "quiet_logs",
     "read_config",
     "run",
-    "run_to_exit",
+    "run_with_app",
     "verbose_option",
     "wait_option",
 ]
@@ -75,6 +80,13 @@ def fail(message: str, code: int) -> Any:
     raise SystemExit(code)
 
 
+def leave() -> None:
+    """Ends the process now if a thread still runs a function that was given up: joining it could take for ever."""
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        sys.stderr.flush()
+        os._exit(0)
+
+
 def run(main: Callable[[], Awaitable[_T]]) -> _T:
     """Runs `main` on uvloop where there is one, else plain asyncio."""
     try:
@@ -88,31 +100,36 @@ def quiet_logs(verbose: int) -> None:
     logs.configure(("error", "info", "debug")[min(verbose, 2)], "console")
 
 
-def run_to_exit(main: Callable[[], Awaitable[int]]) -> None:
-    """Runs `main` and exits with its code; SIGINT or SIGTERM cancels it, lets it clean up, and exits with 130.
+def run_with_app(loaded: Loaded, main: Callable[["App"], Awaitable[int]]) -> None:
+    """Starts the servers, runs `main`, stops them, and exits with its code.
 
-    A reader of stdout that went away (`| head`) ends it, too, without a traceback.
+    SIGINT or SIGTERM cancels `main`, which may clean up while the servers still run, and exits with 130. A reader of
+    stdout that went away (`| head`) ends it, too, without a traceback.
     """
     code = EXIT_TOOL
     try:
-        code = run(lambda: _interruptible(main))
+        code = run(lambda: _interruptible(loaded, main))
         sys.stdout.flush()
     except* BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    if code == EXIT_INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more, while Python exits, must not change the code
     raise SystemExit(code)
 
 
-async def _interruptible(main: Callable[[], Awaitable[int]]) -> int:
+async def _interruptible(loaded: Loaded, main: Callable[["App"], Awaitable[int]]) -> int:
+    from mcp_hub.app import open_app
+
     code = EXIT_INTERRUPTED
     # open until everything is cleaned up: a second Ctrl-C must not interrupt the end of the child processes
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with anyio.create_task_group() as tasks:
+        async with open_app(loaded, os.environ) as app, anyio.create_task_group() as tasks:
 
             async def stop() -> None:
                 await anext(signals)
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(stop)
-            code = await main()
+            code = await main(app)
             tasks.cancel_scope.cancel()
     return code

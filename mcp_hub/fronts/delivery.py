@@ -70,8 +70,11 @@ class Delivery:
         return None
 
     def _complete(self, event: Completed) -> None:
+        call = self.record.call
+        if call.exported_uri is not None:
+            event = Completed(shape.readdressed(event.result, call.params["uri"], call.exported_uri), event.era)
         try:
-            result = shape.call_result(self.record.call.method, event, self._session.era)
+            result = shape.call_result(call.method, event, self._session.era)
         except RpcError as error:
             self._fail(error)
         else:

@@ -1,7 +1,7 @@
 """What every HTTP request must pass before anything reads it: Host, Origin, bearer token (reliability.md §4).
 
 Pure decisions over headers. DNS rebinding needs a name: a Host that is an address, `localhost` or a configured name is
-let through; an Origin must name an allowed host or be listed itself.
+let through. An Origin must be this machine, the host that is asked, a configured name, or listed itself.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ class Guard:
         if not self._host_passes(host):
             return Refusal(421, f"host {_text(host)} is not served here; allow it with hub.http.allowed_hosts")
         origin = headers.get(b"origin")
-        if origin is not None and not self._origin_passes(_text(origin)):
+        if origin is not None and not self._origin_passes(_text(origin), _host_name(_text(host))):
             return Refusal(403, f"origin {_text(origin)} is not allowed; allow it with hub.http.allowed_origins")
         if not self._callers:
             return self._default
@@ -65,14 +65,17 @@ class Guard:
                 self._passed_hosts[host] = passes
         return passes
 
-    def _origin_passes(self, origin: str) -> bool:
+    def _origin_passes(self, origin: str, host: str) -> bool:
+        """A page may come from this machine, from the host it asks, or from where the configuration says."""
         if origin.lower().rstrip("/") in self._origins:
             return True
         try:
             parts = urlsplit(origin)
+            name = (parts.hostname or "").lower()
         except ValueError:
             return False
-        return parts.scheme in ("http", "https") and self._is_known(parts.hostname or "")
+        known = name in self._hosts or is_loopback(name) or name == host.lower()
+        return parts.scheme in ("http", "https") and bool(name) and known
 
     def _is_known(self, name: str) -> bool:
         return name.lower() in self._hosts or _is_address(name)
@@ -86,9 +89,10 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """A Host header without its port."""
+    """A Host header without its port; empty for one that is malformed."""
     if host.startswith("["):
-        return host.partition("]")[0][1:]
+        name, _, rest = host[1:].partition("]")
+        return name if not rest or rest.startswith(":") else ""
     return host.partition(":")[0]
 
 

@@ -17,7 +17,7 @@ from mcp_hub.fronts.http_request import HttpRequest, answer_call, json_error, js
 from mcp_hub.fronts.mcp_server import Binding
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.envelope import id_key, raw_object
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.types import Era
 
@@ -40,6 +40,9 @@ class HandshakeHttp:
     async def post(self, request: HttpRequest) -> None:
         if request.is_request and request.message.method == "initialize":
             await self._initialize(request)
+            return
+        if _SESSION not in request.headers and request.is_request and request.params()[1].is_modern:
+            await request.refused(request.id(), _version_header_missing(), Era.MODERN)
             return
         session = await self._session(request.headers, request.caller, request.send)
         if session is None:
@@ -139,6 +142,11 @@ class HandshakeHttp:
     def close(self) -> None:
         for stream in self._streams.values():
             stream.cancel()
+
+
+def _version_header_missing() -> RpcError:
+    """A modern envelope without the header that mirrors it (2026-07-28, "Server Validation")."""
+    return RpcError("mcp-protocol-version header is missing or names an older version", code=HEADER_MISMATCH)
 
 
 async def _until_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
-from mcp_hub.fronts.mcp_server import Binding, Deferred, Running
+from mcp_hub.fronts.mcp_server import Binding, Deferred
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import Envelope, Unset, raw_object
@@ -34,13 +34,20 @@ class HttpRequest:
     def is_request(self) -> bool:
         return self.message.method is not Unset and self.message.id is not Unset
 
+    def check(self) -> None:
+        """Raises `RpcError` -32600 for what is neither a request, a notification nor a response of JSON-RPC 2.0."""
+        message = self.message
+        has_answer = message.result is not Unset or message.error is not Unset
+        if message.method is Unset and (message.id is Unset or not has_answer):
+            raise RpcError("invalid request: neither a method nor an answer", code=INVALID_REQUEST)
+        if message.jsonrpc != "2.0":
+            raise RpcError('invalid request: jsonrpc must be "2.0"', code=INVALID_REQUEST)
+
     def id(self) -> bytes:
-        """The request's id. Raises `RpcError` -32600 if the envelope is not one of JSON-RPC 2.0."""
+        """The request's id. Raises `RpcError` -32600 if it is none that can be answered."""
         id_ = envelope.usable_id(self.message.id)
         if id_ is None:
             raise RpcError("invalid request: the id must be a string or an integer", code=INVALID_REQUEST)
-        if self.message.jsonrpc != "2.0":
-            raise RpcError('invalid request: jsonrpc must be "2.0"', code=INVALID_REQUEST)
         return id_
 
     def params(self) -> tuple[RawObject, RequestMeta]:
@@ -76,27 +83,27 @@ async def answer_call(
     """
     params, meta = request.params()
     reply = binding.handle(session, str(request.message.method), params, meta)
-    match reply:
-        case Running(record):
-            exchange = Exchange(session.era, request.receive, request.send, can_stream=request.takes_sse)
-            delivery = exchange.delivery = Delivery(id_, session, record, meta.token, exchange.wake)
-            key = envelope.id_key(id_)
-            if open_calls is not None:
-                open_calls[key] = delivery
-            keeper.add(exchange)
-            try:
-                await exchange.run()
-            finally:
-                keeper.discard(exchange)
-                delivery.close()
-                if open_calls is not None:
-                    del open_calls[key]
-                elif not record.log.ended:
-                    hub.cancel(record, "the client closed the response stream")
-        case Deferred(result):
-            await json_result(request.send, id_, await result)
-        case _:
-            await json_result(request.send, id_, reply)
+    if isinstance(reply, Deferred):
+        reply = await reply.reply
+    if isinstance(reply, bytes):
+        await json_result(request.send, id_, reply)
+        return
+    record = reply.record
+    exchange = Exchange(session.era, request.receive, request.send, can_stream=request.takes_sse)
+    delivery = exchange.delivery = Delivery(id_, session, record, meta.token, exchange.wake)
+    key = envelope.id_key(id_)
+    if open_calls is not None:
+        open_calls[key] = delivery
+    keeper.add(exchange)
+    try:
+        await exchange.run()
+    finally:
+        keeper.discard(exchange)
+        delivery.close()
+        if open_calls is not None:
+            del open_calls[key]
+        elif not record.log.ended:
+            hub.cancel(record, "the client closed the response stream")
 
 
 async def json_result(

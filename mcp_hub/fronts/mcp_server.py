@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.catalog.kinds import BY_LIST_METHOD
-from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError
+from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.hub import Facade
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.envelope import object_bytes
+from mcp_hub.protocol.kinds import BY_LIST_METHOD
 from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
 from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.sessions.session import Caller, Session
@@ -43,9 +43,9 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The answer is this result, in a moment."""
+    """The answer is what this comes to, in a moment."""
 
-    result: Awaitable[RawJson]
+    reply: Awaitable[bytes | Running]
 
 
 Reply = bytes | Running | Deferred
@@ -82,7 +82,7 @@ class Binding:
         Raises `MethodNotFound` for a method that the session's era lacks, and any other `RpcError`.
         """
         if method in eras.CALL_METHODS:
-            return Running(self._hub.call(session, method, params, meta))
+            return self._call(session, method, params, meta)
         if not eras.serves(session.era, method):
             raise MethodNotFound(f"Method not found: {method[:200]}")
         kind = BY_LIST_METHOD.get(method)
@@ -99,13 +99,26 @@ class Binding:
             case _:  # a second initialize
                 raise InvalidParams("this session is initialized already")
 
+    def _call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
+        try:
+            return Running(self._hub.call(session, method, params, meta))
+        except UnknownEntry:
+            if self._hub.catalog.is_settled:
+                raise
+            # its server may be on its way up: wait as long as a list would
+            return Deferred(self._call_later(session, method, params, meta))
+
+    async def _call_later(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Running:
+        await self._hub.catalog.settled()
+        return Running(self._hub.call(session, method, params, meta))
+
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor
         if self._hub.catalog.is_settled:
             return self._hub.list_page(session, kind, cursor)
         return Deferred(self._list_later(session, kind, cursor))
 
-    async def _list_later(self, session: Session, kind: Kind, cursor: str | None) -> RawJson:
+    async def _list_later(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         await self._hub.catalog.settled()
         return self._hub.list_page(session, kind, cursor)
 

@@ -7,6 +7,8 @@ COMMENT = b": keep-alive\n\n"
 
 
 def message(frame: bytes, event_id: str | None = None) -> bytes:
-    """One JSON-RPC message, which holds no line break but its last."""
+    """One JSON-RPC message, which holds no line feed but its last; a carriage return between tokens ends a line too."""
+    if b"\r" in frame:
+        frame = frame.replace(b"\r", b" ")
     head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
     return b"%sevent: message\ndata: %s\n\n" % (head, frame.rstrip(b"\n"))

@@ -119,25 +119,34 @@ class StdioFront:
         self, key: int | str, id_: bytes, session: Session, method: str, params: RawObject, meta: RequestMeta
     ) -> None:
         reply = self._binding.handle(session, method, params, meta)
-        match reply:
-            case Running(record):
-                delivery = Delivery(id_, session, record, meta.token, lambda: self._wake(key))
-                self._open[key] = delivery
-                if delivery.has_more:
-                    self._wake(key)
-            case Deferred():
-                scope = self._open[key] = anyio.CancelScope()
-                self._tasks.start_soon(self._answer_later, key, id_, reply, scope)
-            case _:
-                self._answer(id_, reply)
+        if isinstance(reply, Deferred):
+            scope = self._open[key] = anyio.CancelScope()
+            self._tasks.start_soon(self._reply_later, key, id_, session, meta, reply, scope)
+        else:
+            self._reply(key, id_, session, meta, reply)
 
-    async def _answer_later(self, key: int | str, id_: bytes, reply: Deferred, scope: anyio.CancelScope) -> None:
+    def _reply(self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: bytes | Running) -> None:
+        if isinstance(reply, bytes):
+            self._answer(id_, reply)
+            return
+        delivery = Delivery(id_, session, reply.record, meta.token, lambda: self._wake(key))
+        self._open[key] = delivery
+        if delivery.has_more:
+            self._wake(key)
+
+    async def _reply_later(
+        self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: Deferred, scope: anyio.CancelScope
+    ) -> None:
         with scope:
             try:
-                self._answer(id_, await reply.result)
+                settled = await reply.reply
             except RpcError as error:
                 self._refuse(id_, error)
-        self._open.pop(key, None)
+            else:
+                del self._open[key]
+                self._reply(key, id_, session, meta, settled)
+        if self._open.get(key) is scope:
+            del self._open[key]
 
     def _answer(self, id_: bytes, result: RawJson) -> None:
         self._pipe.send(envelope.result_frame(id_, result))
@@ -159,6 +168,9 @@ class StdioFront:
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         self._refuse(bad.id, RpcError(bad.reason, code=bad.code))
+
+    def on_late_answer(self, id_: int) -> None:
+        """The hub asks its client nothing that it could abandon."""
 
     def on_closed(self, reason: str) -> None:
         log.info("client_gone", reason=reason)

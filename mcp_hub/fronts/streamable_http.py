@@ -6,6 +6,9 @@ would cost 36 to 75 % more a call (performance.md).
 """
 
 from collections.abc import Mapping
+from typing import Final
+
+import anyio
 
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.exchange import Housekeeper, Receive, Scope, Send, respond
@@ -23,7 +26,9 @@ from mcp_hub.sessions.session import Caller
 __all__ = ["StreamableHttp"]
 
 
-_PATHS = ("/mcp", "/mcp/")
+_DISCARD: Final = 1.0
+"""Seconds that the rest of a body over the limit is read and thrown away."""
+_PATHS: Final = ("/mcp", "/mcp/")
 
 
 class StreamableHttp:
@@ -87,7 +92,7 @@ class StreamableHttp:
         is_modern: bool,
     ) -> None:
         takes_json, takes_sse = _accepts(headers)
-        if not takes_json and not takes_sse:
+        if not takes_json:
             refusal = json_error(None, INVALID_REQUEST, "Accept must name application/json and text/event-stream")
             await respond(send, 406, refusal)
             return
@@ -96,6 +101,7 @@ class StreamableHttp:
             return
         body = await self._body(receive)
         if body is None:
+            await _discard(receive)
             refusal = json_error(None, INVALID_REQUEST, f"body over the limit of {self._max_body} bytes")
             await respond(send, 413, refusal, [(b"connection", b"close")])
             return
@@ -104,6 +110,7 @@ class StreamableHttp:
             await respond(send, 400, json_error(message.id, message.code, message.reason))
             return
         request = HttpRequest(message, headers, scope["headers"], caller, receive, send, takes_sse)
+        request.check()
         await (self._modern if is_modern else self._handshake).post(request)
 
     async def _body(self, receive: Receive) -> bytes | None:
@@ -138,3 +145,10 @@ def _accepts(headers: Mapping[bytes, bytes]) -> tuple[bool, bool]:
         anything or b"application/json" in accept or b"application/*" in accept,
         anything or b"text/event-stream" in accept or b"text/*" in accept,
     )
+
+
+async def _discard(receive: Receive) -> None:
+    """Reads what a client still sends, for a moment: one that cannot finish sending would miss the answer."""
+    with anyio.move_on_after(_DISCARD):
+        while (event := await receive())["type"] == "http.request" and event.get("more_body"):
+            pass

@@ -58,6 +58,8 @@ _ID = re.compile(rb'"id"\s*:\s*(-?\d{1,19}(?![\d.eE])|"(?:[^"\\\x00-\x1f]|\\.){0
 _ESCAPES = re.compile(
     rb"(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
+_OBJECTS = re.compile(rb"\s*\[?\s*\{")
+"""How a message or a batch of them begins; anything else before a message on its line is noise."""
 _TAIL = 4096
 """Bytes searched for an id at either end of an unreadable line."""
 
@@ -69,6 +71,8 @@ def decode(line: bytes) -> Envelope | BadMessage:
     try:
         return _decode(line)
     except msgspec.ValidationError as exc:
+        if line.find(b'{"jsonrpc"') > 0 and not _OBJECTS.match(line):
+            return _decode_mended(line, str(exc))
         return BadMessage(INVALID_REQUEST, f"not a JSON-RPC message: {exc}", salvage_id(line))
     except msgspec.DecodeError as exc:
         return _decode_mended(line, str(exc))
@@ -118,7 +122,9 @@ def id_key(text: bytes) -> int | str:
     bare = text[1:-1] if text[:1] == b'"' else text
     digits = bare[1:] if bare[:1] == b"-" else bare
     if digits.isdigit() and len(digits) < 20:
-        return int(bare)
+        number = int(bare)
+        if text[:1] != b'"' or b"%d" % number == bare:  # "007" is a name, not the number 7
+            return number
     return bare.decode("utf-8", "replace")
 
 

@@ -11,23 +11,17 @@ from mcp_hub.events import Completed, Log, Progress
 from mcp_hub.protocol.envelope import notification_frame, object_bytes, raw_object
 from mcp_hub.types import Era, RawJson, RawObject
 
-__all__ = ["COALESCED", "call_result", "log_frame", "progress_frame", "stamp"]
+__all__ = ["COALESCED", "call_result", "log_frame", "progress_frame", "readdressed"]
 
 COALESCED = "dev.mcp-hub/coalesced"
 """`_meta` key of a progress notification that stands for earlier ones too: how many were merged into it."""
 
 _COMPLETE = msgspec.Raw(b'"complete"')
+_ASKS = (msgspec.Raw(b'"input_required"'),)
 _HEAD = b'{"resultType":"complete",'
 """How most modern servers begin a result."""
 _CACHEABLE = frozenset({"resources/read"})
 _UNCACHEABLE = {"ttlMs": msgspec.Raw(b"0"), "cacheScope": msgspec.Raw(b'"private"')}
-
-
-def stamp(result: RawObject, server_info: RawJson) -> bytes:
-    """A modern result of the hub's own: `resultType` first and the server's identity in `_meta`."""
-    meta = raw_object(result.get("_meta", msgspec.UNSET)) or {}
-    meta["io.modelcontextprotocol/serverInfo"] = msgspec.Raw(bytes(server_info))
-    return object_bytes({"resultType": _COMPLETE, **result, "_meta": meta})
 
 
 def call_result(method: str, done: Completed, era: Era) -> tuple[RawJson | memoryview, ...]:
@@ -36,6 +30,10 @@ def call_result(method: str, done: Completed, era: Era) -> tuple[RawJson | memor
     Raises `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
     """
     if done.era is era:
+        if era is Era.HANDSHAKE and "resultType" in (raw_object(done.result) or ()):
+            return _down(method, done.result)
+        if era is Era.MODERN and bytes(memoryview(done.result)[: len(_HEAD)]) != _HEAD:
+            _refuse_extension(raw_object(done.result) or {}, _ASKS)
         return (done.result,)
     return _up(method, done.result) if era is Era.MODERN else _down(method, done.result)
 
@@ -54,12 +52,7 @@ def _down(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
     members = raw_object(result)
     if members is None:
         return (result,)
-    kind = members.get("resultType", _COMPLETE)
-    if kind != _COMPLETE:
-        raise RpcError(
-            "upstream asked for input that a client of this protocol version cannot be asked for",
-            data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}},
-        )
+    _refuse_extension(members, ())
     structured = members.get("structuredContent")
     # before 2026-07-28 structuredContent is an object; the text content says the same
     foreign = ("structuredContent",) if structured is not None and bytes(memoryview(structured)[:1]) != b"{" else ()
@@ -69,6 +62,31 @@ def _down(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
     if not foreign and len(members) > 1 and bytes(view[: len(_HEAD)]) == _HEAD:
         return (b"{", view[len(_HEAD) :])
     return (object_bytes(_without(members, ("resultType", *foreign))),)
+
+
+def readdressed(result: RawJson, own: RawJson, exported: str) -> RawJson:
+    """The result of `resources/read` with the URI that the client read in place of the upstream's `own`."""
+    members = raw_object(result)
+    try:
+        contents = msgspec.json.decode((members or {})["contents"], type=list[RawObject])
+        wanted = msgspec.json.decode(own)
+        changed = [
+            {**item, "uri": msgspec.Raw(object_bytes(exported))}
+            if msgspec.json.decode(item.get("uri", b"null")) == wanted
+            else item
+            for item in contents
+        ]
+    except (KeyError, msgspec.DecodeError, RecursionError):
+        return result
+    return object_bytes({**(members or {}), "contents": changed})
+
+
+def _refuse_extension(members: RawObject, allowed: tuple[msgspec.Raw, ...]) -> None:
+    """A result of a type that this caller did not agree to would be misread. Raises `RpcError`."""
+    kind = members.get("resultType", _COMPLETE)
+    if kind != _COMPLETE and kind not in allowed:
+        what = "for input that this client cannot be asked for" if kind in _ASKS else "to go on in another way"
+        raise RpcError(f"upstream asked {what}", data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}})
 
 
 def _without(members: RawObject, names: tuple[str, ...]) -> RawObject:

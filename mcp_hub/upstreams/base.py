@@ -16,6 +16,7 @@ class Call:
 
     `params` carry the upstream's own name or URI and everything else as the client sent it, without `_meta`;
     `meta` is the client's `_meta` without the reserved keys. `era` and `capabilities` are the caller's.
+    `exported_uri` is the URI that the client read, where the upstream knows it by another.
     """
 
     id: CallId
@@ -27,6 +28,7 @@ class Call:
     principal: str
     era: Era
     capabilities: JsonObject
+    exported_uri: str | None = None
     wants_progress: bool = False
     log_level: str | None = None
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from mcp_hub.types import UpstreamState
 
-__all__ = ["Life", "RestartRule", "died", "gave_up", "is_ready", "ready", "starting", "stopped"]
+__all__ = ["FINAL", "Life", "RestartRule", "died", "gave_up", "is_ready", "ready", "starting", "stopped"]
 
 _BASE: Final = 0.5
 _CAP: Final = 30.0
@@ -35,7 +35,8 @@ class Life:
     delay: float = 0.0
 
 
-_FINAL: Final = frozenset({UpstreamState.STOPPED, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
+FINAL: Final = frozenset({UpstreamState.STOPPED, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
+"""States that nothing but a reload leaves."""
 
 
 def starting(life: Life) -> Life:
@@ -54,7 +55,7 @@ def ready(life: Life) -> Life:
 
 def died(life: Life, rule: RestartRule, now: float, reason: str, jitter: float) -> Life:
     """The attempt failed or the upstream is gone. `jitter` in [0, 1) lengthens the pause by up to a quarter."""
-    if life.state in _FINAL:
+    if life.state in FINAL:
         return life
     recent = (*(t for t in life.deaths if now - t < rule.period), now)
     if len(recent) > rule.intensity:

@@ -1,28 +1,20 @@
 """Reads an upstream's lists to the end: all kinds at once, page after page, within bounds, definitions unparsed."""
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 import structlog
 
 from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
 from mcp_hub.protocol.envelope import object_bytes
+from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.types import CacheHint, Kind, RawJson
 from mcp_hub.upstreams.peer import Peer
 
-__all__ = ["LISTS", "ListLimits", "Listed", "list_kinds"]
+__all__ = ["ListLimits", "Listed", "list_kinds"]
 
 log = structlog.get_logger(__name__)
-
-LISTS: Final = {
-    Kind.TOOL: ("tools/list", "tools", "tools"),
-    Kind.RESOURCE: ("resources/list", "resources", "resources"),
-    Kind.TEMPLATE: ("resources/templates/list", "resourceTemplates", "resources"),
-    Kind.PROMPT: ("prompts/list", "prompts", "prompts"),
-}
-"""Kind → list method, result key, the capability that announces it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +39,8 @@ async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits) -> dict[K
 
     Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
     """
-    asked = [kind for kind in Kind if kind in kinds and LISTS[kind][2] in peer.info.capabilities]
-    firsts = {kind: peer.send(LISTS[kind][0]) for kind in asked}
+    asked = [kind for kind in Kind if kind in kinds and KINDS[kind].capability in peer.info.capabilities]
+    firsts = {kind: peer.send(KINDS[kind].list_method) for kind in asked}
     found: dict[Kind, Listed] = {}
     for kind, pending in firsts.items():
         listed = found[kind] = Listed()
@@ -65,29 +57,29 @@ def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed) -> None:
     if isinstance(exc, UpstreamLost) and peer.closed.is_set():
         raise StartFailed(str(exc)) from None
     if kind is Kind.TOOL:
-        raise StartFailed(f"{LISTS[kind][0]} failed: {exc}") from None
+        raise StartFailed(f"{KINDS[kind].list_method} failed: {exc}") from None
     if exc.code != METHOD_NOT_FOUND:
-        listed.warnings.append(f"{LISTS[kind][0]} failed: {exc}")
+        listed.warnings.append(f"{KINDS[kind].list_method} failed: {exc}")
 
 
 async def _follow(peer: Peer, kind: Kind, first: RawJson, listed: Listed, limits: ListLimits) -> None:
-    method, key, _ = LISTS[kind]
+    spec = KINDS[kind]
     raw = first
     seen: set[str] = set()
-    for _ in range(limits.pages):
-        cursor = _take_page(raw, key, listed)
+    while (cursor := _take_page(raw, spec.result_key, listed)) is not None:
         if len(listed.raws) > limits.entries:
-            del listed.raws[limits.entries :]
-            listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
-            return
-        if cursor is None:
-            return
+            break
         if cursor in seen:
             listed.warnings.append(f"the same cursor came twice; stopped after {len(listed.raws)} entries")
             return
         seen.add(cursor)
-        raw = await peer.answer(peer.send(method, {"cursor": msgspec.Raw(object_bytes(cursor))}))
-    listed.warnings.append(f"more than {limits.pages} pages; the rest is left out")
+        if len(seen) >= limits.pages:
+            listed.warnings.append(f"more than {limits.pages} pages; the rest is left out")
+            return
+        raw = await peer.answer(peer.send(spec.list_method, {"cursor": msgspec.Raw(object_bytes(cursor))}))
+    if len(listed.raws) > limits.entries:
+        del listed.raws[limits.entries :]
+        listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
 
 
 def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:

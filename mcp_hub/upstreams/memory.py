@@ -45,6 +45,12 @@ class EraMemory:
             del known[next(iter(known))]
         self._save(known)
 
+    def forget(self, key: str) -> None:
+        """A verdict that no longer leads to a session is asked for anew."""
+        known = self._load()
+        if known.pop(key, None) is not None:
+            self._save(known)
+
     def _load(self) -> dict[str, str]:
         if self._known is None:
             self._known = {}

@@ -48,13 +48,21 @@ async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, prob
         except _NotModern:
             pass
         except StartFailed:
-            if peer.closed.is_set():
-                raise ProbeKilled(f"ended when asked server/discover: {peer.close_reason}") from None
+            _blame_probe(peer)
             raise
     try:
         return await _initialize(peer)
     except _IsModern:  # it was only slow to answer the probe
         return await _discover(peer)
+    except StartFailed:
+        _blame_probe(peer)
+        raise
+
+
+def _blame_probe(peer: Peer) -> None:
+    """Raises `ProbeKilled` if the server is gone, also when it refused the probe first and ended then."""
+    if peer.closed.is_set():
+        raise ProbeKilled(f"ended when asked server/discover: {peer.close_reason}") from None
 
 
 class _NotModern(StartFailed):

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from mcp_hub import __version__
-from mcp_hub.errors import MethodNotFound, UpstreamLost
+from mcp_hub.errors import Busy, MethodNotFound, UpstreamLost
 from mcp_hub.events import Completed, Log, Progress
 from mcp_hub.protocol import envelope, rpc_errors
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
@@ -27,6 +27,10 @@ __all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
 log = structlog.get_logger(__name__)
 
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
+_LAST_WORDS: Final = 1.0
+"""Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
+_ECHO: Final = 5.0
+"""Seconds of silence after which a call that was given up is believed to say no more."""
 _CHANGED: Final = {
     "notifications/tools/list_changed": (Kind.TOOL,),
     "notifications/prompts/list_changed": (Kind.PROMPT,),
@@ -54,9 +58,11 @@ class Peer:
         self.info = PeerInfo(Era.HANDSHAKE, "")
         self.closed = anyio.Event()
         self.close_reason: str | None = None
+        self.explained = anyio.Event()  # the exit code is known and stderr read: `close_reason` says all there is
         self.changed: set[Kind] = set()
         self.wake = anyio.Event()
         self.noise: list[str] = []
+        self._given_up: dict[int, tuple[str, float]] = {}  # request → its session, until when it may still log
 
     # -- what the hub asks ----------------------------------------------------------------------------------------
 
@@ -68,8 +74,8 @@ class Peer:
             params["_meta"] = msgspec.Raw(object_bytes(meta))
         try:
             return self.pipe.request(method, object_bytes(params))
-        except PipeClosed as exc:
-            raise self._lost(str(exc)) from None
+        except PipeClosed:
+            raise self._gone() from None
 
     async def answer(self, pending: Pending) -> RawJson:
         """The result of a request that was sent.
@@ -78,8 +84,8 @@ class Peer:
         """
         try:
             message = await self.pipe.answer(pending, _cancellation)
-        except PipeClosed as exc:
-            raise self._lost(str(exc)) from None
+        except PipeClosed:
+            raise await self._lost() from None
         return self._result(message)
 
     def notify(self, method: str, params: RawJson | None = None) -> None:
@@ -102,27 +108,47 @@ class Peer:
             )
         return message.result
 
-    def _lost(self, reason: str) -> UpstreamLost:
+    async def _lost(self) -> UpstreamLost:
+        """The error for a request whose answer will not come, with the reason if it becomes known in a moment."""
+        with anyio.move_on_after(_LAST_WORDS):
+            await self.explained.wait()
+        return self._gone()
+
+    def _gone(self) -> UpstreamLost:
         return UpstreamLost(
-            f'upstream "{self.name}" is gone: {self.close_reason or reason}',
+            f'upstream "{self.name}" is gone: {self.close_reason}',
             data={"upstream": {"server": self.name}, "outcome": "unknown"},
         )
 
     # -- calls --------------------------------------------------------------------------------------------------
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays one call; a `CallHandler`. `PipeClosed` is raised only if nothing was sent."""
+        """Relays one call; a `CallHandler`. `PipeClosed` is raised only if nothing was sent.
+
+        Raises `Busy` while the server does not read what was sent before.
+        """
+        if self.pipe.is_congested:
+            raise Busy(
+                f'upstream "{self.name}" does not read its input; this call was not sent',
+                data={"upstream": {"server": self.name}},
+            )
         pending = self.pipe.request(call.method, lambda id_: self._params(call, id_), (call, channel))
         try:
             message = await self.pipe.answer(pending, _cancellation)
-        except PipeClosed as exc:
-            raise self._lost(str(exc)) from None
+        except PipeClosed:
+            raise await self._lost() from None
+        except anyio.get_cancelled_exc_class():
+            now = anyio.current_time()
+            self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept[1] > now}
+            self._given_up[pending.id] = call.session, now + _ECHO
+            raise
         return Completed(self._result(message), self.info.era)
 
     def _params(self, call: Call, id_: int) -> bytes:
         meta = call.meta
         if self.info.era is Era.MODERN:
-            capabilities = call.capabilities if call.era is Era.MODERN else {}
+            # extensions are agreed for one hop; the hub terminates none
+            capabilities = {k: v for k, v in call.capabilities.items() if k != "extensions"}
             meta = {**meta, **modern_meta(self.info.version, CLIENT_INFO, capabilities, call.log_level)}
         if call.wants_progress:
             meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
@@ -171,14 +197,18 @@ class Peer:
             level = msgspec.json.decode(params["level"], type=str)
         except msgspec.DecodeError:
             return
-        found = self._sole_asker()
+        found = self._sole_asker(anyio.current_time())
         if found is None:
             log.debug("upstream_log", upstream=self.name, level=level)
         else:
             found.send(Log(level, message.params))
 
-    def _sole_asker(self) -> CallChannel | None:
-        """The channel of the newest call if all calls in flight are of one session."""
+    def _sole_asker(self, now: float) -> CallChannel | None:
+        """The channel of the newest call if all calls in flight are of one session.
+
+        A call that was given up counts as in flight until it is answered after all or the server has logged nothing
+        for a while: what it still says must not reach somebody else, and theirs is not worth that risk.
+        """
         session: str | None = None
         channel: CallChannel | None = None
         for pending in self.pipe.pending.values():
@@ -188,7 +218,14 @@ class Peer:
             if session is not None and call.session != session:
                 return None
             session = call.session
+        self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept[1] > now}
+        if any(owner != session for owner, _ in self._given_up.values()):
+            self._given_up = {id_: (owner, now + _ECHO) for id_, (owner, _) in self._given_up.items()}
+            return None
         return channel
+
+    def on_late_answer(self, id_: int) -> None:
+        self._given_up.pop(id_, None)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         self.noise.append("stdout: " + line[:200].decode("utf-8", "replace"))

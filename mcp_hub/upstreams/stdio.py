@@ -69,6 +69,9 @@ class StdioConnection:
             log.info("upstream_probe_killed", upstream=self.name, reason=str(exc))
             await self.close()
             peer = await self._negotiated(tasks, Era.HANDSHAKE, None)
+        except (StartFailed, anyio.get_cancelled_exc_class()):  # cancelled: it did not get ready in time
+            memory.forget(self.spec.key)
+            raise
         memory.put(self.spec.key, peer.info.era)
         return peer
 
@@ -90,13 +93,13 @@ class StdioConnection:
         return peer
 
     async def _watch(self, child: Child, peer: Peer, drained: anyio.Event) -> None:
-        """Ends the session when the process ends, even if something else holds its output open."""
-        code = await child.wait()
+        """Ends the session when the process ends, even if something else holds its output open; says why."""
+        reason = describe_exit(await child.wait())
         with anyio.move_on_after(_LAST_WORDS):
             await drained.wait()
-        if not peer.closed.is_set() or peer.close_reason == "the peer closed its output":
-            peer.close_reason = describe_exit(code)
-        peer.pipe.close(describe_exit(code))
+        peer.close_reason = self._with_output(reason)
+        peer.pipe.close(reason)
+        peer.explained.set()
 
     async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
         """Keeps the last lines: bounded however much is written, whatever the bytes are."""
@@ -130,10 +133,15 @@ class StdioConnection:
 
     async def last_words(self, reason: str) -> str:
         """The reason with what the process said last; waits a moment for an exit code that explains more."""
-        if self.child is not None and self.peer is not None and self.peer.closed.is_set():
+        peer = self.peer
+        if peer is not None and peer.closed.is_set():
             with anyio.move_on_after(_LAST_WORDS):
-                reason = describe_exit(await self.child.wait())
-                await anyio.lowlevel.checkpoint()
+                await peer.explained.wait()
+            if peer.explained.is_set():
+                return peer.close_reason or reason
+        return self._with_output(reason)
+
+    def _with_output(self, reason: str) -> str:
         lines = [*(self.peer.noise if self.peer else ()), *self.stderr][-5:]
         return f"{reason}; last output: {' | '.join(lines)}" if lines else reason
 

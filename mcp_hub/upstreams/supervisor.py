@@ -81,13 +81,17 @@ class Supervisor:
 
         Raises `UpstreamUnavailable` with state and reason, and what `Peer.call` raises.
         """
-        peer = self._peer or await self._next_peer()
+        peer = self._peer
+        if peer is None or not peer.pipe.can_send:
+            peer = await self._next_peer()
         if call.log_level is not None:
             self.set_log_level(call.log_level)
-        try:
-            return await peer.call(call, channel)
-        except PipeClosed:  # nothing was sent, so trying once more is safe
-            return await (await self._next_peer()).call(call, channel)
+        for _ in range(2):
+            try:
+                return await peer.call(call, channel)
+            except PipeClosed:  # nothing was sent, so trying once more is safe
+                peer = await self._next_peer()
+        raise self._unavailable()
 
     def status(self) -> UpstreamStatus:
         life, connection, peer = self._life, self._connection, self._peer
@@ -124,16 +128,16 @@ class Supervisor:
         with anyio.move_on_after(_READY_WAIT):
             while True:
                 version = self._changes.version
-                if self._peer is not None:
+                if self._peer is not None and self._peer.pipe.can_send:
                     return self._peer
-                if self._life.state not in (UpstreamState.STARTING, UpstreamState.BACKING_OFF):
+                if self._life.state in lifecycle.FINAL:
                     break
                 await self._changes.wait(version)
         raise self._unavailable()
 
     def _unavailable(self) -> UpstreamUnavailable:
         life = self._life
-        reason = life.reason or "still starting"
+        reason = life.reason or "not reachable just now"
         return UpstreamUnavailable(
             f'upstream "{self.name}" is {life.state.value}: {reason}',
             data={"upstream": {"server": self.name, "state": life.state.value, "reason": reason}},

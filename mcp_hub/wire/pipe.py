@@ -9,6 +9,7 @@ everything that cannot be read is handed to the handler, never raised.
 import asyncio
 import contextlib
 import os
+import re
 import stat
 import sys
 import threading
@@ -35,6 +36,14 @@ _LATE_IDS = 1024
 """Abandoned request ids remembered, so that their late answers are not taken for strays."""
 
 
+_LAST_ANSWERS = 1.0
+"""Seconds in which a peer that closed its input may still answer what it has read."""
+_REQUEST = re.compile(rb'(?:(?!"result"|"error").)*"method"', re.DOTALL)
+"""A method that stands before any result: a broken request rather than a broken answer."""
+_HEAD = 4096
+"""Bytes of a bad line that are looked at."""
+
+
 class PipeClosed(Exception):
     """The pipe is gone: its peer closed it, or it was closed here."""
 
@@ -48,6 +57,10 @@ class PipeHandler(Protocol):
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         """A line that is no message. Pending requests whose answer it was are settled already."""
+        ...
+
+    def on_late_answer(self, id_: int) -> None:
+        """A request that was abandoned has been answered after all."""
         ...
 
     def on_writable(self) -> None:
@@ -91,6 +104,7 @@ class Pipe(asyncio.Protocol):
         self.pending: dict[int, Pending] = {}
         self.is_congested = False
         self.is_closed = False
+        self.can_send = True
         self.counts = {"bad": 0, "late": 0, "stray": 0}
 
     async def open(self, read: IO[bytes], write: IO[bytes]) -> None:
@@ -102,7 +116,7 @@ class Pipe(asyncio.Protocol):
             transport.set_write_buffer_limits(high=self._write_limit)
             self._writer = transport
         else:
-            self._writer = _FileWriter(write)
+            self._writer = _FileWriter(write, self.close)
         if _can_poll(read):
             transport_r, _ = await self._loop.connect_read_pipe(lambda: self, read)
             self._reader = transport_r
@@ -122,7 +136,7 @@ class Pipe(asyncio.Protocol):
         """Writes what is queued now, as one write."""
         self._flush_due = False
         out, self._out = self._out, []
-        if out and self._writer is not None and not self.is_closed:
+        if out and self._writer is not None and self.can_send:
             self._writer.write(out[0] if len(out) == 1 else b"".join(out))
 
     def request(self, method: str, params: RawJson | Callable[[int], RawJson], context: object = None) -> Pending:
@@ -130,7 +144,7 @@ class Pipe(asyncio.Protocol):
 
         Raises `PipeClosed`.
         """
-        if self.is_closed:
+        if not self.can_send:
             raise PipeClosed("the pipe is closed")
         id_ = self._next_id
         self._next_id = id_ + 1
@@ -170,6 +184,7 @@ class Pipe(asyncio.Protocol):
             return
         self.flush()
         self.is_closed = True
+        self.can_send = False
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
@@ -201,7 +216,7 @@ class Pipe(asyncio.Protocol):
             bad = BadMessage(
                 PARSE_ERROR, f"line over the limit of {self._line_limit} bytes", envelope.salvage_id(line.head)
             )
-            self._take_bad(bad, line.head)
+            self._take_bad(bad, line.head, is_huge=True)
             return
         message = envelope.decode(line)
         if type(message) is Envelope:
@@ -218,24 +233,35 @@ class Pipe(asyncio.Protocol):
             self._take_bad(cast(BadMessage, message), line)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
-        key = envelope.id_key(bytes(message.id))  # type: ignore[arg-type]  # the caller has seen that it is set
+        id_ = envelope.usable_id(message.id)
+        if id_ is None:
+            self._take_bad(BadMessage(INVALID_REQUEST, "the id is neither a string nor an integer"), line)
+            return
+        if message.result is Unset and message.error is Unset and message.jsonrpc is Unset:
+            self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor a result"), line)
+            return
+        key = envelope.id_key(id_)
         pending = self.pending.pop(key, None) if type(key) is int else None
         if pending is not None:
             if not pending.future.done():
                 pending.future.set_result(message)
         elif type(key) is int and self._late.pop(key, 0) is None:
             self.counts["late"] += 1
+            self._handler.on_late_answer(key)
         elif message.result is Unset and message.error is Unset:
             self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor a result"), line)
         else:
             self.counts["stray"] += 1
 
-    def _take_bad(self, bad: BadMessage, line: bytes) -> None:
+    def _take_bad(self, bad: BadMessage, line: bytes, *, is_huge: bool = False) -> None:
         """Settles the request whose answer this must have been; tells the handler in any case."""
         self.counts["bad"] += 1
-        key = envelope.id_key(bad.id) if bad.id is not None else None
+        # a broken request has an id of the peer's, not of ours; a stray log line, JSON or not, is nobody's answer
+        head = line[:_HEAD]
+        is_answer = (is_huge or b'"jsonrpc"' in head) and not _REQUEST.match(head)
+        key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
         pending = self.pending.pop(key, None) if type(key) is int else None
-        if pending is None and bad.id is None and len(self.pending) == 1 and line.lstrip()[:1] in b"{[":
+        if is_answer and bad.id is None and len(self.pending) == 1:
             _, pending = self.pending.popitem()
         if pending is not None and not pending.future.done():
             error = {"code": bad.code, "message": bad.reason}
@@ -251,6 +277,11 @@ class Pipe(asyncio.Protocol):
             self._loop.call_soon_threadsafe(self.eof_received)
         except (OSError, RuntimeError) as exc:  # RuntimeError: the loop is closed, nobody is left to tell
             log.debug("pipe_reader_ended", reason=str(exc))
+
+    def _stop_sending(self) -> None:
+        """The peer reads no more. What it may still have to say is read for a moment longer."""
+        self.can_send = False
+        self._loop.call_later(_LAST_ANSWERS if self.pending else 0, self.close, "the peer closed its input")
 
     def _congest(self, congested: bool) -> None:
         self.is_congested = congested
@@ -271,19 +302,23 @@ class _WriteSide(asyncio.Protocol):
         self._pipe._congest(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._pipe.close("the peer closed its input")
+        self._pipe._stop_sending()
 
 
 class _FileWriter:
     """Writes to what cannot be polled; blocks, as regular files do not."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], on_failure: Callable[[str], None]) -> None:
         self._file = file
+        self._on_failure = on_failure
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._file.fileno(), view) :]
+        try:
+            while view:
+                view = view[os.write(self._file.fileno(), view) :]
+        except OSError as exc:
+            self._on_failure(f"writing failed: {exc}")
 
     def close(self) -> None:
         self._file.close()

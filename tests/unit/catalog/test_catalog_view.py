@@ -129,6 +129,7 @@ def test_cursors_walk_the_whole_list_once() -> None:
         cursor = str(result["nextCursor"]) if "nextCursor" in result else None
     assert cursor is None
     assert seen == listed(catalog)
+    assert "nextCursor" not in page(catalog, HANDSHAKE, size=5)
 
 
 def test_a_cursor_survives_changes_elsewhere_in_the_list() -> None:
@@ -212,6 +213,14 @@ def test_a_hidden_resource_cannot_be_read_by_any_road() -> None:
     for uri in ("x:secret1", "x:secret2", "hub://a/x:secret1", "hub://a!1/x%3Asecret1", "hub://a/vault://1"):
         assert catalog.resolve_uri(uri) is None, uri
     assert catalog.resolve_uri("x:other") == ("a", "x:other")
+
+
+def test_a_listed_resource_outside_allow_is_not_readable_through_a_template() -> None:
+    rules = ServerRules(resources=Filter(allow=("x:{+any}", "x:open")))
+    catalog = view(resources("a", "x:open", "x:closed", templates=("x:{+any}",)), a=rules)
+    assert listed(catalog, Kind.RESOURCE) == ["x:open"]
+    assert catalog.resolve_uri("x:closed") is None
+    assert catalog.resolve_uri("x:unlisted") == ("a", "x:unlisted")
 
 
 def test_the_only_reader_is_asked_for_unlisted_uris_within_its_filter() -> None:

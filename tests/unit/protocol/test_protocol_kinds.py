@@ -1,4 +1,4 @@
-from mcp_hub.catalog.kinds import BY_LIST_METHOD, KINDS
+from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
 from mcp_hub.types import Kind
 
 

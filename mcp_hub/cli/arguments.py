@@ -1,0 +1,141 @@
+"""The arguments of `mcp-hub call`: `--arg name=value` and JSON text become one encoded object.
+
+Texts are checked before a server is started; only the type of an `--arg` has to wait for the tool's schema. JSON
+travels as it was written, so numbers of any size stay what they are.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import click
+import msgspec
+
+from mcp_hub.types import JsonObject, RawJson, RawObject
+
+__all__ = ["compose", "read_object", "spelled_out", "split_pairs"]
+
+_DEEPEST: Final = 8
+"""Steps through `$ref` and `anyOf` of a property; real schemas need two or three."""
+_KINDS: Final = {str: "string", bool: "boolean", type(None): "null", list: "array", dict: "object", float: "number"}
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
+
+
+def spelled_out(args: Sequence[str]) -> list[str]:
+    """The command line with `--json` given its empty value, unless arguments (`{…}` or `@FILE`) follow it.
+
+    So `--json NAME` is the flag and the tool's name, as `NAME --json` is.
+    """
+    done: list[str] = []
+    for place, arg in enumerate(args):
+        if arg == "--":
+            return [*done, *args[place:]]
+        following = args[place + 1] if place + 1 < len(args) else ""
+        is_flag = arg == "--json" and not following.lstrip().startswith(("{", "@"))
+        done.append("--json=" if is_flag else arg)
+    return done
+
+
+def split_pairs(texts: Sequence[str]) -> dict[str, str]:
+    """`["a=1", "b=x=y"]` → `{"a": "1", "b": "x=y"}`. Raises: `UsageError`."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f"--arg {text!r}: write it as name=value")
+        if name in pairs:
+            raise click.UsageError(f"--arg {name}: given twice; write a list as {name}='[…, …]'")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"--arg {name!r}: not UTF-8 text") from None
+        pairs[name] = value
+    return pairs
+
+
+def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
+    """The members of the JSON object that is `source`, in the file that `@FILE` names, or on stdin (`-`).
+
+    Raises: `UsageError`.
+    """
+    try:
+        return msgspec.json.decode(_text(source, option, stdin), type=RawObject)
+    except msgspec.ValidationError:
+        raise click.UsageError(f'{option}: the arguments of a tool are a JSON object: {{"name": value}}') from None
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise click.UsageError(f"{option}: {problem}") from None
+    except UnicodeError:
+        raise click.UsageError(f"{option}: not UTF-8 text") from None
+
+
+def _text(source: str, option: str, stdin: BinaryIO) -> bytes:
+    if source == "-":
+        return stdin.read().removeprefix(b"\xef\xbb\xbf")
+    if not source.startswith("@"):
+        return source.encode()
+    try:
+        return Path(source[1:]).read_bytes().removeprefix(b"\xef\xbb\xbf")
+    except OSError as error:
+        raise click.UsageError(f"{option}: cannot read {source[1:]}: {error.strerror}") from None
+
+
+def compose(base: RawObject, pairs: dict[str, str], definition: RawJson) -> msgspec.Raw:
+    """The encoded arguments: `base`, over it each pair as what the tool's `definition` makes of its text."""
+    properties, root = _properties(definition)
+    typed = {name: _typed(text, _admitted(properties.get(name), root)) for name, text in pairs.items()}
+    return msgspec.Raw(msgspec.json.encode({**base, **typed}))
+
+
+def _properties(definition: RawJson) -> tuple[JsonObject, JsonObject]:
+    """The tool's parameters, and the whole schema for its `$ref`s; empty for a schema that cannot be read."""
+    try:
+        schema = msgspec.json.decode(definition).get("inputSchema")
+    except (msgspec.DecodeError, RecursionError):
+        schema = None
+    root = schema if isinstance(schema, dict) else {}
+    properties = root.get("properties")
+    return properties if isinstance(properties, dict) else {}, root
+
+
+def _typed(text: str, admitted: frozenset[str]) -> msgspec.Raw:
+    """JSON as written where it is JSON, unless the schema wants text there (nothing admitted: it does not say)."""
+    encoded = msgspec.Raw(msgspec.json.encode(text))
+    try:
+        parsed = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return encoded
+    if "string" in admitted and (isinstance(parsed, str) or not _kinds(parsed) & admitted):
+        return encoded
+    return msgspec.Raw(text.strip().encode())
+
+
+def _kinds(value: object) -> frozenset[str]:
+    if type(value) is int:
+        return frozenset({"integer", "number"})
+    return frozenset({_KINDS[type(value)]})
+
+
+def _admitted(schema: object, root: JsonObject, depth: int = 0) -> frozenset[str]:
+    """The JSON types that a property's schema names, through alternatives and local references."""
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return frozenset()
+    if isinstance(reference := schema.get("$ref"), str):
+        return _admitted(_referred(reference, root), root, depth + 1)
+    named = schema.get("type")
+    if isinstance(named, str):
+        return frozenset({named})
+    if isinstance(named, list):
+        return frozenset(kind for kind in named if isinstance(kind, str))
+    if isinstance(values := schema.get("enum"), list):
+        return frozenset().union(*map(_kinds, values))
+    options = [option for key in _ALTERNATIVES for option in schema.get(key) or ()]
+    return frozenset().union(*(_admitted(option, root, depth + 1) for option in options))
+
+
+def _referred(reference: str, root: JsonObject) -> object:
+    """What a local `$ref` (`#/$defs/Name`) points to; None for any other."""
+    at: object = root
+    start, *steps = reference.split("/")
+    for step in steps:
+        at = at.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(at, dict) else None
+    return at if start == "#" else None

@@ -1,0 +1,57 @@
+"""`mcp-hub list`: starts every server and says which ones are ready, with what, and why the others are not."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from mcp_hub.cli import tables, waiting
+from mcp_hub.cli.setup import (
+    EXIT_UNAVAILABLE,
+    config_option,
+    load_config,
+    quiet_logs,
+    run_with_app,
+    verbose_option,
+    wait_option,
+)
+from mcp_hub.config.load import Loaded
+from mcp_hub.types import UpstreamStatus
+
+if TYPE_CHECKING:
+    from mcp_hub.hub import Facade
+
+__all__ = ["list_servers"]
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@wait_option
+@verbose_option
+@config_option
+def list_servers(as_json: bool, wait: float, verbose: int, config: str | None) -> None:
+    """List the servers: state, protocol, what they offer. Exit code 3 when an enabled one is not ready."""
+    loaded = load_config(config)
+    quiet_logs(verbose)
+    run_with_app(loaded, lambda app: _list(app.hub, loaded, wait, as_json))
+
+
+async def _list(hub: "Facade", loaded: Loaded, wait: float, as_json: bool) -> int:
+    await waiting.settle(hub, wait)
+    statuses, view = hub.statuses(), hub.catalog.view(None)
+    if as_json:
+        servers = [tables.server_data(status, view, loaded.secrets) for status in statuses]
+        click.echo(msgspec.json.format(msgspec.json.encode({"servers": servers}), indent=2))
+    elif not statuses:
+        click.echo(f"no servers in {loaded.path}")
+    else:
+        tables.print_table(tables.server_table(statuses, view))
+        tables.print_lines(tables.reasons(waiting.not_ready(statuses), loaded.secrets))
+        if view.quarantined:
+            tables.print_table(tables.quarantine_table(view, loaded.secrets))
+    return exit_code(statuses)
+
+
+def exit_code(statuses: Sequence[UpstreamStatus]) -> int:
+    return EXIT_UNAVAILABLE if waiting.not_ready(statuses) else 0

@@ -1,0 +1,86 @@
+"""`mcp-hub tools`: the tools as clients get them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from mcp_hub.cli import tables, waiting
+from mcp_hub.cli.results import visible
+from mcp_hub.cli.setup import (
+    EXIT_CONFIG,
+    EXIT_UNAVAILABLE,
+    config_option,
+    fail,
+    load_config,
+    quiet_logs,
+    run_with_app,
+    verbose_option,
+    wait_option,
+)
+from mcp_hub.config.findings import nearest
+from mcp_hub.config.load import Loaded
+from mcp_hub.types import Era, Kind
+
+if TYPE_CHECKING:
+    from mcp_hub.catalog.view import Entry
+    from mcp_hub.hub import Facade
+
+__all__ = ["check_servers", "tools"]
+
+
+@click.command()
+@click.option("--server", metavar="NAME", help="Only the tools of this server.")
+@click.option("--json", "as_json", is_flag=True, help="Print the definitions, a JSON array.")
+@wait_option
+@verbose_option
+@config_option
+def tools(server: str | None, as_json: bool, wait: float, verbose: int, config: str | None) -> None:
+    """List the tools under the names that clients use. Exit code 3 when a server that may have some is not ready."""
+    loaded = load_config(config)
+    check_servers(loaded, [server] if server is not None else [])
+    quiet_logs(verbose)
+    run_with_app(loaded, lambda app: _tools(app.hub, loaded, server, wait, as_json))
+
+
+def check_servers(loaded: Loaded, names: Sequence[str]) -> None:
+    """Exits with 2 for a name that is not configured."""
+    known = loaded.settings.servers
+    for name in names:
+        if name not in known:
+            hint = nearest(name, known) or f"; configured: {', '.join(known) or 'none'}"
+            fail(f'{loaded.path}: no server "{name}"{hint}', EXIT_CONFIG)
+
+
+async def _tools(hub: "Facade", loaded: Loaded, server: str | None, wait: float, as_json: bool) -> int:
+    # all servers, whichever is asked for: a name can depend on what the others have
+    await waiting.settle(hub, wait)
+    statuses, view = hub.statuses(), hub.catalog.view(None)
+    entries = [entry for entry in view.entries(Kind.TOOL) if server in (None, entry.server)]
+    if as_json:
+        _print_definitions(entries)
+    else:
+        _print_table(entries)
+    missing = [status for status in waiting.not_ready(statuses) if server in (None, status.server)]
+    for text, _ in tables.reasons(missing, loaded.secrets):
+        click.echo(text, err=True)
+    return EXIT_UNAVAILABLE if missing else 0
+
+
+def _print_definitions(entries: Sequence["Entry"]) -> None:
+    from mcp_hub.catalog.definitions import in_era
+
+    definitions = [bytes(in_era(Kind.TOOL, entry.raw, Era.HANDSHAKE)) for entry in entries]
+    click.echo(b"[" + b",\n ".join(definitions) + b"]")
+
+
+def _print_table(entries: Sequence["Entry"]) -> None:
+    from rich.text import Text
+
+    listed = tables.table("tool", "server", "description")
+    for entry in entries:
+        listed.add_row(*(Text(visible(text)) for text in (entry.exported, entry.server, entry.summary)))
+    if entries:
+        tables.print_table(listed)
+    else:
+        click.echo("no tools", err=True)

@@ -1,0 +1,38 @@
+"""Hubs in front of bad upstreams, and proof that everybody else notices nothing."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from tests.interaction.fronts import Peer
+from tests.upstreams.launch import servers_yaml
+
+AT_ONCE = 2.0
+"""Seconds: a guard against waiting for somebody bad, not a measurement."""
+UNAVAILABLE, LOST, OVERDUE, BUSY = 1001, 1002, 1003, 1004
+
+
+def config(servers: Mapping[str, list[str]], own: Mapping[str, Any] | None = None, **settings: Any) -> str:
+    """A `servers.yaml` where `own` has further keys for every server."""
+    document = json.loads(servers_yaml(servers, **settings))
+    for server in document["servers"].values():
+        server.update(own or {})
+    return json.dumps(document)
+
+
+async def listed(peer: Peer, *names: str) -> None:
+    """Wait until tools of all these servers are listed."""
+    with anyio.fail_after(20):
+        while True:
+            tools = await peer.names()
+            if all(f"{name}_echo" in tools for name in names):
+                return
+            await anyio.sleep(0.05)
+
+
+async def echoes(peer: Peer, name: str, seconds: float = AT_ONCE) -> None:
+    with anyio.fail_after(seconds):
+        seen = await peer.call(f"{name}_echo", {"text": "hi"})
+    assert seen.result["structuredContent"] == {"text": "hi"}

@@ -1,0 +1,65 @@
+"""Fixtures that several modules of end-to-end tests share."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.bad_input import ALICE, LIMIT, TOKENS
+from tests.e2e.client import HttpClient, Hub, StdioClient
+from tests.e2e.raw_wire import Wire, config
+from tests.interaction.fronts import ERAS, FRONTS, connected, http_hub, stdio_hub
+from tests.upstreams.launch import argv, servers_yaml
+
+pytest.register_assert_rewrite("tests.e2e.bad_upstreams")
+
+REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
+    """Over HTTP, with tokens and limits; what reaches server `a` is in the file `journal` beside its configuration."""
+    root = tmp_path_factory.mktemp("http")
+    (root / "tools.json").write_text(json.dumps([{"name": "in", "inputSchema": REGION}]))
+    servers = {"a": argv(name="a", journal=root / "journal"), "r": argv(name="r", tools_json=root / "tools.json")}
+    settings = {"tokens": TOKENS, "http": {"max_body": LIMIT, "allowed_origins": ["https://app.example"]}}
+    async with http_hub(servers_yaml(servers, hub=settings), root) as running:
+        yield running
+
+
+@pytest.fixture
+async def alice(hub: Hub) -> AsyncIterator[HttpClient]:
+    """A client with a session."""
+    async with HttpClient(hub.url, ALICE) as client:
+        assert (await client.initialize()).status == 200
+        await client.request("tools/list")
+        yield client
+
+
+@pytest.fixture(scope="module", params=FRONTS)
+async def wire_hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
+    """A hub on each front, in front of a server of each era, and the folder of their journals."""
+    root = tmp_path_factory.mktemp(request.param)
+    if request.param == "http":
+        async with http_hub(config(root), root) as running:
+            yield running, root
+        return
+    async with stdio_hub(config(root), root) as client:
+        await client.initialize()
+        yield client, root
+        assert client.noise == []
+        assert await client.close() == 0
+
+
+@pytest.fixture(scope="module", params=ERAS)
+async def wire(request: pytest.FixtureRequest, wire_hub: Any) -> AsyncIterator[Wire]:
+    running, root = wire_hub
+    async with connected(running, request.param) as peer:
+        await peer.names()
+        yield Wire(peer, "stdio" if isinstance(running, StdioClient) else "http", root)

@@ -1,0 +1,248 @@
+"""What an upstream can do wrong: its callers get a typed error in time, and everybody else notices nothing."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.e2e.bad_upstreams import AT_ONCE, LOST, UNAVAILABLE, config, echoes, listed
+from tests.e2e.client import HttpClient, StdioClient, modern, until
+from tests.interaction.fronts import FRONTS, HANDSHAKE, Peer, connected, http_hub, stdio_hub
+from tests.upstreams.launch import argv, events, received
+
+pytestmark = pytest.mark.anyio
+
+
+# -- bad ones among good ones
+
+
+@pytest.mark.parametrize("front", FRONTS)
+async def test_hanging_crashing_and_missing_servers_delay_nobody(front: str, tmp_path: Path) -> None:
+    servers = {
+        "hang": argv(mode="hang-start"),
+        "crash": argv(mode="crash-start"),
+        "missing": ["/no/such/program"],
+        "good": argv(name="good"),
+    }
+    text = config(servers, hub={"first_list_wait": "1s"})
+    async with (stdio_hub if front == "stdio" else http_hub)(text, tmp_path) as running:
+        if isinstance(running, StdioClient):
+            with anyio.fail_after(AT_ONCE):
+                await running.initialize()
+        with anyio.fail_after(AT_ONCE):
+            async with connected(running, HANDSHAKE) as peer:
+                await peer.request("ping")
+        async with connected(running, HANDSHAKE) as peer:
+            with anyio.fail_after(1 + 1):
+                tools = await peer.names()
+            assert "good_echo" in tools
+            assert {tool.partition("_")[0] for tool in tools} == {"good"}
+            for method, key, field in (("resources/list", "resources", "uri"), ("prompts/list", "prompts", "name")):
+                with anyio.fail_after(AT_ONCE):
+                    assert await peer.names(method, key, field)
+            for _ in range(20):
+                await echoes(peer, "good")
+            await running.wait_stderr("boom: cannot open database")
+            await running.wait_stderr("no such file|not found")
+
+
+async def test_crashed_server_says_why_and_comes_back(tmp_path: Path) -> None:
+    servers = {"bad": argv(name="bad", mode="crash-after", on="env", exit_code=7, journal=tmp_path / "journal")}
+    servers["good"] = argv(name="good")
+    async with http_hub(config(servers), tmp_path) as running, connected(running, HANDSHAKE) as peer:
+        await listed(peer, "bad", "good")
+        await peer.call("bad_stderr", {"text": "the disk is full"})
+        with anyio.fail_after(3):
+            error = (await peer.call("bad_env")).error
+        assert error["code"] == LOST
+        assert "exited with code 7" in error["message"]
+        assert '"bad"' in error["message"]
+        assert error["data"]["upstream"]["server"] == "bad"
+        await echoes(peer, "good")
+        await echoes(peer, "bad", 10)
+        assert len(events(tmp_path / "journal", "start")) == 2
+
+
+async def test_error_of_a_crash_has_the_last_lines_of_stderr(tmp_path: Path) -> None:
+    servers = {"bad": argv(name="bad", mode="crash-after", on="env", exit_code=7)}
+    async with http_hub(config(servers), tmp_path) as running, connected(running, HANDSHAKE) as peer:
+        await listed(peer, "bad")
+        await peer.call("bad_stderr", {"text": "the disk is full"})
+        error = (await peer.call("bad_env")).error
+        assert "the disk is full" in error["message"]
+
+
+async def test_call_to_a_server_that_stays_down_names_state_and_reason(tmp_path: Path) -> None:
+    """It was listed once, so that its tools are known; then it dies at every start."""
+    switch = tmp_path / "switch"
+    script = tmp_path / "server.sh"
+    command = " ".join(f"'{part}'" for part in argv(name="bad"))
+    script.write_text(f"#!/bin/sh\nif test -e {switch}; then echo 'no licence' >&2; exit 9; fi\nexec {command}\n")
+    script.chmod(0o755)
+    own = {"restart": {"intensity": 1, "period": "60s"}}
+    text = config({"bad": [str(script)], "good": argv(name="good")}, own)
+    async with http_hub(text, tmp_path) as running, connected(running, HANDSHAKE) as peer:
+        await listed(peer, "bad", "good")
+        switch.touch()
+        assert (await peer.call("bad_crash", {"code": 4})).error["code"] == LOST
+        with anyio.fail_after(10):
+            error = (await peer.call("bad_echo", {"text": "x"})).error
+        assert error["code"] == UNAVAILABLE
+        assert "exited with code 9" in error["message"]
+        assert "no licence" in error["message"]
+        assert error["data"]["upstream"]["server"] == "bad"
+        assert error["data"]["upstream"]["state"] in ("failed", "backing_off")
+        await echoes(peer, "good")
+        assert "bad_echo" in await peer.names()
+
+
+async def test_all_running_calls_of_a_crashed_server_end_at_once_and_only_those(tmp_path: Path) -> None:
+    servers = {"bad": argv(name="bad"), "good": argv(name="good")}
+    async with stdio_hub(config(servers), tmp_path) as client:
+        await client.initialize()
+        await listed(Peer(client, HANDSHAKE), *servers)
+        slow = {"name": "good_slow", "arguments": {"seconds": 1}}
+        await client.send_request("tools/call", slow, id="good")
+        for i in range(20):
+            await client.send_request(
+                "tools/call", {"name": "bad_wait_cancel", "arguments": {"nonce": "x"}}, id=f"b{i}"
+            )
+        await client.send_request("tools/call", {"name": "bad_crash"}, id="crash")
+        for id_ in ("crash", *(f"b{i}" for i in range(20))):
+            assert (await client.response(id_, seconds=3))["error"]["code"] == LOST
+        assert "result" in await client.response("good")
+        answers = [message["id"] for message in client.transcript if "error" in message]
+        assert len(answers) == len(set(answers)) == 21
+
+
+@pytest.mark.parametrize("front", FRONTS)
+async def test_list_changed_arrives_when_a_slow_server_is_ready(front: str, tmp_path: Path) -> None:
+    servers = {"good": argv(name="good"), "slow": argv("--start-delay", "3", name="slow")}
+    text = config(servers, hub={"first_list_wait": "0.5s"})
+    async with (stdio_hub if front == "stdio" else http_hub)(text, tmp_path) as running:
+        if isinstance(running, StdioClient):
+            await running.initialize()
+            position = len(running.transcript)
+            with anyio.fail_after(1.5):
+                tools = await Peer(running, HANDSHAKE).names()
+            assert "good_echo" in tools
+            assert "slow_echo" not in tools
+            await _changed_until(running, position)
+            return
+        async with HttpClient(running.url) as client:
+            await client.initialize()
+            peer = Peer(client, HANDSHAKE)
+            async with client.listen() as stream:
+                with anyio.fail_after(1.5):
+                    assert "slow_echo" not in await peer.names()
+                await running.wait_stderr('"slow".*upstream_ready')
+                while "slow_echo" not in await peer.names():
+                    await stream.wait_for(lambda message: message["method"] == "notifications/tools/list_changed", 5)
+
+
+async def _changed_until(client: StdioClient, position: int) -> None:
+    """Every list is asked for because of a notification; the slow server is there after one of them."""
+    tools: list[str] = []
+    while "slow_echo" not in tools:
+        await client.wait_for(
+            lambda m: m.get("method") == "notifications/tools/list_changed", after=position, seconds=6
+        )
+        position = len(client.transcript)
+        tools = await Peer(client, HANDSHAKE).names()
+
+
+async def test_tool_that_comes_or_goes_upstream_comes_or_goes_here(tmp_path: Path) -> None:
+    async with stdio_hub(config({"h": argv(name="h", era="handshake")}), tmp_path) as client:
+        await client.initialize()
+        peer = Peer(client, HANDSHAKE)
+        await listed(peer, "h")
+        for tool, is_there in (("h_add_tool", True), ("h_remove_tool", False)):
+            position = len(client.transcript)
+            await peer.call(tool, {"name": "fresh"})
+            while ("h_fresh" in await peer.names()) != is_there:
+                await client.wait_for(lambda m: "list_changed" in m.get("method", ""), after=position)
+                position = len(client.transcript)
+
+
+# -- starting
+
+
+async def test_reason_of_a_crash_at_the_start_reaches_those_who_can_see_it(tmp_path: Path) -> None:
+    text = config({"bad": argv(mode="crash-start"), "good": argv(name="good")})
+    async with http_hub(text, tmp_path) as running, connected(running, HANDSHAKE) as peer:
+        await listed(peer, "good")
+        await running.wait_stderr(
+            r'"upstream": "bad", "state"[^\n]*exited with code 3[^\n]*boom: cannot open database', 5
+        )
+
+
+async def test_server_that_never_answers_lists_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    text = config({"bad": argv(mode="hang-list"), "good": argv(name="good")}, hub={"first_list_wait": "1s"})
+    async with stdio_hub(text, tmp_path) as client:
+        with anyio.fail_after(AT_ONCE):
+            await client.initialize()
+        peer = Peer(client, HANDSHAKE)
+        with anyio.fail_after(2):
+            assert {tool.partition("_")[0] for tool in await peer.names()} == {"good"}
+        for _ in range(10):
+            await echoes(peer, "good")
+        with anyio.fail_after(AT_ONCE):
+            assert len(await peer.names()) > 10
+
+
+@pytest.mark.parametrize("discover", ["exit", "silent"])
+async def test_server_that_cannot_stand_the_probe_is_ready_and_probed_once_only(discover: str, tmp_path: Path) -> None:
+    log = tmp_path / "journal"
+    text = config({"a": argv(name="a", era="handshake", discover=discover, journal=log)}, hub={"first_list_wait": "9s"})
+    probes = []
+    for _ in range(2):
+        async with stdio_hub(text, tmp_path) as client:
+            await client.initialize()
+            peer = Peer(client, HANDSHAKE)
+            await listed(peer, "a")
+            await echoes(peer, "a")
+            assert await client.close() == 0
+        probes.append(len(received(log, "server/discover")))
+    assert probes == [1, 1]
+    assert len(received(log, "initialize")) == 2
+
+
+async def test_era_that_was_remembered_wrongly_is_found_out_again(tmp_path: Path) -> None:
+    """The same command line speaks another era after an update."""
+    script = tmp_path / "server.sh"
+    for era in ("handshake", "modern", "handshake"):
+        script.write_text("#!/bin/sh\nexec " + " ".join(f"'{part}'" for part in argv(name="a", era=era)) + "\n")
+        script.chmod(0o755)
+        async with stdio_hub(config({"a": [str(script)]}), tmp_path) as client:
+            await client.initialize()
+            peer = Peer(client, HANDSHAKE)
+            await listed(peer, "a")
+            await echoes(peer, "a")
+
+
+async def test_noise_on_stderr_and_floods_do_not_delay_others(tmp_path: Path) -> None:
+    servers = {"bad": argv(name="bad"), "good": argv(name="good")}
+    async with http_hub(config(servers), tmp_path) as running, connected(running, HANDSHAKE) as peer:
+        await listed(peer, *servers)
+        async with anyio.create_task_group() as tasks:
+            for what, n in (("pings", 5000), ("stderr", 20_000), ("tools", 5000), ("prompts", 5000)):
+                tasks.start_soon(peer.call, "bad_flood", {"what": what, "n": n})
+            for _ in range(30):
+                async with HttpClient(running.url) as other:
+                    with anyio.fail_after(AT_ONCE):
+                        seen = await other.request(
+                            "tools/call", modern({"name": "good_echo", "arguments": {"text": "x"}})
+                        )
+                    assert "result" in seen.last
+        await echoes(peer, "bad")
+
+
+async def test_memory_of_eras_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "eras.json").write_text("{not json")
+    log = tmp_path / "journal"
+    async with stdio_hub(config({"a": argv(name="a", journal=log)}), tmp_path) as client:
+        await client.initialize()
+        await listed(Peer(client, HANDSHAKE), "a")
+    await until(lambda: events(log, "eof"))

@@ -1,0 +1,260 @@
+"""`list`, `tools`, `doctor` and `check` as they are really run, against good and bad servers."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env, hub
+from tests.upstreams.launch import argv, events
+
+UNFIT = [{"name": "fine", "inputSchema": {"type": "object"}}, {"name": "unfit", "inputSchema": {"type": "array"}}]
+
+
+def command(*line: str, **more: Any) -> dict[str, Any]:
+    return {"command": line[0], "args": list(line[1:]), **more}
+
+
+def configure(where: Path, /, **servers: dict[str, Any]) -> None:
+    (where / "servers.yaml").write_text(json.dumps({"servers": servers}))
+
+
+def mixed(folder: Path) -> None:
+    """One healthy server of each kind, one that is missing, one that crashes, one that is switched off."""
+    configure(
+        folder,
+        good=command(*argv()),
+        jobs=JOBS,
+        missing=command("no-such-program-anywhere"),
+        crashing=command(*argv(mode="crash-start")),
+        off=command("no-such-program-either", enabled=False),
+    )
+
+
+def test_list_shows_states_counts_and_reasons(tmp_path: Path) -> None:
+    mixed(tmp_path)
+    done = hub(tmp_path, "list")
+    assert done.returncode == 3
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()}
+    assert rows["good"][1:4] == ["ready", "2026-07-28", "(modern)"]
+    assert int(rows["good"][4]) > 10
+    assert rows["jobs"][1:] == ["ready", "handshake", "3", "0", "0"]
+    assert rows["off"][1] == "disabled"
+    assert "missing is failed: command not found: no-such-program-anywhere" in done.stdout
+    assert "crashing is backing_off: exited with code 3\n  | boom: cannot open database\n" in done.stdout
+    assert done.stderr == ""
+
+
+def test_list_prints_one_json_document(tmp_path: Path) -> None:
+    mixed(tmp_path)
+    done = hub(tmp_path, "list", "--json")
+    assert done.returncode == 3
+    servers = {server["server"]: server for server in json.loads(done.stdout)["servers"]}
+    assert list(servers) == ["good", "jobs", "missing", "crashing", "off"]
+    assert servers["good"]["state"] == "ready"
+    assert servers["good"]["reason"] is None
+    assert servers["crashing"]["stderr"] == ["boom: cannot open database"]
+
+
+def test_list_ends_with_0_when_all_enabled_servers_are_ready(tmp_path: Path) -> None:
+    configure(tmp_path, jobs=JOBS, off=command("no-such-program", enabled=False))
+    assert hub(tmp_path, "list").returncode == 0
+
+
+def test_list_waits_no_longer_than_it_is_told(tmp_path: Path) -> None:
+    configure(tmp_path, slow=command(*argv(mode="hang-start")))
+    done = hub(tmp_path, "list", "--wait", "0.2")
+    assert done.returncode == 3
+    assert "slow is starting: still starting" in done.stdout
+
+
+def test_list_names_quarantined_definitions(tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(UNFIT))
+    configure(tmp_path, odd=command(*argv(tools_json=tmp_path / "tools.json")))
+    done = hub(tmp_path, "list")
+    assert done.returncode == 0
+    last = done.stdout.splitlines()[-1].split()
+    assert last[:3] == ["odd", "tool", "unfit"]
+
+
+def test_tools_are_those_that_clients_get(tmp_path: Path) -> None:
+    configure(tmp_path, jobs=JOBS, good=command(*argv()))
+    done = hub(tmp_path, "tools", "--json")
+    assert done.returncode == 0
+    names = [tool["name"] for tool in json.loads(done.stdout)]
+    assert names[:3] == ["jobs_run_job", "jobs_count_words", "jobs_wait"]
+    assert "good_echo" in names
+    table = hub(tmp_path, "tools", "--server", "jobs").stdout
+    assert "jobs_wait" in table
+    assert "good_echo" not in table
+
+
+def test_tools_of_a_server_that_is_down_or_unknown(tmp_path: Path) -> None:
+    mixed(tmp_path)
+    down = hub(tmp_path, "tools", "--server", "crashing")
+    assert down.returncode == 3
+    assert "crashing is backing_off: exited with code 3" in down.stderr
+    unknown = hub(tmp_path, "tools", "--server", "crash")
+    assert unknown.returncode == 2
+    assert 'no server "crash"; did you mean "crashing"?' in unknown.stderr
+
+
+ANSWERS = """
+import json, sys
+answers = json.loads(sys.argv[1])
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        answer = answers.get(message["method"], {"error": {"code": -32601, "message": "Method not found"}})
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+
+
+def answering(**answers: dict[str, Any]) -> dict[str, Any]:
+    """A server that knows these answers only."""
+    return command(
+        sys.executable, "-c", f"exec({ANSWERS!r})", json.dumps({key.replace("_", "/"): answers[key] for key in answers})
+    )
+
+
+DOCTORED = {
+    "good": (command(*argv()), "ok"),
+    "jobs": (JOBS, "ok"),
+    "off": (command("no-such-program", enabled=False), "disabled"),
+    "missing": (command("no-such-program"), "command_not_found"),
+    "folder": (command("cat", cwd="/no/such/folder"), "cannot_start"),
+    "crashing": (command(*argv(mode="crash-start")), "start_crashed"),
+    "hanging": (command(*argv(mode="hang-start"), start_timeout="1s"), "start_timeout"),
+    "list-hangs": (command(*argv(mode="hang-list"), start_timeout="1s"), "start_timeout"),
+    "cat": (command("cat"), "not_mcp"),
+    "echo": (command("echo", "usage: see --help"), "not_mcp"),
+    "banner": (command("sh", "-c", "echo listening; exec sleep 600", start_timeout="1s"), "not_mcp"),
+    "too-new": (command(*argv(era="modern"), era="handshake"), "era_mismatch"),
+    "too-old": (command(*argv(era="handshake"), era="modern"), "era_mismatch"),
+    "refusing": (answering(initialize={"error": {"code": -1, "message": "no licence"}}), "handshake_failed"),
+    "listless": (answering(initialize={"result": HELLO}), "list_failed"),
+    "empty": (answering(initialize={"result": HELLO}, tools_list={"result": {"tools": []}}), "no_tools"),
+    "lost": ({"local": "no_such_module:registry"}, "import_failed"),
+    "hidden": ({**JOBS, "tools": {"deny": ["*"]}}, "all_filtered"),
+}
+
+
+def test_doctor_finds_what_is_wrong_with_each(tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(UNFIT))
+    odd = command(*argv(tools_json=tmp_path / "tools.json"))
+    configure(tmp_path, odd=odd, **{name: server for name, (server, _) in DOCTORED.items()})
+    done = hub(tmp_path, "doctor", "--json")
+    assert done.returncode == 3
+    found = {server["server"]: server for server in json.loads(done.stdout)["servers"]}
+    codes = {name: server["code"] for name, server in found.items()}
+    assert codes == {"odd": "definitions_quarantined", **{name: code for name, (_, code) in DOCTORED.items()}}
+    assert found["good"]["command"] == sys.executable
+    assert found["good"]["version"] == "2026-07-28"
+    assert 0 < found["good"]["seconds"] < SECONDS
+    assert found["crashing"]["output"] == ["boom: cannot open database"]
+    assert all(bool(server["mend"]) != server["ok"] for server in found.values())
+
+
+def test_doctor_starts_only_the_servers_that_are_named(tmp_path: Path) -> None:
+    mixed(tmp_path)
+    done = hub(tmp_path, "doctor", "jobs")
+    assert done.returncode == 0
+    assert done.stdout.startswith("jobs: ok (handshake, 0.0 s)\n")
+    assert done.stdout.endswith("1 server, all fine\n")
+    assert hub(tmp_path, "doctor", "nobody").returncode == 2
+
+
+def test_doctor_tells_people_how_to_mend_it(tmp_path: Path) -> None:
+    mixed(tmp_path)
+    done = hub(tmp_path, "doctor", "crashing")
+    assert done.returncode == 3
+    head, program, problem, mend, output, _ = done.stdout.splitlines()
+    assert head.startswith("crashing: start_crashed (")
+    assert program == f"  command: {sys.executable}"
+    assert problem == "  problem: exited with code 3"
+    assert mend.startswith("  mend:    run the command in a terminal")
+    assert output == "  | boom: cannot open database"
+
+
+def test_check_gives_file_line_and_path_of_every_error(tmp_path: Path) -> None:
+    path = tmp_path / "servers.yaml"
+    path.write_text("servers:\n  a: {comand: x}\n  b:\n    command: y\n    timeout: soon\n")
+    done = hub(tmp_path, "check")
+    assert done.returncode == 2
+    assert f'{path}:2: servers.a.comand: unknown key "comand"; did you mean "command"?' in done.stderr
+    assert f"{path}:5: servers.b.timeout: " in done.stderr
+    assert done.stdout == ""
+    as_json = hub(tmp_path, "check", "--json")
+    assert as_json.returncode == 2
+    told = json.loads(as_json.stdout)
+    assert told["ok"] is False
+    assert told["errors"] == done.stderr.splitlines()
+
+
+def test_check_starts_nothing_and_warns_of_what_cannot_start(tmp_path: Path) -> None:
+    path, journal = tmp_path / "servers.yaml", tmp_path / "journal"
+    good = json.dumps(command(*argv(journal=journal)))
+    path.write_text(
+        f"servers:\n  good: {good}\n  a: {{command: no-such-program}}\n  b: {{local: 'no_such_module:r'}}\n"
+        "  c: {command: cat, cwd: /no/such/folder}\n  jobs: {local: 'mcp_hub.examples.jobs:registry'}\n"
+    )
+    done = hub(tmp_path, "check")
+    assert done.returncode == 0
+    assert f"warning: {path}:3: servers.a.command: command not found: no-such-program" in done.stderr
+    assert f"{path}:4: servers.b.local: no module no_such_module" in done.stderr
+    assert f"{path}:5: servers.c.cwd: working directory /no/such/folder does not exist" in done.stderr
+    assert done.stdout.splitlines()[0] == f"{path}: ok, 5 servers, 0 profiles, 0 tokens, 3 warnings"
+    assert not journal.exists()
+
+
+def test_check_knows_the_lines_of_other_clients_files_and_shows_no_argument(tmp_path: Path) -> None:
+    path = tmp_path / "servers.yaml"
+    path.write_text("mcpServers:\n  a:\n    command: no-such-program\n    args: [--key, hunter22]\n")
+    done = hub(tmp_path, "check")
+    assert f"{path}:3: mcpServers.a.command: command not found" in done.stderr
+    assert "hunter22" not in done.stdout + done.stderr + hub(tmp_path, "check", "--json").stdout
+
+
+def test_bad_configuration_stops_every_command_with_2(tmp_path: Path) -> None:
+    (tmp_path / "servers.yaml").write_text("servers: 5\n")
+    for args in (["list"], ["tools"], ["doctor"], ["call", "x"], ["check"]):
+        done = hub(tmp_path, *args)
+        assert done.returncode == 2, args
+        assert "servers.yaml:1: servers: expected a mapping" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_list_ends_with_130_and_leaves_no_child(tmp_path: Path, number: signal.Signals) -> None:
+    journal = tmp_path / "journal"
+    os.mkfifo(tmp_path / "started")
+    started = os.open(tmp_path / "started", os.O_RDWR | os.O_NONBLOCK)
+    # a server that says when it runs, and would not go of its own accord
+    script = f"echo $$ > {tmp_path / 'started'}; trap '' TERM; while true; do sleep 600; done"
+    configure(tmp_path, stuck=command("sh", "-c", script), good=command(*argv(journal=journal)))
+    with subprocess.Popen([*COMMAND, "list"], env=command_env(tmp_path), cwd=tmp_path) as process:
+        assert select.select([started], [], [], SECONDS)[0]
+        pid = int(os.read(started, 100))
+        process.send_signal(number)
+        assert process.wait(SECONDS) == 130
+    os.close(started)
+    children = [pid, *(record["pid"] for record in events(journal, "start"))]
+    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+
+
+def test_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
+    configure(tmp_path, jobs=JOBS)
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*COMMAND, "tools"], stdout=write, stderr=subprocess.PIPE, env=command_env(tmp_path), timeout=SECONDS
+    )
+    os.close(write)
+    assert done.returncode == 1
+    assert done.stderr == b""

@@ -1,0 +1,208 @@
+"""The end of `serve`: asked in any way it is gone in under 2 s, with every process that it started."""
+
+import json
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.e2e.client import Hub, StdioClient, modern, until
+from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub, is_alive, stdio_hub
+from tests.upstreams.launch import argv, events, received, servers_yaml
+
+pytestmark = pytest.mark.anyio
+
+GUARD = 2.5
+"""Seconds: the promise is 2, the rest is for a busy machine."""
+ENDS = {"stdio": ("SIGINT", "SIGTERM", "EOF"), "http": ("SIGINT", "SIGTERM")}
+WAYS = [(front, end) for front, ends in ENDS.items() for end in ends]
+
+
+@asynccontextmanager
+async def serving(front: str, text: str, root: Path, *names: str) -> AsyncIterator[tuple[StdioClient | Hub, Peer]]:
+    """A hub whose servers are all ready, and a handshake client of it."""
+    async with (stdio_hub if front == "stdio" else http_hub)(text, root) as running:
+        if isinstance(running, StdioClient):
+            await running.initialize()
+        async with connected(running, HANDSHAKE) as peer:
+            for name in names:
+                await running.wait_stderr(f'"upstream": "{name}".*upstream_ready')
+            await peer.names()
+            yield running, peer
+
+
+async def end(running: StdioClient | Hub, way: str) -> float:
+    """Ends the hub and waits for it; the seconds that it took."""
+    started = time.monotonic()
+    if way == "EOF":
+        assert running.process.stdin is not None
+        await running.process.stdin.aclose()
+    else:
+        running.process.send_signal(getattr(signal, way))
+    assert await running.wait(10) == 0, running.stderr
+    return time.monotonic() - started
+
+
+async def spawned(peer: Peer, name: str, **arguments: Any) -> int:
+    pid: int = json.loads((await peer.call(f"{name}_spawn", arguments)).text)["pid"]
+    return pid
+
+
+@pytest.mark.parametrize(("front", "way"), WAYS)
+async def test_hub_ends_in_time_and_takes_every_process_along(front: str, way: str, tmp_path: Path) -> None:
+    log = tmp_path / "journal"
+    text = servers_yaml({name: argv(name=name, journal=log) for name in "ab"})
+    async with serving(front, text, tmp_path, "a", "b") as (running, peer):
+        pids = {event["pid"] for event in events(log, "start")}
+        pids |= {await spawned(peer, "a"), await spawned(peer, "b", keeps_stdout=True)}
+        assert len(pids) == 4
+        assert pids <= children(running.pid)
+        pids = children(running.pid)
+        assert await end(running, way) < GUARD
+        await until(lambda: not any(map(is_alive, pids)), 1)
+        assert "Traceback" not in running.stderr
+
+
+@pytest.mark.parametrize(("front", "way"), [("stdio", "EOF"), ("stdio", "SIGTERM"), ("http", "SIGTERM")])
+async def test_servers_that_will_not_go_are_killed_in_time(front: str, way: str, tmp_path: Path) -> None:
+    text = servers_yaml({"stubborn": argv(mode="ignore-term"), "deaf": argv(mode="ignore-eof"), "good": argv()})
+    async with serving(front, text, tmp_path, "stubborn", "deaf", "good") as (running, _):
+        pids = children(running.pid)
+        assert len(pids) >= 3
+        assert await end(running, way) < GUARD
+        await until(lambda: not any(map(is_alive, pids)), 1)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("way", ["SIGINT", "SIGTERM"])
+async def test_running_calls_over_stdio_get_exactly_one_error_each(way: str, era: str, tmp_path: Path) -> None:
+    log = tmp_path / "journal"
+    text = servers_yaml({"a": argv(name="a", journal=log), "b": argv(mode="ignore-term", journal=log)})
+    async with serving("stdio", text, tmp_path, "a", "b") as (client, _):
+        assert isinstance(client, StdioClient)
+        calls = {
+            "w": {"name": "a_wait_cancel", "arguments": {"nonce": "w"}},
+            "s": {"name": "a_slow", "arguments": {"seconds": 60}},
+            "p": {"name": "a_progress", "arguments": {"n": 100, "delay": 1}, "_meta": {"progressToken": 1}},
+            "b": {"name": "b_wait_cancel", "arguments": {"nonce": "b"}},
+        }
+        for id_, params in calls.items():
+            await client.send_request("tools/call", modern(params) if era == MODERN else params, id=id_)
+        await until(lambda: len(received(log, "tools/call")) == len(calls))
+        assert await end(client, way) < GUARD
+        await client.wait_closed(5)
+        answers = [message for message in client.transcript if message.get("id") in calls]
+        assert sorted(message["id"] for message in answers) == sorted(calls)
+        assert all("stopping" in message["error"]["message"] for message in answers), answers
+        assert client.noise == []
+
+
+async def test_calls_of_a_client_that_closes_its_pipe_are_cancelled_upstream(tmp_path: Path) -> None:
+    log = tmp_path / "journal"
+    async with serving("stdio", servers_yaml({"a": argv(name="a", journal=log)}), tmp_path, "a") as (client, _):
+        assert isinstance(client, StdioClient)
+        await client.send_request("tools/call", {"name": "a_wait_cancel", "arguments": {"nonce": "w"}}, id="w")
+        await until(lambda: received(log, "tools/call"))
+        assert await end(client, "EOF") < GUARD
+        assert not [message for message in client.transcript if "result" in message and message["id"] == "w"]
+    (call,) = received(log, "tools/call")
+    assert [m["params"]["requestId"] for m in received(log, "notifications/cancelled")] == [call["id"]]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_http_hub_ends_in_time_while_calls_and_streams_run(era: str, tmp_path: Path) -> None:
+    log = tmp_path / "journal"
+    answers: list[Any] = []
+    async with serving("http", servers_yaml({"a": argv(name="a", journal=log)}), tmp_path, "a") as (hub, session):
+        assert isinstance(hub, Hub)
+        pids = children(hub.pid)
+        async with connected(hub, era) as peer, session.wire.listen() as listening:  # type: ignore[union-attr]
+
+            async def call() -> None:
+                answers.append(await peer.call("a_wait_cancel", {"nonce": "w"}))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await until(lambda: received(log, "tools/call"))
+                assert await end(hub, "SIGTERM") < GUARD
+            await listening.rest()
+        assert "stopping" in answers[0].error["message"]
+        await until(lambda: not any(map(is_alive, pids)), 1)
+        assert "Traceback" not in hub.stderr
+
+
+@pytest.mark.parametrize(("front", "way"), [("stdio", "EOF"), ("stdio", "SIGINT"), ("http", "SIGTERM")])
+async def test_hub_can_be_ended_before_anything_is_ready(front: str, way: str, tmp_path: Path) -> None:
+    text = servers_yaml({"a": argv(mode="hang-start"), "b": argv("--start-delay", "60"), "c": ["/no/such/program"]})
+    async with (stdio_hub if front == "stdio" else http_hub)(text, tmp_path) as running:
+        if isinstance(running, StdioClient):
+            await running.initialize()
+        await until(lambda: len(children(running.pid)) >= 2, 5)
+        pids = children(running.pid)
+        assert await end(running, way) < GUARD
+        await until(lambda: not any(map(is_alive, pids)), 1)
+
+
+@pytest.mark.parametrize("way", ["SIGINT", "SIGTERM"])
+async def test_signal_right_after_the_address_was_announced_is_obeyed(way: str, tmp_path: Path) -> None:
+    async with http_hub(servers_yaml({"a": argv(mode="ignore-term")}), tmp_path) as hub:
+        assert await end(hub, way) < GUARD
+
+
+async def test_impatient_second_signal_does_no_harm(tmp_path: Path) -> None:
+    async with serving("stdio", servers_yaml({"a": argv(mode="ignore-term")}), tmp_path, "a") as (running, _):
+        pids = children(running.pid)
+        for _ in range(3):
+            running.process.send_signal(signal.SIGTERM)
+        assert await end(running, "SIGINT") < GUARD
+        await until(lambda: not any(map(is_alive, pids)), 1)
+
+
+LOUD = """
+import os, sys
+from mcp_hub.upstreams.tools import Registry
+
+print("printed on import")
+registry = Registry()
+
+@registry.tool
+async def loud(text: str) -> str:
+    '''Prints wherever it can.'''
+    print(text)
+    sys.stdout.flush()
+    sys.__stdout__.write(text + "\\n")
+    sys.__stdout__.flush()
+    os.write(1, text.encode() + b"\\n")
+    os.system("echo from a child: " + text)
+    return text
+
+@registry.tool
+def reads() -> str:
+    '''Reads from standard input.'''
+    return os.read(0, 100).decode() or "nothing"
+"""
+
+
+async def test_stray_prints_and_reads_do_not_touch_the_wire(tmp_path: Path) -> None:
+    (tmp_path / "loud_tools.py").write_text(LOUD)
+    text = json.dumps({"servers": {"l": {"local": "loud_tools:registry"}}})
+    async with stdio_hub(text, tmp_path) as client:
+        await client.initialize()
+        peer = Peer(client, HANDSHAKE)
+        for era in ERAS:
+            for i in range(5):
+                seen = await Peer(client, era).call("l_loud", {"text": f"stray {i}"})
+                assert seen.text == f"stray {i}"
+        assert (await peer.call("l_reads")).text == "nothing"
+        assert (await peer.request("ping")).result == {}
+        assert await client.close() == 0
+        assert client.noise == []
+        assert {message["jsonrpc"] for message in client.transcript} == {"2.0"}
+        await client.wait_stderr("printed on import")
+        assert client.stderr.count("from a child: stray 4") == 2
+        assert client.stderr.count("\nstray 4") >= 6

@@ -1,0 +1,155 @@
+"""One server for each way to fail, all behind one hub: a call gets a typed error in time, the others an answer."""
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.e2e.bad_upstreams import BUSY, LOST, OVERDUE, UNAVAILABLE, config, echoes, listed
+from tests.e2e.client import HttpClient
+from tests.interaction.fronts import HANDSHAKE, Peer, connected, http_hub
+from tests.upstreams.launch import argv
+
+pytestmark = pytest.mark.anyio
+
+GARBAGE = (
+    "malformed", "truncated", "not-json", "null-result", "number-result", "neither", "both", "string-error", "float-id",
+    "other-type-id", "no-id", "null-id", "duplicate-id", "no-jsonrpc", "array", "surrogate", "nan", "deep", "bad-utf8",
+    "nul", "bom",
+)  # fmt: skip
+FAULTS: dict[str, list[str]] = {
+    "noise": argv(mode="noise"),
+    "inline": argv(mode="no-newline-noise"),
+    "garbage": argv(mode="garbage-answer"),
+    "badutf": argv(mode="bad-utf8"),
+    "late": argv(mode="late"),
+    "unknown": argv(mode="unknown-id"),
+    "shut": argv(mode="close-stdout", on="env"),
+    "deaf": argv(mode="stop-reading", on="env"),
+    "long": argv(mode="long-line", on="env", bytes=3_000_000),
+    "endless": argv(mode="endless-line", on="env", bytes=3_000_000),
+    "loop": argv("--page-loop"),
+    "good": argv(),
+}
+
+
+@pytest.fixture(scope="module")
+async def faults(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peer]:
+    """A client of a hub in front of all of `FAULTS`, their calls limited to 1 s of silence."""
+    root = tmp_path_factory.mktemp("faults")
+    hub = {"first_list_wait": "8s", "limits": {"line": "1MB"}}
+    text = config(FAULTS, {"timeout": "1s", "restart": {"intensity": 50, "period": "60s"}}, hub=hub)
+    async with http_hub(text, root) as running, connected(running, HANDSHAKE) as peer:
+        await listed(peer, *FAULTS.keys() - {"noise"})  # has a test of its own
+        yield peer
+        await echoes(peer, "good")
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "badutf"])
+async def test_calls_work_when_the_fault_does_not_strike(faults: Peer, name: str) -> None:
+    for _ in range(3):
+        await echoes(faults, name)
+    seen = await faults.call(f"{name}_progress", {"n": 20}, token="p")
+    assert [params["progress"] for params in seen.progress] == list(range(1, 21))
+
+
+@pytest.mark.parametrize("text", ["[INFO] ready", "{ready}", '{"level":"info","msg":"up"}', "[1, 2]", "null", "7"])
+async def test_log_lines_on_stdout_are_no_answers(text: str, tmp_path: Path) -> None:
+    """Many servers print one line or two, some as JSON, before the answer to the only request in flight."""
+    command = " ".join(f"'{part}'" for part in argv(name="a"))
+    script = tmp_path / "server.sh"
+    script.write_text(f"#!/bin/sh\necho '{text}'\nexec {command}\n")
+    script.chmod(0o755)
+    async with http_hub(config({"a": [str(script)]}), tmp_path) as running, connected(running, HANDSHAKE) as peer:
+        with anyio.fail_after(3):
+            await listed(peer, "a")
+        await echoes(peer, "a")
+        assert "backing_off" not in running.stderr
+
+
+async def test_bad_utf8_in_an_answer_is_replaced(faults: Peer) -> None:
+    for _ in range(3):
+        seen = await faults.call("badutf_big", {"bytes": 3})
+        assert seen.text == "\ufffdxxx"
+
+
+@pytest.mark.parametrize("variant", GARBAGE)
+async def test_garbage_in_place_of_an_answer_ends_the_call_and_nothing_else(faults: Peer, variant: str) -> None:
+    with anyio.fail_after(3):
+        seen = await faults.call("garbage_garble", {"variant": variant})
+    if "error" in seen.answer:
+        assert seen.error["code"] in (LOST, OVERDUE, -32603, -1), seen.error
+        assert "garbage" in seen.error["message"] or variant in ("both", "string-error")
+    else:
+        assert isinstance(seen.result, dict)
+    await echoes(faults, "garbage")
+    await echoes(faults, "good")
+
+
+READABLE = [variant for variant in GARBAGE if variant not in ("not-json", "float-id", "no-id", "null-id", "both")]
+
+
+@pytest.mark.parametrize("variant", READABLE)
+async def test_garbage_whose_id_can_be_read_ends_the_call_at_once(faults: Peer, variant: str) -> None:
+    with anyio.fail_after(5):
+        seen = await faults.call("garbage_garble", {"variant": variant})
+    assert seen.answer.get("error", {}).get("code") != OVERDUE
+
+
+async def test_integer_of_any_length_passes(faults: Peer) -> None:
+    assert isinstance(faults.wire, HttpClient)
+    params = {"name": "garbage_garble", "arguments": {"variant": "huge-integer"}}
+    answer = await faults.wire.request("tools/call", params)
+    assert "7" * 5000 in answer.text or "error" in answer.last
+
+
+async def test_garbage_with_other_calls_in_flight_leaves_them_alone(faults: Peer) -> None:
+    seen: dict[str, Any] = {}
+    assert isinstance(faults.wire, HttpClient)
+
+    async def call(name: str, arguments: Mapping[str, Any], key: str) -> None:
+        seen[key] = await faults.call(name, arguments)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, "garbage_slow", {"seconds": 0.5}, "slow")
+            for variant in ("not-json", "float-id", "no-id", "null-id", "malformed"):
+                tasks.start_soon(call, "garbage_garble", {"variant": variant}, variant)
+    assert "slept" in seen.pop("slow").text
+    assert {one.error["code"] for one in seen.values()} <= {LOST, OVERDUE}
+
+
+@pytest.mark.parametrize("name", ["long", "endless"])
+async def test_line_over_the_limit_is_a_typed_error_and_the_next_call_works(faults: Peer, name: str) -> None:
+    with anyio.fail_after(5):
+        error = (await faults.call(f"{name}_env")).error
+    assert error["code"] in ((LOST,) if name == "long" else (LOST, OVERDUE))
+    if error["code"] == LOST:
+        assert "limit" in error["message"]
+    if name == "long":
+        await echoes(faults, name)
+    await echoes(faults, "good")
+
+
+async def test_server_that_closes_its_output_is_lost_and_comes_back(faults: Peer) -> None:
+    with anyio.fail_after(3):
+        error = (await faults.call("shut_env")).error
+    assert error["code"] == LOST
+    await echoes(faults, "good")
+    await echoes(faults, "shut", 10)
+
+
+async def test_server_that_stops_reading_costs_its_callers_their_time_limit(faults: Peer) -> None:
+    for _ in range(3):
+        with anyio.fail_after(3):
+            error = (await faults.call("deaf_env")).error
+        assert error["code"] in (OVERDUE, LOST, UNAVAILABLE, BUSY)
+        assert "deaf" in error["message"]
+        await echoes(faults, "good")
+
+
+async def test_endless_pages_are_cut(faults: Peer) -> None:
+    tools = [tool for tool in await faults.names() if tool.startswith("loop_")]
+    assert len(tools) == len(set(tools)) > 5

@@ -1,0 +1,247 @@
+"""What the hub relays, seen by raw clients: each front, each era of client, each era of upstream."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.client import StdioClient
+from tests.e2e.raw_wire import UPSTREAMS, Wire
+from tests.interaction.fronts import HANDSHAKE, MODERN
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=list(UPSTREAMS))
+def upstream(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+# -- progress
+
+
+@pytest.mark.parametrize("token", ["t", "7", 7, 0, -3, 2**70, 'a "quoted" \\ token\n✓' * 20, ""], ids=repr)
+async def test_progress_comes_before_the_result_under_the_token_that_was_given(
+    wire: Wire, upstream: str, token: str | int
+) -> None:
+    seen = await wire.peer.call(f"{upstream}_progress", {"n": 4, "nonce": "x"}, token=token)
+    expected = [{"progressToken": token, "progress": i, "total": 4, "message": f"x {i}"} for i in range(1, 5)]
+    assert seen.progress == expected
+    assert {type(params["progressToken"]) for params in seen.progress} == {type(token)}
+    assert json.loads(seen.text)["n"] == 4
+
+
+async def test_two_thousand_notifications_are_all_there_before_the_result(wire: Wire, upstream: str) -> None:
+    seen = await wire.peer.call(f"{upstream}_progress", {"n": 2000}, token="many")
+    assert [params["progress"] for params in seen.progress] == list(range(1, 2001))
+
+
+async def test_no_token_no_progress(wire: Wire, upstream: str) -> None:
+    assert (await wire.peer.call(f"{upstream}_progress", {"n": 3})).progress == []
+
+
+ODD = ('"12"', "1e400", "1" + "0" * 400, "null", "NaN", "-Infinity", "[]", "true", 1e300, -6, 1)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:9])
+async def test_odd_progress_harms_nothing_and_what_remains_increases(wire: Wire, upstream: str, odd: Any) -> None:
+    seen = await wire.peer.call(f"{upstream}_progress_odd", {"values": [1, odd, 2, 2]}, token="odd")
+    progress = [params["progress"] for params in seen.progress]
+    assert seen.text == "odd"
+    assert progress[0] == 1
+    assert 2 in progress
+    assert all(a < b for a, b in zip(progress, progress[1:], strict=False))
+    assert 2 < progress[-1] < 2.001
+
+
+async def test_no_progress_comes_after_the_result(wire: Wire, upstream: str) -> None:
+    seen = await wire.peer.call(f"{upstream}_progress_odd", {"values": [1], "after": [8, 9]}, token="after")
+    assert [params["progress"] for params in seen.progress] == [1]
+    assert (await wire.peer.call(f"{upstream}_echo", {"text": "next"})).progress == []
+
+
+async def test_progress_keeps_what_the_hub_does_not_know(wire: Wire, upstream: str) -> None:
+    seen = await wire.peer.call(f"{upstream}_progress", {"n": 1, "total": 12345678901234567890123}, token=1)
+    (params,) = seen.progress
+    assert params["total"] == 12345678901234567890123
+
+
+# -- ids
+
+
+IDS = (7, "7", 0, -12, "", "a/b", 'quo"te \\ back\nslash\t✓\u2028', "x" * 400, 2**53 + 1, 2**80, "-1", "1.5")
+
+
+@pytest.mark.parametrize("id_", IDS, ids=lambda id_: repr(id_)[:20])
+async def test_ids_are_echoed_as_they_came(wire: Wire, id_: str | int) -> None:
+    seen = await wire.peer.call("h_echo", {"text": "x"}, id=id_)
+    assert seen.answer["id"] == id_
+    assert type(seen.answer["id"]) is type(id_)
+    unknown = await wire.peer.call("nobody", id=id_)
+    assert (unknown.answer["id"], unknown.error["code"]) == (id_, -32602)
+
+
+async def test_even_the_spelling_of_an_id_is_kept(wire: Wire) -> None:
+    message = {"jsonrpc": "2.0", "id": "SPELLED", "method": "tools/call"}
+    message["params"] = wire.peer.params({"name": "h_echo", "arguments": {"text": "x"}})
+    body = json.dumps(message).replace('"SPELLED"', r'"\u0041\/\u00e9"').encode()
+    if isinstance(wire.peer.wire, StdioClient):
+        await wire.peer.wire.send_raw(body + b"\n")
+        assert "result" in await wire.peer.wire.response("A/é")
+        return
+    headers = {
+        "mcp-protocol-version": "2026-07-28" if wire.peer.era == MODERN else wire.peer.wire.version,
+        "mcp-session-id": wire.peer.wire.session,
+        "mcp-method": "tools/call",
+        "mcp-name": "h_echo",
+        "accept": "application/json, text/event-stream",
+    }
+    answer = await wire.peer.wire.post(body, headers)
+    assert r'"id":"\u0041\/\u00e9"' in answer.text
+
+
+# -- payloads
+
+
+async def test_meta_reaches_the_upstream_without_what_is_the_hubs(wire: Wire, upstream: str) -> None:
+    own = {"example.org/x": {"deep": [1, None, 12345678901234567890123]}, "traceparent": "00-ab-cd-01"}
+    meta = json.loads((await wire.peer.call(f"{upstream}_meta", token="mine", **own)).text)
+    assert {key: meta[key] for key in own} == own
+    assert meta["progressToken"] != "mine"
+    assert "progressToken" not in json.loads((await wire.peer.call(f"{upstream}_meta")).text)
+    prefix = "io.modelcontextprotocol/"
+    reserved = {key.removeprefix(prefix) for key in meta if key.startswith(prefix)}
+    assert reserved == ({"protocolVersion", "clientInfo", "clientCapabilities"} if upstream == "m" else set())
+
+
+async def test_unknown_members_of_a_request_reach_the_upstream(wire: Wire, upstream: str) -> None:
+    nonce = f"extra-{wire.front}-{wire.peer.era}-{upstream}"
+    arguments = {"text": "x", "nonce": nonce, "n": 2**70, "f": 1.5, "u": "\u2028\x00"}
+    params = {"name": f"{upstream}_echo", "arguments": arguments, "x-extra": {"a": [None]}}
+    seen = await wire.peer.request("tools/call", params)
+    assert seen.result["structuredContent"] == arguments
+    arrived = wire.arrived(upstream, nonce)["params"]
+    assert (arrived["name"], arrived["arguments"], arrived["x-extra"]) == ("echo", arguments, {"a": [None]})
+
+
+RESULT = {
+    "content": [
+        {"type": "hologram", "x": 123456789012345678901234567890, "deep": {"y": [1e300, -0.0, None]}},
+        {"type": "text", "text": "é\u2028\x7f\x00", "annotations": {"audience": ["user"], "new": 1}, "_meta": {"k": 1}},
+        {"type": "resource_link", "uri": "https://example.org/unlisted", "name": "n", "x": True},
+    ],
+    "structuredContent": {"n": -(2**64) - 1, "nested": {"a": {"b": {}}}},
+    "isError": False,
+    "_meta": {"example.org/x": [1, {"y": 2}]},
+    "brandNew": {"s": "s"},
+}
+
+
+async def test_results_come_unchanged(wire: Wire, upstream: str) -> None:
+    seen = await wire.peer.call(f"{upstream}_raw", {"json": json.dumps(RESULT)})
+    result = dict(seen.result)
+    if wire.peer.era == MODERN and upstream == "h":
+        assert result.pop("resultType") == "complete"
+    assert result == RESULT
+
+
+async def test_number_spellings_and_line_breaks_in_a_result_do_no_harm(wire: Wire, upstream: str) -> None:
+    spelled = '{"content":[],\r"structuredContent":{"a":1.50,\t"b":1E+2 , "c":[-0,0.1e-7]}}'
+    for token in (None, "t"):
+        seen = await wire.peer.call(f"{upstream}_raw", {"json": spelled}, token=token)
+        assert seen.result["structuredContent"] == {"a": 1.5, "b": 100, "c": [0, 0.1e-7]}
+
+
+async def test_results_are_marked_only_where_the_callers_era_has_marks(wire: Wire, upstream: str) -> None:
+    marks = {"resultType", "ttlMs", "cacheScope"}
+    echoed = (await wire.peer.call(f"{upstream}_echo", {"text": "x"})).result
+    read = (await wire.peer.request("resources/read", {"uri": f"test://{upstream}/readme"})).result
+    prompt = (await wire.peer.request("prompts/get", {"name": f"{upstream}_fixed"})).result
+    listed = (await wire.peer.request("tools/list")).result
+    if wire.peer.era == HANDSHAKE:
+        assert all(not marks & result.keys() for result in (echoed, read, prompt, listed))
+    else:
+        assert all(result["resultType"] == "complete" for result in (echoed, read, prompt, listed))
+        assert all(marks <= result.keys() for result in (read, listed))
+        assert not {"ttlMs", "cacheScope"} & echoed.keys()
+        assert (listed["ttlMs"], listed["cacheScope"]) == (0, "private")  # one contributor has no hints
+
+
+async def test_five_megabytes_arrive(wire: Wire, upstream: str) -> None:
+    assert len((await wire.peer.call(f"{upstream}_big", {"bytes": 5_000_000})).text) == 5_000_000
+
+
+async def test_lone_surrogates_become_replacement_characters_both_ways(wire: Wire, upstream: str) -> None:
+    seen = await wire.peer.call(f"{upstream}_raw", {"json": '{"content":[{"type":"text","text":"a\\ud83db"}]}'})
+    assert seen.text == "a\ufffdb"
+    seen = await wire.peer.call(f"{upstream}_echo", {"text": "cut \ud83d off"})
+    assert seen.result["structuredContent"] == {"text": "cut \ufffd off"}
+
+
+async def test_whole_emoji_stay_whole(wire: Wire, upstream: str) -> None:
+    seen = await wire.peer.call(f"{upstream}_echo", {"text": "\U0001f600 \ud83d and \\ud83d"})
+    assert seen.result["structuredContent"] == {"text": "\U0001f600 \ufffd and \\ud83d"}
+
+
+async def test_bad_utf8_is_replaced(wire: Wire, upstream: str) -> None:
+    params = wire.peer.params({"name": f"{upstream}_echo", "arguments": {"text": "BAD"}})
+    body = json.dumps({"jsonrpc": "2.0", "id": "utf8", "method": "tools/call", "params": params}).encode()
+    body = body.replace(b"BAD", b"\xff\xc3\x28")
+    if isinstance(wire.peer.wire, StdioClient):
+        position = len(wire.peer.wire.transcript)
+        await wire.peer.wire.send_raw(body + b"\n")
+        answer = await wire.peer.wire.response("utf8", after=position)
+    else:
+        headers = {
+            "mcp-protocol-version": "2026-07-28" if wire.peer.era == MODERN else wire.peer.wire.version,
+            "mcp-session-id": wire.peer.wire.session,
+            "mcp-method": "tools/call",
+            "mcp-name": f"{upstream}_echo",
+            "accept": "application/json, text/event-stream",
+        }
+        answer = (await wire.peer.wire.post(body, headers)).last
+    assert answer["result"]["structuredContent"] == {"text": "\ufffd\ufffd("}
+
+
+# -- errors
+
+
+DATA = {"deep": [1, None, 12345678901234567890123], "s": "é"}
+
+
+@pytest.mark.parametrize("code", [1, -1, 4242, -31999, -32000, -32001, -32010, -32603, -32602, -32601, -32700])
+async def test_error_answers_come_verbatim(wire: Wire, upstream: str, code: int) -> None:
+    error = {"code": code, "message": f"no: {code} é", "data": DATA}
+    assert (await wire.peer.call(f"{upstream}_error", error)).error == error
+    del error["data"]
+    assert (await wire.peer.call(f"{upstream}_error", error)).error == error
+
+
+async def test_error_codes_that_an_era_has_no_place_for_are_translated(wire: Wire, upstream: str) -> None:
+    for code in (-32002, -32042, -32050, -32099):
+        error = {"code": code, "message": "no", "data": DATA}
+        got = (await wire.peer.call(f"{upstream}_error", error)).error
+        if wire.peer.era == HANDSHAKE:
+            assert got == error
+        elif code == -32002:
+            assert got == {**error, "code": -32602}
+        else:
+            assert got["code"] == -32603
+            assert got["data"]["upstream"]["error"] == error
+
+
+@pytest.mark.parametrize("code", [-32020, -32022])
+async def test_errors_about_the_hubs_own_hop_become_hub_errors(wire: Wire, upstream: str, code: int) -> None:
+    error = {"code": code, "message": "your header", "data": DATA}
+    got = (await wire.peer.call(f"{upstream}_error", error)).error
+    assert got["code"] == -32603
+    assert got["data"]["upstream"] == {"server": upstream, "error": error}
+
+
+async def test_resource_that_is_not_there_has_the_code_of_the_callers_era(wire: Wire, upstream: str) -> None:
+    """A modern server's -32602 is what a handshake server may say, too, and is relayed as it is."""
+    missing = -32002 if wire.peer.era == HANDSHAKE else -32602
+    for uri, code in (("nobody://x", missing), (f"test://{upstream}/item/", -32602 if upstream == "m" else missing)):
+        error = (await wire.peer.request("resources/read", {"uri": uri})).error
+        assert (error["code"], error["data"]["uri"]) == (code, uri)

@@ -1,0 +1,298 @@
+"""What the hub says as a server of its own, seen by raw clients: each front, each era of client."""
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.client import HttpClient, StdioClient, modern
+from tests.e2e.raw_wire import UPSTREAMS, Wire
+from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
+from tests.upstreams.launch import argv, servers_yaml
+
+pytestmark = pytest.mark.anyio
+
+HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+INFO = "io.modelcontextprotocol/serverInfo"
+
+
+# -- the hub as a server
+
+
+async def test_hub_answers_ping_itself_where_the_era_has_it(wire: Wire) -> None:
+    seen = await wire.peer.request("ping")
+    if wire.peer.era == HANDSHAKE:
+        assert seen.result == {}
+    else:
+        assert seen.error["code"] == -32601
+        assert seen.status in (None, 404)
+
+
+async def test_unknown_methods_and_those_of_the_other_era_are_not_found(wire: Wire) -> None:
+    foreign = ["tools/nothing", "", "notifications/progress"]
+    foreign += ["server/discover", "subscriptions/listen"] if wire.peer.era == HANDSHAKE else ["logging/setLevel"]
+    foreign += [] if wire.peer.era == HANDSHAKE else ["resources/subscribe", "resources/unsubscribe"]
+    for method in foreign:
+        seen = await wire.peer.request(method)
+        assert seen.error["code"] == -32601, (method, seen.error)
+        assert seen.status in ((None, 404) if wire.peer.era == MODERN else (None, 200))
+
+
+async def test_discovery_names_versions_capabilities_servers_and_the_hub(wire_hub: Any) -> None:
+    async with connected(wire_hub[0], MODERN) as peer:
+        await peer.names()
+        result = (await peer.request("server/discover")).result
+    assert result["supportedVersions"] == ["2026-07-28"]
+    assert result["resultType"] == "complete"
+    assert result["_meta"][INFO]["name"] == "mcp-hub"
+    assert {"tools", "resources", "prompts", "completions", "logging"} <= result["capabilities"].keys()
+    assert "ttlMs" in result
+    assert "cacheScope" in result
+    assert "h (I am h)" in result["instructions"]
+    assert "m (I am m)" in result["instructions"]
+    assert len(result["instructions"].encode()) <= 2000
+
+
+async def test_unknown_version_in_the_envelope_is_refused_by_name(wire_hub: Any) -> None:
+    async with connected(wire_hub[0], MODERN) as peer:
+        wire = peer.wire
+        for version in ("2099-01-01", "1.0"):
+            if isinstance(wire, HttpClient):
+                answer = await wire.request("tools/list", modern(version=version))
+                assert answer.status == 400
+                error = answer.last["error"]
+            else:
+                error = (await wire.request("tools/list", modern(version=version)))["error"]
+            assert error["code"] == -32022
+            assert error["data"] == {"supported": ["2026-07-28"], "requested": version}
+
+
+async def test_incomplete_envelope_is_invalid_params(wire_hub: Any) -> None:
+    async with connected(wire_hub[0], MODERN) as peer:
+        params = modern()
+        del params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        for broken in (params, modern(log_level="loud"), modern(capabilities={}, token=1.5)):  # type: ignore[arg-type]
+            if isinstance(peer.wire, HttpClient):
+                answer = await peer.wire.request("tools/list", broken)
+                assert answer.status == 400
+                error = answer.last["error"]
+            else:
+                error = (await peer.wire.request("tools/list", broken))["error"]
+            assert error["code"] == -32602, error
+
+
+@pytest.mark.parametrize("version", [*HANDSHAKES, "1999-01-01", "2026-07-28"])
+@pytest.mark.parametrize("front", FRONTS)
+async def test_initialize_settles_on_a_handshake_version(
+    front: str, version: str, one_hub: dict[str, Any], tmp_path: Path
+) -> None:
+    if front == "http":
+        async with HttpClient(one_hub["http"].url) as client:
+            answer = (await client.initialize(version)).last
+    else:
+        async with stdio_hub(servers_yaml({}), tmp_path) as stdio:
+            answer = await stdio.initialize(version)
+            assert (await stdio.request("tools/list"))["result"] == {"tools": []}
+            assert await stdio.close() == 0
+    result = answer["result"]
+    assert result["protocolVersion"] == (version if version in HANDSHAKES else "2025-11-25")
+    assert result["serverInfo"]["name"] == "mcp-hub"
+    assert result["capabilities"]["tools"] == {"listChanged": True}
+    assert ("completions" in result["capabilities"]) == (version != "2024-11-05")
+
+
+@pytest.fixture(scope="module")
+async def one_hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Any]]:
+    root = tmp_path_factory.mktemp("empty")
+    async with http_hub(servers_yaml({}), root) as running:
+        yield {"http": running}
+
+
+async def test_instructions_say_what_servers_are_for_as_soon_as_they_are_ready(tmp_path: Path) -> None:
+    servers = {"a": argv(instructions="I do sums. More."), "b": argv(instructions="I do not.")}
+    settings = json.loads(servers_yaml(servers))
+    settings["servers"]["b"]["description"] = "configured"
+    async with http_hub(json.dumps(settings), tmp_path) as running, HttpClient(running.url) as client:
+        for name in servers:
+            await running.wait_stderr(rf'"upstream": "{name}".*upstream_ready')
+        instructions = (await client.initialize()).last["result"]["instructions"]
+        assert "a (I do sums)" in instructions
+        assert "b (configured)" in instructions
+
+
+CR_SERVER = r"""
+import json, sys
+
+def say(text):
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+for line in sys.stdin:
+    message = json.loads(line)
+    start = '{"jsonrpc":"2.0","id":%s,"result":' % json.dumps(message.get("id"))
+    match message["method"]:
+        case "initialize":
+            info = {"name": "cr", "version": "1"}
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            say(start + json.dumps(hello) + "}")
+        case "tools/list":
+            say(start + '{"tools":[{"name":"t",\r\r"inputSchema":{"type":"object"}}]}}')
+        case "tools/call":
+            token = json.dumps(message["params"]["_meta"]["progressToken"])
+            say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s,'
+                '"x":[1,\r\r2]}}' % token)
+            say(start + '{"content":[],\r\r"structuredContent":{"a":\r1}}}')
+"""
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("front", FRONTS)
+async def test_carriage_returns_between_tokens_do_not_break_a_stream(front: str, era: str, tmp_path: Path) -> None:
+    """CR is white space in JSON and the end of a line in SSE."""
+    script = tmp_path / "cr.py"
+    script.write_text(CR_SERVER)
+    settings = {"servers": {"a": {"command": sys.executable, "args": [str(script)], "era": HANDSHAKE}}}
+    open_hub = stdio_hub if front == "stdio" else http_hub
+    async with open_hub(json.dumps(settings), tmp_path) as running:
+        if isinstance(running, StdioClient):
+            await running.initialize()
+        async with connected(running, era) as peer:
+            assert await peer.names() == ["a_t"]
+            seen = await peer.call("a_t", token="t")
+            assert [params["x"] for params in seen.progress] == [[1, 2]]
+            assert seen.result["structuredContent"] == {"a": 1}
+
+
+async def test_call_right_after_the_start_waits_for_its_server_as_a_list_does(tmp_path: Path) -> None:
+    """A client that knows the name from last time need not list first."""
+    servers = servers_yaml({"a": argv("--start-delay", "0.5", name="a")})
+    async with stdio_hub(servers, tmp_path) as client:
+        await client.initialize()
+        assert "result" in await client.call("a_echo", {"text": "early"})
+
+
+# -- one pipe
+
+
+async def test_before_initialize_only_ping_and_modern_requests_are_served(tmp_path: Path) -> None:
+    async with stdio_hub(servers_yaml({"a": argv(name="a")}), tmp_path) as client:
+        assert (await client.request("tools/list"))["error"]["code"] == -32602
+        assert (await client.request("tools/call", {"name": "a_echo"}))["error"]["code"] == -32602
+        assert (await client.request("tools/nothing"))["error"]["code"] == -32601
+        assert (await client.request("ping"))["result"] == {}
+        await client.notify("notifications/cancelled", {"requestId": 77})
+        discovered = await client.request("server/discover", modern())
+        assert discovered["result"]["supportedVersions"] == ["2026-07-28"]
+        refused = await client.request("tools/list", modern(version="2099-01-01"))
+        assert refused["error"]["code"] == -32022
+        assert "resultType" in (await client.request("tools/list", modern()))["result"]
+        assert (await client.request("tools/list"))["error"]["code"] == -32602
+        assert (await client.initialize())["result"]["protocolVersion"] == "2025-11-25"
+        assert "resultType" not in (await client.request("tools/list"))["result"]
+        again = await client.request("initialize", {"protocolVersion": "2025-11-25"})
+        assert again["error"]["code"] in (-32600, -32602)
+        assert await client.close() == 0
+
+
+async def test_requests_of_both_eras_interleave_on_one_pipe(tmp_path: Path) -> None:
+    servers = {name: argv(name=name, era=era) for name, era in UPSTREAMS.items()}
+    async with stdio_hub(servers_yaml(servers), tmp_path) as client:
+        await client.initialize()
+        await client.request("tools/list")
+        for i in range(200):
+            upstream = "hm"[i // 2 % 2]
+            call = {"name": f"{upstream}_progress", "arguments": {"n": 2, "nonce": f"n{i}"}}
+            params = modern(call, token=i) if i % 2 else {**call, "_meta": {"progressToken": str(i)}}
+            await client.send_request("tools/call", params, id=str(i) if i % 3 else i + 1000)
+        for i in range(200):
+            answer = await client.response(str(i) if i % 3 else i + 1000)
+            assert json.loads(answer["result"]["content"][0]["text"])["nonce"] == f"n{i}"
+            assert ("resultType" in answer["result"]) == bool(i % 2)
+            token = i if i % 2 else str(i)
+            progress = client.notifications("notifications/progress")
+            mine = [p for p in progress if p["params"]["progressToken"] == token]
+            assert [p["params"]["message"] for p in mine] == [f"n{i} 1", f"n{i} 2"]
+            assert client.transcript.index(mine[-1]) < client.transcript.index(answer)
+        assert await client.close() == 0
+
+
+# -- lists
+
+
+LISTS = {
+    "tools/list": ("tools", "name"),
+    "prompts/list": ("prompts", "name"),
+    "resources/list": ("resources", "uri"),
+    "resources/templates/list": ("resourceTemplates", "uriTemplate"),
+}
+
+
+async def test_lists_are_paged_on_both_sides(tmp_path: Path) -> None:
+    servers = {"a": argv("--page", "7", name="a", tools=20), "b": argv("--page", "1", name="b")}
+    whole = {"a": argv(name="a", tools=20), "b": argv(name="b")}
+    lists: list[dict[tuple[str, str], list[str]]] = []
+    for name, config_text in (
+        ("paged", servers_yaml(servers, hub={"page_size": 5})),
+        ("whole", servers_yaml(whole)),
+    ):
+        (tmp_path / name).mkdir()
+        async with http_hub(config_text, tmp_path / name) as hub:
+            lists.append({})
+            for era in ERAS:
+                async with connected(hub, era) as peer:
+                    for method, (key, field) in LISTS.items():
+                        lists[-1][era, method] = await peer.names(method, key, field)
+                        if name == "paged":
+                            await _check_cursors(peer, method, key)
+    paged, complete = lists
+    assert paged == complete
+    assert len(paged[HANDSHAKE, "tools/list"]) > 50
+    assert len(set(paged[HANDSHAKE, "tools/list"])) == len(paged[HANDSHAKE, "tools/list"])
+
+
+async def _check_cursors(peer: Peer, method: str, key: str) -> None:
+    for cursor in ("", "nonsense", "AAAA", 5, {}, "é" * 1000):
+        error = (await peer.request(method, {"cursor": cursor})).error
+        assert error["code"] == -32602, (cursor, error)
+    first = (await peer.request(method)).result
+    if "nextCursor" in first:
+        assert len(first[key]) == 5
+        second = [(await peer.request(method, {"cursor": first["nextCursor"]})).result for _ in range(2)]
+        assert second[0] == second[1]
+        assert first[key] != second[0][key]
+
+
+async def test_two_starts_list_the_same_bytes_whoever_is_up_first(tmp_path: Path) -> None:
+    texts: list[list[str]] = []
+    for late in ("a", "c"):
+        servers = {
+            name: argv("--start-delay", "0.5" if name == late else "0", name=name, era=era)
+            for name, era in (("a", HANDSHAKE), ("b", MODERN), ("c", "both"))
+        }
+        async with http_hub(servers_yaml(servers, hub={"first_list_wait": "10s"}), tmp_path) as hub:
+            texts.append([])
+            for era in ERAS:
+                async with connected(hub, era) as peer:
+                    assert isinstance(peer.wire, HttpClient)
+                    for method in LISTS:
+                        answer = await peer.wire.request(method, peer.params(), id=1)
+                        texts[-1].append(answer.text)
+    assert texts[0] == texts[1]
+    assert all(f'"{name}_echo"' in texts[0][0] for name in "abc")
+
+
+async def test_definitions_come_byte_for_byte(tmp_path: Path) -> None:
+    schema = '{"type":"object","$defs":{"a":{"$anchor":"x"}},"properties":{"n":{"minimum":1.50,"maximum":1e400}}}'
+    file = tmp_path / "tools.json"
+    file.write_text(f'[{{"name":"t","inputSchema":{schema},"x-new":[1.0]}},{{"description":"nameless"}},7]')
+    async with http_hub(servers_yaml({"a": argv(tools_json=file)}), tmp_path) as hub, HttpClient(hub.url) as client:
+        await client.initialize()
+        answer = await client.request("tools/list")
+        assert schema in answer.text
+        assert '"x-new":[1.0]' in answer.text
+        assert [tool["name"] for tool in answer.last["result"]["tools"]] == ["a_t"]
+        called = await client.request("tools/call", {"name": "a_t", "arguments": {"k": 1}})
+        assert called.last["result"]["structuredContent"] == {"k": 1}

@@ -1,0 +1,171 @@
+"""One raw client for every front and era, and hubs to point it at: only the wire differs, not what a test says."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.client import HttpClient, Hub, Message, StdioClient, modern, running_hub
+from tests.upstreams.child import WAIT
+from tests.upstreams.messages import Id, Params
+
+__all__ = [
+    "ERAS",
+    "FRONTS",
+    "HANDSHAKE",
+    "MODERN",
+    "Peer",
+    "Seen",
+    "children",
+    "connected",
+    "http_hub",
+    "is_alive",
+    "stdio_hub",
+]
+
+HANDSHAKE = "handshake"
+MODERN = "modern"
+ERAS = (HANDSHAKE, MODERN)
+FRONTS = ("stdio", "http")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one request brought: its answer, and the notifications before it in wire order."""
+
+    answer: Message
+    before: list[Message] = field(default_factory=list)
+    status: int | None = None
+
+    @property
+    def result(self) -> Message:
+        assert "result" in self.answer, self.answer
+        result: Message = self.answer["result"]
+        return result
+
+    @property
+    def error(self) -> Message:
+        assert "error" in self.answer, self.answer
+        error: Message = self.answer["error"]
+        return error
+
+    @property
+    def text(self) -> str:
+        (content,) = self.result["content"]
+        return str(content["text"])
+
+    def params(self, method: str) -> list[Message]:
+        """The params of these notifications."""
+        return [message["params"] for message in self.before if message["method"] == method]
+
+    @property
+    def progress(self) -> list[Message]:
+        return self.params("notifications/progress")
+
+
+class Peer:
+    """A client of one era; the handshake must have happened where the era has one. One request at a time."""
+
+    def __init__(self, wire: StdioClient | HttpClient, era: str) -> None:
+        self.wire = wire
+        self.era = era
+
+    def params(self, params: Params = None, *, log_level: str | None = None, **meta: Any) -> Message:
+        """Request params of this era; `meta` goes into `_meta`."""
+        if self.era == MODERN:
+            return modern(params, log_level=log_level, **meta)
+        assert log_level is None, "a handshake session sets its level"
+        return {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}} if meta else dict(params or {})
+
+    async def request(
+        self, method: str, params: Params = None, *, id: Id | None = None, seconds: float = WAIT, **meta: Any
+    ) -> Seen:
+        """Send and wait; `log_level=` and members of `_meta` as for `params`."""
+        body = self.params(params, **meta)
+        if isinstance(self.wire, HttpClient):
+            answer = await self.wire.request(method, body, id=id)
+            assert answer.messages, (answer.status, answer.text)
+            return Seen(answer.last, answer.messages[:-1], answer.status)
+        position = len(self.wire.transcript)
+        answer_message = await self.wire.request(method, body, id=id, seconds=seconds)
+        lines = self.wire.transcript[position:]
+        return Seen(answer_message, lines[: next(i for i, line in enumerate(lines) if line is answer_message)])
+
+    async def call(self, tool: str, arguments: Params = None, *, token: Id | None = None, **rest: Any) -> Seen:
+        """`tools/call`; `token` is the progress token."""
+        meta = {} if token is None else {"progressToken": token}
+        return await self.request("tools/call", {"name": tool, "arguments": dict(arguments or {})}, **meta, **rest)
+
+    async def names(self, method: str = "tools/list", key: str = "tools", field: str = "name") -> list[str]:
+        """What a list shows, all pages."""
+        found: list[str] = []
+        params: dict[str, Any] = {}
+        while True:
+            page = (await self.request(method, params)).result
+            found += [item[field] for item in page[key]]
+            if "nextCursor" not in page:
+                return found
+            params = {"cursor": page["nextCursor"]}
+
+
+def _config(root: Path, text: str) -> Path:
+    config = root / "servers.yaml"
+    config.write_text(text, "utf-8")
+    return config
+
+
+@asynccontextmanager
+async def stdio_hub(config_text: str, root: Path, *args: str, **env: str) -> AsyncIterator[StdioClient]:
+    """A hub over stdio with this `servers.yaml`; its state stays under `root`."""
+    own = {"MCP_HUB_STATE_DIR": str(root / "state")}
+    argv = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(_config(root, config_text)), *args]
+    async with StdioClient(argv, {**own, **env}) as client:
+        yield client
+
+
+@asynccontextmanager
+async def http_hub(config_text: str, root: Path, *args: str, **env: str) -> AsyncIterator[Hub]:
+    """A hub over HTTP with this `servers.yaml`; its state stays under `root`."""
+    own = {"MCP_HUB_STATE_DIR": str(root / "state")}
+    async with running_hub(config_text, *args, tmp_path=root, env={**own, **env}) as hub:
+        yield hub
+
+
+@asynccontextmanager
+async def connected(wire: StdioClient | Hub, era: str, token: str | None = None) -> AsyncIterator[Peer]:
+    """A client of that era; over stdio it shares the one pipe (whose handshake is the caller's)."""
+    if isinstance(wire, StdioClient):
+        yield Peer(wire, era)
+        return
+    async with HttpClient(wire.url, token) as client:
+        if era == HANDSHAKE:
+            answer = await client.initialize()
+            assert answer.status == 200, answer.text
+        yield Peer(client, era)
+
+
+def children(pid: int) -> set[int]:
+    """The processes that `pid` started and that still run, theirs included."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if state != "Z":
+                parents[int(entry.name)] = int(parent)
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; a zombie that nobody has reaped yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

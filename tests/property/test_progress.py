@@ -1,0 +1,78 @@
+import math
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcp_hub.calls.progress import CEILING, ProgressGuard
+from mcp_hub.events import Progress
+
+anything: st.SearchStrategy[Any] = (
+    st.floats()
+    | st.integers()
+    | st.integers(-3, 3)
+    | st.booleans()
+    | st.text(max_size=3)
+    | st.none()
+    | st.sampled_from([10**400, -(10**400), 1e308, CEILING, math.nextafter(CEILING, 0), "12", [], {}])
+)
+usable = st.floats(-CEILING, CEILING) | st.integers(-(10**15), 10**15)
+
+
+def guarded(values: list[Any], totals: list[Any] | None = None) -> tuple[list[Progress], int]:
+    guard = ProgressGuard()
+    totals = totals or [None] * len(values)
+    admitted = [guard.admit(Progress(value, total)) for value, total in zip(values, totals, strict=True)]
+    return [event for event in admitted if event is not None], guard.dropped
+
+
+@given(st.lists(anything, max_size=30))
+@example([math.nan, math.inf, "12", True, 10**400, -5, -5, -5, 0, None])
+@example([CEILING, CEILING, CEILING])
+@example([1e15 - 1, 1, 1, 1])
+def test_whatever_comes_leaves_strictly_increasing_and_finite(values: list[Any]) -> None:
+    admitted, dropped = guarded(values)
+    assert all(type(event.progress) in (int, float) and math.isfinite(event.progress) for event in admitted)
+    assert all(a.progress < b.progress for a, b in pairwise(admitted))
+    assert all(abs(event.progress) <= CEILING for event in admitted)
+    assert len(admitted) + dropped == len(values)
+
+
+@given(st.lists(usable, max_size=30, unique=True).map(sorted))
+def test_an_increasing_sequence_is_left_as_it_is(values: list[float]) -> None:
+    admitted, dropped = guarded(values)
+    sent = [Progress(value) for value in values]
+    assert admitted == sent
+    assert [type(event.progress) for event in admitted] == [type(value) for value in values], "7 does not become 7.0"
+    assert dropped == 0
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
+def test_nothing_is_dropped_for_being_repeated_or_going_back(values: list[int]) -> None:
+    admitted, dropped = guarded(values)
+    assert dropped == 0 and len(admitted) == len(values)
+    top = -math.inf
+    for value, event in zip(values, admitted, strict=True):
+        if value > top:
+            assert event.progress == value or event.progress - value < 1e-3
+        top = max(top, event.progress)
+    assert top - max(values) <= 1e-6 * len(values) + 1e-9, "a step is a hair"
+
+
+@given(st.lists(st.tuples(usable, anything), max_size=10))
+def test_a_total_is_a_finite_number_or_left_out(pairs: list[tuple[float, Any]]) -> None:
+    admitted, _ = guarded([value for value, _ in pairs], [total for _, total in pairs])
+    for event in admitted:
+        assert event.total is None or (type(event.total) in (int, float) and math.isfinite(event.total))
+
+
+@pytest.mark.parametrize("value", [1, 1.5])
+def test_what_comes_with_progress_passes_untouched(value: float) -> None:
+    rest = {"message": msgspec.Raw(b'"a"'), "_meta": msgspec.Raw(b'{"x":1}')}
+    admitted, _ = guarded([5, value], [9, 10])
+    assert [event.total for event in admitted] == [9, 10]
+    event = Progress(value, 2.0, rest)
+    assert ProgressGuard().admit(event) is event

@@ -1,0 +1,172 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Completed, Log, Progress
+from mcp_hub.protocol.eras import CALL_METHODS
+from mcp_hub.protocol.shape import COALESCED, call_result, log_frame, progress_frame
+from mcp_hub.types import Era, JsonObject
+
+HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
+MODERN_KEYS = ("resultType", "ttlMs", "cacheScope")
+
+methods = st.sampled_from(sorted(CALL_METHODS))
+names = st.text(max_size=6) | st.sampled_from(["content", "_meta", "isError", "x-future", "result", "Type"])
+values = st.recursive(
+    st.none() | st.integers() | st.text(max_size=6) | st.just("resultType"),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=5,
+)
+plain = st.dictionaries(names.filter(lambda name: name not in MODERN_KEYS), values, max_size=5)
+structured = st.dictionaries(st.text(max_size=3), values, max_size=2)
+results = st.builds(
+    lambda some, more: some | more, plain, st.fixed_dictionaries({}, optional={"structuredContent": structured})
+)
+separators = st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", " : ")])
+
+
+@st.composite
+def spelled(draw: st.DrawFn, objects: st.SearchStrategy[JsonObject]) -> tuple[JsonObject, bytes]:
+    """An object, and one way to write it down."""
+    value = draw(objects)
+    blank = draw(st.sampled_from(["", " ", "\t"]))
+    text = json.dumps(value, separators=draw(separators), ensure_ascii=draw(st.booleans()))
+    return value, (text[:1] + blank + text[1:]).encode()
+
+
+def decoded(*parts: bytes | msgspec.Raw | memoryview) -> JsonObject:
+    """The object in these parts; a member that is there twice is an error."""
+
+    def once(pairs: list[tuple[str, Any]]) -> JsonObject:
+        assert len({name for name, _ in pairs}) == len(pairs)
+        return dict(pairs)
+
+    result = json.loads(b"".join(map(bytes, parts)), object_pairs_hook=once)
+    assert isinstance(result, dict)
+    return result
+
+
+@given(methods, spelled(results))
+def test_for_a_modern_caller_the_result_type_is_added_once_and_nothing_is_lost(
+    method: str, case: tuple[JsonObject, bytes]
+) -> None:
+    value, raw = case
+    shaped = decoded(*call_result(method, Completed(raw, HANDSHAKE), MODERN))
+    assert shaped.pop("resultType") == "complete"
+    if method == "resources/read":
+        assert (shaped.pop("ttlMs"), shaped.pop("cacheScope")) == (0, "private")
+    assert shaped == value
+
+
+@given(methods, plain, values)
+def test_a_result_type_of_the_old_era_means_nothing_in_the_new_one(method: str, value: JsonObject, odd: object) -> None:
+    raw = json.dumps({**value, "resultType": odd}).encode()
+    shaped = decoded(*call_result(method, Completed(raw, HANDSHAKE), MODERN))
+    assert shaped["resultType"] == "complete"
+    assert value.items() <= shaped.items()
+
+
+@given(methods, results, st.sampled_from([{}, {"resultType": "complete"}]), st.booleans())
+def test_for_a_handshake_caller_no_modern_key_is_left_and_nothing_else_is_lost(
+    method: str, value: JsonObject, mark: JsonObject, cached: bool
+) -> None:
+    cache = {"ttlMs": 5, "cacheScope": "public"} if cached and method == "resources/read" else {}
+    raw = json.dumps({**mark, **value, **cache}).encode()
+    assert decoded(*call_result(method, Completed(raw, MODERN), HANDSHAKE)) == value
+
+
+@given(methods, spelled(results))
+def test_up_and_down_again_is_the_identity(method: str, case: tuple[JsonObject, bytes]) -> None:
+    value, raw = case
+    up = b"".join(map(bytes, call_result(method, Completed(raw, HANDSHAKE), MODERN)))
+    assert decoded(*call_result(method, Completed(up, MODERN), HANDSHAKE)) == value
+
+
+@given(methods, st.sampled_from(Era), spelled(results))
+def test_within_one_era_the_bytes_stay(method: str, era: Era, case: tuple[JsonObject, bytes]) -> None:
+    assert call_result(method, Completed(case[1], era), era) == (case[1],)
+
+
+@pytest.mark.parametrize("kind", ["task", "input_required", "complete"])
+def test_a_result_type_never_reaches_a_handshake_wire_whoever_sent_it(kind: str) -> None:
+    """protocol.md §1: an extension `resultType` goes to modern clients only; "never onto a handshake wire"."""
+    raw = json.dumps({"resultType": kind, "content": []}).encode()
+    try:
+        shaped = call_result("tools/call", Completed(raw, HANDSHAKE), HANDSHAKE)
+    except RpcError:
+        return
+    assert "resultType" not in decoded(*shaped)
+
+
+@pytest.mark.parametrize("era", Era)
+def test_a_result_of_an_extension_is_refused_to_who_did_not_agree_to_it(era: Era) -> None:
+    raw = b'{"taskId":"1","resultType":"task"}'
+    with pytest.raises(RpcError) as caught:
+        call_result("tools/call", Completed(raw, MODERN), era)
+    assert decoded(caught.value.encoded())["data"] == {"upstream": {"resultType": "task"}}
+
+
+@pytest.mark.parametrize("raw", [b'{"resultType":"input_required","inputRequests":{}}', b'{"resultType": "complete"}'])
+def test_a_question_passes_from_modern_to_modern(raw: bytes) -> None:
+    assert call_result("tools/call", Completed(raw, MODERN), MODERN) == (raw,)
+
+
+@given(methods, plain, st.text().filter(lambda kind: kind != "complete"))
+def test_what_a_handshake_caller_cannot_be_asked_is_an_error_that_says_so(
+    method: str, value: JsonObject, kind: str
+) -> None:
+    raw = json.dumps({**value, "resultType": kind}).encode()
+    with pytest.raises(RpcError) as caught:
+        call_result(method, Completed(raw, MODERN), HANDSHAKE)
+    assert decoded(caught.value.encoded())["data"] == {"upstream": {"resultType": kind}}
+
+
+@given(values.filter(lambda value: not isinstance(value, dict)))
+def test_structured_content_that_is_no_object_stays_in_the_modern_era(value: object) -> None:
+    raw = json.dumps({"content": [], "structuredContent": value}).encode()
+    assert decoded(*call_result("tools/call", Completed(raw, MODERN), HANDSHAKE)) == {"content": []}
+    assert call_result("tools/call", Completed(raw, MODERN), MODERN) == (raw,)
+
+
+def raws(members: JsonObject) -> dict[str, msgspec.Raw]:
+    return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in members.items()}
+
+
+tokens = st.integers() | st.text(max_size=6)
+numbers = st.integers(-(10**15), 10**15) | st.floats(-1e15, 1e15)
+rests = st.dictionaries(
+    names.filter(lambda name: name not in ("progressToken", "progress", "total")), values, max_size=3
+)
+
+
+@given(tokens, numbers, st.none() | numbers, rests, st.integers(0, 3))
+def test_progress_goes_out_under_the_callers_token_with_all_it_came_with(
+    token: int | str, value: float, total: float | None, rest: JsonObject, skipped: int
+) -> None:
+    text = json.dumps(token).encode()
+    frame = progress_frame(text, Progress(value, total, raws(rest) or None, skipped))
+    assert frame.count(b"\n") == 1 and text in frame
+    message = decoded(frame)
+    assert message.pop("params") == {
+        **{"progressToken": token, "progress": value},
+        **({} if total is None else {"total": total}),
+        **rest,
+        **({"_meta": {**_object(rest.get("_meta")), COALESCED: skipped}} if skipped else {}),
+    }
+    assert message == {"jsonrpc": "2.0", "method": "notifications/progress"}
+
+
+def _object(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+@given(spelled(plain))
+def test_a_log_message_keeps_its_params(case: tuple[JsonObject, bytes]) -> None:
+    value, raw = case
+    expected = {"jsonrpc": "2.0", "method": "notifications/message", "params": value}
+    assert decoded(log_frame(Log("info", raw))) == expected and raw in log_frame(Log("info", raw))

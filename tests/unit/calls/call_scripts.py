@@ -1,0 +1,127 @@
+"""Calls, and handlers that behave as they are told; for virtual time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.errors import RpcError
+from mcp_hub.events import CallEvent, Completed, Ending, Progress, Started
+from mcp_hub.types import CallId, Era
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+from tests.unit.calls.virtual_time import LoopClock, sleep
+
+GRACE, TICK = 5.0, 0.05
+DONE = Completed(b'{"content":[]}')
+LONG = TimeLimits(1000, 1000)
+_numbers = count(1)
+
+
+def new_call(principal: str = "p", method: str = "tools/call") -> Call:
+    return Call(CallId(f"st_{next(_numbers)}"), "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {})
+
+
+async def at_once(call: Call, channel: CallChannel) -> Completed:
+    return DONE
+
+
+async def never(call: Call, channel: CallChannel) -> Completed:
+    await sleep(1_000_000)
+    return DONE
+
+
+def after(seconds: float) -> CallHandler:
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        await sleep(seconds)
+        return DONE
+
+    return handler
+
+
+def raising(error: BaseException, seconds: float = 0) -> CallHandler:
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        await sleep(seconds)
+        raise error
+
+    return handler
+
+
+def talking(every: float, times: int) -> CallHandler:
+    """Says something again and again, then ends."""
+
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        for number in range(times):
+            await sleep(every)
+            channel.send(Progress(number))
+        return DONE
+
+    return handler
+
+
+def stubborn(seconds: float) -> CallHandler:
+    """Takes this long whatever it is told."""
+
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        end = LoopClock().now() + seconds
+        while (left := end - LoopClock().now()) > 0:
+            try:
+                await sleep(left)
+            except asyncio.CancelledError:
+                pass
+        return DONE
+
+    return handler
+
+
+HANDLERS: Sequence[Callable[[float], CallHandler]] = (
+    after,
+    lambda seconds: raising(RpcError("refused"), seconds),
+    lambda seconds: raising(ZeroDivisionError("a bug"), seconds),
+    lambda seconds: talking(seconds, 3),
+    stubborn,
+    lambda seconds: never,
+)
+
+
+@dataclass
+class Watched:
+    """A call with a reader from its first event on."""
+
+    record: CallRecord
+    began: float
+    events: list[CallEvent] = field(default_factory=list)
+    ended_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self.reader = self.record.log.reader(self.note)
+        self.note()
+
+    def note(self) -> None:
+        self.events += self.reader.take()
+        if self.ended_at is None and self.record.log.ended:
+            self.ended_at = LoopClock().now()
+
+    def finish(self) -> list[CallEvent]:
+        while taken := self.reader.take():
+            self.events += taken
+        return self.events
+
+    @property
+    def endings(self) -> list[Ending]:
+        return [event for event in self.finish() if isinstance(event, Ending)]
+
+    @property
+    def ending(self) -> Ending:
+        (ending,) = self.endings
+        assert self.finish()[-1] is ending and self.finish()[0] == Started()
+        return ending
+
+
+def new_registry(running: int = 10, waiting: int = 10) -> Registry:
+    return Registry(LoopClock(), running=running, waiting=waiting)
+
+
+def watch(registry: Registry, handler: CallHandler, limits: TimeLimits = LONG, principal: str = "p") -> Watched:
+    return Watched(registry.start(new_call(principal), handler, limits), LoopClock().now())

@@ -1,0 +1,92 @@
+"""Producers that can wait for their readers, in virtual time; the rest of the log is a property test."""
+
+import asyncio
+
+import pytest
+
+from mcp_hub.calls import coalesce
+from mcp_hub.calls import log as log_module
+from mcp_hub.calls.log import CallLog
+from mcp_hub.events import Completed, Delta, Progress, Started
+from tests.unit.calls.virtual_time import run, sleep
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> CallLog:
+    """A log whose readers count as slow when they are five events behind."""
+    monkeypatch.setattr(coalesce, "LAG", 5)
+    monkeypatch.setattr(log_module, "_KEPT", 2)
+    log = CallLog()
+    log.append(Started())
+    return log
+
+
+def fill(log: CallLog, count: int = 10) -> None:
+    for _ in range(count):
+        log.append(Delta(b"[]"))
+
+
+@pytest.mark.parametrize("how", ["take", "close"])
+def test_a_producer_waits_until_the_slowest_reader_has_caught_up_or_left(log: CallLog, how: str) -> None:
+    async def scenario() -> None:
+        fast, slow = log.reader(nothing), log.reader(nothing)
+        fill(log)
+        fast.take()
+        producer = asyncio.create_task(log.drained())
+        await sleep(100)
+        assert not producer.done()
+        getattr(slow, how)()
+        await sleep(0)
+        await asyncio.wait_for(producer, 1)
+
+    run(scenario)
+
+
+def test_a_producer_does_not_wait_for_a_reader_that_is_close_or_for_nobody(log: CallLog) -> None:
+    async def scenario() -> None:
+        fill(log)
+        await log.drained()
+        reader = log.reader(nothing)
+        reader.take()
+        fill(log, 4)
+        await log.drained()
+
+    run(scenario)
+
+
+def test_several_producers_can_wait(log: CallLog) -> None:
+    async def scenario() -> None:
+        reader = log.reader(nothing)
+        fill(log)
+        producers = [asyncio.create_task(log.drained()) for _ in range(3)]
+        await sleep(1)
+        reader.take()
+        await asyncio.wait_for(asyncio.gather(*producers), 1)
+
+    run(scenario)
+
+
+def test_content_is_kept_however_far_behind_a_reader_is(log: CallLog) -> None:
+    reader = log.reader(nothing)
+    fill(log, 1000)
+    log.append(Completed(b"{}"))
+    assert len(reader.take()) == 1002 and reader.at_end
+
+
+def test_what_cannot_follow_is_refused_and_counted(log: CallLog) -> None:
+    reader = log.reader(nothing)
+    assert not log.append(Started())
+    assert log.append(Completed(b"{}")) and log.ended
+    assert not log.append(Progress(1)) and not log.append(Completed(b"{}"))
+    assert log.refused == 3 and len(reader.take()) == 2
+
+
+def test_a_reader_that_has_closed_may_close_again(log: CallLog) -> None:
+    reader = log.reader(nothing)
+    reader.close()
+    reader.close()
+    assert log.append(Completed(b"{}"))

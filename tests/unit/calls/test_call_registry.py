@@ -1,0 +1,299 @@
+"""Start, wait, cancel, run out of time, stop: the ways of a call to its one ending, in virtual time."""
+
+import asyncio
+
+import pytest
+import structlog
+
+from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
+from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progress
+from mcp_hub.upstreams.base import Call, CallChannel
+from tests.unit.calls.call_scripts import (
+    DONE,
+    GRACE,
+    LONG,
+    TICK,
+    Watched,
+    after,
+    at_once,
+    never,
+    new_registry,
+    raising,
+    stubborn,
+    talking,
+    watch,
+)
+from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep
+
+
+def failure(ending: Ending) -> Exception:
+    assert isinstance(ending, Failed)
+    return ending.error
+
+
+def test_a_call_ends_with_what_its_handler_returns() -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        call = watch(registry, at_once)
+        assert call.ended_at is None and len(registry) == 1
+        await sleep(0)
+        assert call.ending is DONE and len(registry) == 0 and registry.ended == 1
+
+    run(scenario)
+
+
+def test_an_error_of_the_handler_is_the_ending_and_a_bug_is_not_told_in_detail() -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        lost = UpstreamLost("gone")
+        refused, crashed = watch(registry, raising(lost)), watch(registry, raising(ZeroDivisionError("secret")))
+        with structlog.testing.capture_logs() as logged:
+            await sleep(1)
+        assert [entry["event"] for entry in logged] == ["call_crashed"]
+        assert failure(refused.ending) is lost
+        assert "secret" not in str(failure(crashed.ending))
+        assert len(registry) == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("pause", [None, 0, 3])
+def test_a_cancelled_call_is_cancelled_however_far_it_has_come(pause: float | None) -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        call = watch(registry, never)
+        if pause is not None:
+            await sleep(pause)
+        registry.cancel(call.record, "enough")
+        registry.cancel(call.record, "again")
+        await sleep(0.1)
+        assert call.ending == Cancelled("enough") and len(registry) == 0
+
+    run(scenario)
+
+
+def test_a_handler_that_has_not_begun_is_not_run_after_a_cancel() -> None:
+    begun = []
+
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        begun.append(call)
+        return DONE
+
+    async def scenario() -> None:
+        registry = new_registry(running=1)
+        running, waiting = watch(registry, handler), watch(registry, handler)
+        registry.cancel(running.record)
+        registry.cancel(waiting.record)
+        await sleep(1)
+        assert running.ending == waiting.ending == Cancelled()
+        assert begun == [] and len(registry) == 0
+
+    run(scenario)
+
+
+def test_cancelling_what_has_ended_changes_nothing() -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        call = watch(registry, at_once)
+        await sleep(0)
+        registry.cancel(call.record)
+        await sleep(2 * GRACE)
+        assert call.ending is DONE and call.record.log.refused == 0
+
+    run(scenario)
+
+
+def test_a_handler_that_does_not_obey_has_its_grace_and_then_the_call_ends_without_it() -> None:
+    async def scenario() -> None:
+        registry = new_registry(running=1)
+        call = watch(registry, stubborn(60))
+        await sleep(1)
+        registry.cancel(call.record)
+        await sleep(2 * GRACE)
+        assert call.ending == Cancelled() and call.ended_at == call.began + 1 + GRACE
+        assert len(registry) == 1, "it still holds its place"
+        await sleep(60)
+        assert call.ending == Cancelled() and len(registry) == 0
+        assert call.record.log.refused == 1, "its late result is counted and dropped"
+
+    run(scenario)
+
+
+def test_what_waits_is_started_in_order_and_one_more_is_refused() -> None:
+    async def scenario() -> None:
+        registry = new_registry(running=2, waiting=2)
+        calls = [watch(registry, after(seconds)) for seconds in (1, 5, 1, 1)]
+        with pytest.raises(Busy, match="2 calls running and 2 waiting"):
+            watch(registry, at_once)
+        other = watch(registry, at_once, principal="q")
+        await sleep(0)
+        assert other.ending is DONE, "one principal does not wait for another"
+        await sleep(10)
+        assert [call.ended_at - call.began for call in calls if call.ended_at] == [1, 5, 2, 3]
+        assert len(registry) == 0
+
+    run(scenario)
+
+
+def test_a_place_that_a_cancelled_waiting_call_held_is_free_again() -> None:
+    async def scenario() -> None:
+        registry = new_registry(running=1, waiting=1)
+        watch(registry, after(1))
+        first = watch(registry, never)
+        registry.cancel(first.record)
+        assert first.ending == Cancelled()
+        second = watch(registry, after(1))
+        await sleep(3)
+        assert second.ending is DONE
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("loop", [VirtualLoop, CoarseLoop])
+@pytest.mark.parametrize(
+    ("limits", "limit", "seconds"),
+    [
+        (TimeLimits(3.0004, 100), "timeout", 3.0004),
+        (TimeLimits(100, 3.0004), "max_duration", 3.0004),
+        (TimeLimits(3.0004, 100, "request_timeout"), "request_timeout", 3.0004),
+    ],
+)
+def test_a_silent_call_runs_out_of_time(
+    loop: type[VirtualLoop], limits: TimeLimits, limit: str, seconds: float
+) -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        await sleep(0.3337)
+        calls = [watch(registry, never, limits) for _ in range(3)]
+        await sleep(20)
+        for call in calls:
+            error = failure(call.ending)
+            assert isinstance(error, DeadlineExceeded) and f"`{limit}`" in str(error)
+            assert error.data is not None and (error.data["limit"], error.data["seconds"]) == (limit, seconds)
+            assert call.ended_at is not None and seconds <= call.ended_at - call.began <= seconds + 2 * TICK
+
+    run(scenario, loop)
+
+
+def test_progress_is_a_sign_of_life_but_the_longest_duration_stays() -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        lively = watch(registry, talking(2, 5), TimeLimits(3, 1000))
+        endless = watch(registry, talking(2, 1000), TimeLimits(3, 20))
+        await sleep(1000)
+        assert lively.ending is DONE
+        error = failure(endless.ending)
+        assert isinstance(error, DeadlineExceeded) and error.data is not None and error.data["limit"] == "max_duration"
+
+    run(scenario)
+
+
+def test_progress_that_no_client_could_use_is_a_sign_of_life_too() -> None:
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        for _ in range(10):
+            await sleep(2)
+            channel.send(Progress(float("nan")))
+        return DONE
+
+    async def scenario() -> None:
+        call = watch(new_registry(), handler, TimeLimits(3, 1000))
+        await sleep(100)
+        assert call.ending is DONE and len(call.events) == 2
+
+    run(scenario)
+
+
+def test_each_call_has_its_own_time_whatever_the_order_they_come_in() -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        calls = [watch(registry, never, TimeLimits(limit, 1000)) for limit in (50, 1, 20, 0.5)]
+        await sleep(10)
+        calls.append(watch(registry, never, TimeLimits(2, 1000)))
+        await sleep(200)
+        spans = [round(call.ended_at - call.began, 1) for call in calls if call.ended_at]
+        assert spans == [50, 1, 20, 0.5, 2]
+
+    run(scenario)
+
+
+def test_time_in_the_queue_is_not_the_upstreams_silence() -> None:
+    """`silence` is "the longest an upstream may say nothing for a call": it was not asked yet."""
+
+    async def scenario() -> None:
+        registry = new_registry(running=1)
+        watch(registry, after(8))
+        queued = watch(registry, after(5), TimeLimits(10, 1000))
+        await sleep(100)
+        assert queued.ending is DONE
+
+    run(scenario)
+
+
+def test_a_call_that_has_waited_may_be_silent_for_its_limit_and_no_longer() -> None:
+    async def scenario() -> None:
+        registry = new_registry(running=1)
+        watch(registry, after(8))
+        queued = watch(registry, never, TimeLimits(10, 1000))
+        await sleep(900)
+        assert isinstance(failure(queued.ending), DeadlineExceeded)
+        assert queued.ended_at is not None and 18 <= queued.ended_at - queued.began <= 18 + 2 * TICK
+
+    run(scenario)
+
+
+def test_a_call_that_never_has_its_turn_ends_at_its_longest_duration() -> None:
+    async def scenario() -> None:
+        registry = new_registry(running=1)
+        watch(registry, never)
+        queued = watch(registry, never, TimeLimits(3, 20))
+        await sleep(100)
+        error = failure(queued.ending)
+        assert isinstance(error, DeadlineExceeded) and "was silent" not in str(error)
+        assert queued.ended_at is not None and 20 <= queued.ended_at - queued.began <= 20 + 2 * TICK
+
+    run(scenario)
+
+
+def test_a_stop_ends_every_call_with_what_is_known() -> None:
+    async def scenario() -> list[Watched]:
+        registry = new_registry(running=2)
+        calls = [watch(registry, never), watch(registry, after(0.1)), watch(registry, never)]
+        await sleep(1)
+        calls.append(watch(registry, never))
+        began = LoopClock().now()
+        await registry.close(60)
+        assert LoopClock().now() == began, "nobody is waited for who has obeyed"
+        return calls
+
+    calls = run(scenario)
+    assert calls[1].ending is DONE
+    for call in (calls[0], calls[2], calls[3]):
+        assert isinstance(call.ending, Failed) and call.ending.error.data == {"outcome": "unknown"}
+
+
+def test_a_stop_is_bounded_and_even_a_handler_that_does_not_obey_leaves_an_ending() -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        call = watch(registry, stubborn(3))
+        await sleep(1)
+        began = LoopClock().now()
+        await registry.close(0.3)
+        assert LoopClock().now() - began <= 0.4
+        assert isinstance(call.ending, Failed), "every running call gets its ending (app.stop)"
+        await sleep(5)
+
+    run(scenario)
+
+
+def test_a_task_cancelled_from_outside_still_leaves_an_ending() -> None:
+    async def scenario() -> None:
+        call = watch(new_registry(), never, LONG)
+        await sleep(1)
+        task = call.record.task
+        assert isinstance(task, asyncio.Task)
+        task.cancel()
+        await sleep(1)
+        assert isinstance(call.ending, Cancelled)
+
+    run(scenario)

@@ -1,0 +1,182 @@
+"""The current view and when a list may be answered, in virtual time."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.filters import Filter
+from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.events import Completed
+from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.base import Call, CallChannel, Upstream
+from mcp_hub.upstreams.changes import Changes
+from tests.unit.calls.virtual_time import LoopClock, run, sleep
+
+STARTING, READY = UpstreamState.STARTING, UpstreamState.READY
+WAIT = 10.0
+
+
+@dataclass
+class Offer:
+    """An upstream that offers what it is told to."""
+
+    name: str
+    changes: Changes
+    state: UpstreamState = STARTING
+    held: Snapshot | None = None
+
+    def offers(self, *tools: str, instructions: str | None = None, state: UpstreamState = READY) -> None:
+        raws = tuple(json.dumps({"name": name, "inputSchema": {"type": "object"}}).encode() for name in tools)
+        self.held = Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: raws}, instructions=instructions)
+        self.becomes(state)
+
+    def becomes(self, state: UpstreamState) -> None:
+        self.state = state
+        self.changes.bump()
+
+    def snapshot(self) -> Snapshot | None:
+        return self.held
+
+    def status(self) -> UpstreamStatus:
+        return UpstreamStatus(self.name, self.state)
+
+    def set_log_level(self, level: str) -> None:
+        raise NotImplementedError
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        raise NotImplementedError
+
+
+class World:
+    """A catalog over two upstreams that have just been started."""
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+        self.git, self.ci = Offer("git", self.changes), Offer("ci", self.changes)
+        every = {"git": ServerRules("git"), "ci": ServerRules("ci")}
+        rules = {None: ViewRules(every), "small": ViewRules(every, Filter(allow=("ci_*",)), shared=False)}
+        upstreams: dict[str, Upstream] = {"git": self.git, "ci": self.ci}
+        self.catalog = Catalog(upstreams, rules, self.changes, LoopClock(), WAIT)
+
+    def names(self, profile: str | None = None) -> list[str]:
+        return [entry.exported for entry in self.catalog.view(profile).entries(Kind.TOOL)]
+
+
+def test_the_view_follows_what_is_offered_and_each_profile_has_its_own() -> None:
+    async def scenario() -> None:
+        world = World()
+        assert world.names() == []
+        world.ci.offers("build")
+        world.git.offers("log")
+        assert world.names() == ["git_log", "ci_build"] and world.names("small") == ["ci_build"]
+        world.git.offers("log", "diff")
+        assert world.names() == ["git_log", "git_diff", "ci_build"]
+        assert world.catalog.profiles == {None, "small"}
+        with pytest.raises(KeyError):
+            world.names("unconfigured")
+
+    run(scenario)
+
+
+def test_a_view_is_built_once_until_what_is_offered_differs() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.git.offers("log")
+        view, version = world.catalog.view(None), world.catalog.version
+        assert world.catalog.view(None) is view
+        world.git.becomes(UpstreamState.BACKING_OFF)
+        assert world.catalog.version > version
+        assert world.catalog.view(None) is view, "a state is not in the list"
+        world.git.offers("log")
+        assert world.catalog.view(None) is view, "equal content is no change"
+        world.git.offers("diff")
+        assert world.catalog.view(None) is not view
+
+    run(scenario)
+
+
+def test_what_servers_say_of_themselves_needs_nobody_to_have_listed() -> None:
+    """`initialize` asks for it, which no list has come before."""
+
+    async def scenario() -> None:
+        world = World()
+        world.git.offers("log", instructions="first")
+        assert world.catalog.instructions() == {"git": "first"}
+        world.git.offers("log", instructions="second")
+        assert world.catalog.instructions() == {"git": "second"}
+
+    run(scenario)
+
+
+async def waited(world: World) -> float:
+    """How long a list had to wait."""
+    began = LoopClock().now()
+    await world.catalog.settled()
+    return LoopClock().now() - began
+
+
+def test_a_list_waits_for_all_that_are_on_their_first_way_up() -> None:
+    async def scenario() -> None:
+        world = World()
+        assert not world.catalog.is_settled
+        listing = asyncio.create_task(waited(world))
+        await sleep(1)
+        world.git.offers("log")
+        await sleep(1)
+        assert not listing.done()
+        world.ci.offers("build")
+        assert await listing == 2
+        assert world.catalog.is_settled and await waited(world) == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("state", [UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.DISABLED])
+def test_a_server_that_has_failed_its_first_start_is_not_waited_for(state: UpstreamState) -> None:
+    async def scenario() -> None:
+        world = World()
+        listing = asyncio.create_task(waited(world))
+        world.git.offers("log")
+        await sleep(3)
+        world.ci.becomes(state)
+        assert await listing == 3
+
+    run(scenario)
+
+
+def test_a_server_that_starts_again_is_not_waited_for_since_its_list_is_known() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.git.offers("log", state=STARTING)
+        world.ci.offers("build")
+        assert await waited(world) == 0
+
+    run(scenario)
+
+
+def test_a_list_waits_only_so_long_after_the_start_and_late_ones_not_at_all() -> None:
+    async def scenario() -> None:
+        world = World()
+        await sleep(WAIT - 4)
+        assert await waited(world) == pytest.approx(4)
+        assert world.catalog.is_settled and await waited(world) == 0
+
+    run(scenario)
+
+
+def test_who_waits_for_a_change_gets_every_one_it_has_not_seen() -> None:
+    async def scenario() -> None:
+        world = World()
+        before = world.catalog.version
+        waiting = [asyncio.create_task(world.catalog.wait_changed(before)) for _ in range(2)]
+        await sleep(5)
+        assert not any(task.done() for task in waiting)
+        world.git.offers("log")
+        world.ci.offers("build")
+        assert [await task for task in waiting] == [before + 2] * 2
+        assert await world.catalog.wait_changed(before) == before + 2, "at once, if it has happened already"
+
+    run(scenario)

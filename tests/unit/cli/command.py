@@ -1,0 +1,33 @@
+"""Running the real command against real servers, each wait bounded."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["COMMAND", "JOBS", "command_env", "hub"]
+
+COMMAND = [sys.executable, "-m", "mcp_hub"]
+JOBS = {"local": "mcp_hub.examples.jobs:registry"}
+SECONDS = 60
+
+
+def command_env(folder: Path, **more: str) -> Mapping[str, str]:
+    """Our environment with a configuration and a state of this test's own."""
+    own = {"MCP_HUB_CONFIG": str(folder / "servers.yaml"), "MCP_HUB_STATE_DIR": str(folder / "state")}
+    return {**os.environ, **own, **more}
+
+
+def hub(folder: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """One run of the command to its end."""
+    return subprocess.run(
+        [*COMMAND, *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=command_env(folder),
+        cwd=folder,
+        timeout=SECONDS,
+    )

@@ -1,0 +1,143 @@
+"""The command line of `mcp-hub call`: which text becomes which argument, and what is refused."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_hub.cli.arguments import compose, read_object, spelled_out, split_pairs
+
+SCHEMA = {
+    "type": "object",
+    "$defs": {"Color": {"enum": ["red", "7"], "type": "string"}, "Loop": {"$ref": "#/$defs/Loop"}},
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer"},
+        "maybe": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "either": {"type": ["string", "integer"]},
+        "color": {"$ref": "#/$defs/Color"},
+        "word": {"enum": ["1", "2"]},
+        "loop": {"$ref": "#/$defs/Loop"},
+        "odd": True,
+    },
+}
+DEFINITION = json.dumps({"name": "t", "inputSchema": SCHEMA}).encode()
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ("text=5", "5"),
+        ("text=null", "null"),
+        ('text="quoted"', '"quoted"'),
+        ("text=a=b", "a=b"),
+        ("text=", ""),
+        ("count=5", 5),
+        ("count=five", "five"),
+        ("maybe=5", "5"),
+        ("maybe=null", None),
+        ("either=5", 5),
+        ("either=true", "true"),
+        ("color=7", "7"),
+        ("word=1", "1"),
+        ("loop=1", 1),
+        ("odd=[1, 2]", [1, 2]),
+        ('unknown={"a": 1}', {"a": 1}),
+        ('unknown="text"', "text"),
+        ("unknown=NaN", "NaN"),
+    ],
+)
+def test_value_is_json_unless_the_schema_wants_text(pair: str, value: object) -> None:
+    name = pair.partition("=")[0]
+    assert json.loads(bytes(compose({}, split_pairs([pair]), DEFINITION))) == {name: value}
+
+
+@pytest.mark.parametrize(
+    "definition", [b"{}", b'{"inputSchema": true}', b"nonsense", b'{"inputSchema":{"properties":1}}']
+)
+def test_schema_that_says_nothing_leaves_json_as_it_is(definition: bytes) -> None:
+    assert json.loads(bytes(compose({}, {"a": "1", "b": "x"}, definition))) == {"a": 1, "b": "x"}
+
+
+def test_numbers_of_any_size_stay_as_written() -> None:
+    base = read_object('{"huge": 123456789012345678901234567890}', "--args-json", io.BytesIO())
+    assert bytes(compose(base, {"fine": "1.10"}, b"{}")) == b'{"huge":123456789012345678901234567890,"fine":1.10}'
+
+
+def test_pair_wins_over_the_same_argument_in_json() -> None:
+    assert json.loads(bytes(compose({"a": msgspec.Raw(b"1")}, {"a": "2"}, b"{}"))) == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (["a"], "write it as name=value"),
+        (["=1"], "name=value"),
+        (["a=1", "a=2"], "given twice"),
+        (["a=\udc80"], "UTF-8"),
+    ],
+)
+def test_bad_pair_is_refused(pairs: list[str], message: str) -> None:
+    with pytest.raises(click.UsageError, match=message):
+        split_pairs(pairs)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("[1]", "are a JSON object"),
+        ('{"a":}', "--args-json: JSON is malformed"),
+        ("", "truncated"),
+        ("@/no/such/file", "cannot read /no/such/file: No such file"),
+        ('{"a": "\udc80"}', "not UTF-8 text"),
+        ("[" * 100_000, "JSON"),
+    ],
+)
+def test_bad_json_is_refused(source: str, message: str) -> None:
+    with pytest.raises(click.UsageError, match=message):
+        read_object(source, "--args-json", io.BytesIO())
+
+
+def test_object_comes_from_a_file_or_from_stdin(tmp_path: Path) -> None:
+    path = tmp_path / "arguments.json"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n')
+    for source in (f"@{path}", "-"):
+        found = read_object(source, "--json", io.BytesIO(b'{"a": 1}'))
+        assert {name: bytes(value) for name, value in found.items()} == {"a": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (["--json", "name"], ["--json=", "name"]),
+        (["name", "--json"], ["name", "--json="]),
+        (["name", "--json", '{"a":1}'], ["name", "--json", '{"a":1}']),
+        (["name", "--json", ' {"a":1}'], ["name", "--json", ' {"a":1}']),
+        (["name", "--json", "@file"], ["name", "--json", "@file"]),
+        (["--json", "--arg", "a=1"], ["--json=", "--arg", "a=1"]),
+        (["--json={}", "name"], ["--json={}", "name"]),
+        (["--", "--json", "name"], ["--", "--json", "name"]),
+    ],
+)
+def test_json_flag_takes_only_what_looks_like_arguments(args: list[str], meant: list[str]) -> None:
+    assert spelled_out(args) == meant
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))
+
+
+@given(JSON)
+def test_any_json_value_arrives_where_the_schema_does_not_say_text(value: Any) -> None:
+    text = json.dumps(value)
+    assert json.loads(bytes(compose({}, {"unknown": text}, DEFINITION))) == {"unknown": value}
+
+
+@given(st.text())
+def test_any_text_arrives_where_the_schema_wants_text(text: str) -> None:
+    assert json.loads(bytes(compose({}, {"text": text}, DEFINITION))) == {"text": text}

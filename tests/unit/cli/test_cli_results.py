@@ -1,0 +1,107 @@
+"""What people and programs are shown of events and results."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_hub.cli.results import (
+    Outcome,
+    content_text,
+    error_line,
+    event_line,
+    log_text,
+    message_of,
+    result_line,
+    visible,
+)
+from mcp_hub.errors import RpcError, UpstreamLost
+from mcp_hub.events import CallEvent, Delta, Log, Progress, Started
+
+TEXT = {"type": "text", "text": "hello"}
+IMAGE = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
+
+
+def encoded(value: object) -> bytes:
+    return msgspec.json.encode(value)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"content": [TEXT, TEXT]}, "hello\nhello"),
+        ({"content": [TEXT], "structuredContent": {"a": 1}}, "hello"),
+        ({"content": [], "structuredContent": {"a": 1}}, '{\n  "a": 1\n}'),
+        ({"content": [IMAGE]}, "[image image/png 3 bytes]"),
+        ({"content": [{"type": "resource_link", "name": "n", "uri": "u:1"}]}, "[resource_link n u:1]"),
+        ({"content": [{"type": "resource", "resource": {"uri": "u:1", "text": "t"}}]}, "[resource u:1]\nt"),
+        ({"content": [{"type": "resource", "resource": {"uri": "u:1", "blob": "AA=="}}]}, "[resource u:1 1 bytes]"),
+        ({"content": ["odd", {"type": 5}]}, "['odd']\n[5]"),
+        ({"content": "odd"}, ""),
+        ({}, ""),
+    ],
+)
+def test_result_reads_as_text(result: dict[str, Any], text: str) -> None:
+    assert Outcome.of(encoded(result)).text == text
+
+
+def test_result_that_cannot_be_read_is_shown_raw() -> None:
+    assert Outcome.of(b"{nonsense").text == "{nonsense"
+
+
+def test_only_true_is_an_error() -> None:
+    assert Outcome.of(b'{"isError":true}').is_error
+    assert not Outcome.of(b'{"isError":"yes"}').is_error
+
+
+def test_content_of_a_delta_is_text_without_added_line_breaks() -> None:
+    assert content_text(encoded([TEXT, TEXT])) == "hellohello"
+    assert content_text(b"[oops") == "[oops"
+
+
+def test_terminal_gets_no_control_characters() -> None:
+    assert visible("a\x1b[2Jb\r\nc\td\x07\x9b\n") == "a\\x1b[2Jb\nc\td\\x07\\x9b\n"
+
+
+def test_log_reads_level_logger_and_data() -> None:
+    assert log_text(Log("info", b'{"level":"info","logger":"db","data":"slow"}')) == "info db: slow"
+    assert log_text(Log("error", b'{"level":"error","data":{"a":1}}')) == 'error: {"a":1}'
+    assert log_text(Log("error", b"[]")) == "error: null"
+
+
+def test_message_of_progress_is_its_text_if_it_is_one() -> None:
+    assert message_of(Progress(1, rest={"message": msgspec.Raw(b'"half"')})) == "half"
+    assert message_of(Progress(1, rest={"message": msgspec.Raw(b"5")})) == ""
+    assert message_of(Progress(1)) == ""
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (
+            Progress(1, 2, {"message": msgspec.Raw(b'"m"'), "type": msgspec.Raw(b"0")}, skipped=3),
+            {"type": "progress", "progress": 1, "total": 2, "message": "m", "skipped": 3},
+        ),
+        (Progress(0.5), {"type": "progress", "progress": 0.5}),
+        (Delta(encoded([TEXT]), 1), {"type": "delta", "index": 1, "content": [TEXT]}),
+        (Log("info", b'{"data":[1],"level":"info"}'), {"type": "log", "level": "info", "data": [1]}),
+        (Started(), None),
+    ],
+)
+def test_event_becomes_a_line(event: CallEvent, line: object) -> None:
+    made = event_line(event)
+    assert line == (None if made is None else json.loads(made))
+    assert made is None or made.endswith(b"\n")
+
+
+def test_result_line_holds_the_result_as_sent() -> None:
+    line = result_line(Outcome.of(b'{"content":[], "isError":true, "x":1.0}'))
+    assert line == b'{"type":"result","isError":true,"result":{"content":[], "isError":true, "x":1.0}}\n'
+
+
+def test_error_line_has_code_message_and_data() -> None:
+    assert json.loads(error_line(UpstreamLost("gone"))) == {"type": "error", "code": 1002, "message": "gone"}
+    raw = b'{"code":-5,"message":"no","data":{"a":1},"type":"theirs"}'
+    relayed = json.loads(error_line(RpcError("no", code=-5, raw=raw)))
+    assert relayed == {"type": "error", "code": -5, "message": "no", "data": {"a": 1}}

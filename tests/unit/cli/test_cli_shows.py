@@ -1,0 +1,135 @@
+"""How a call looks while it runs: bytes in a pipe, a live region on a terminal."""
+
+import io
+import json
+import re
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from mcp_hub.cli.results import Outcome
+from mcp_hub.cli.shows import JsonLines, OnTerminal, Quiet
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Delta, Log, Progress
+
+
+def text(words: str) -> bytes:
+    return msgspec.json.encode([{"type": "text", "text": words}])
+
+
+def result(words: str, **members: object) -> Outcome:
+    return Outcome.of(msgspec.json.encode({"content": [{"type": "text", "text": words}], **members}))
+
+
+HALF = Progress(1, 2, {"message": msgspec.Raw(b'"half\\n\\u001b[2Jdone"')})
+
+
+class Terminal:
+    """An `OnTerminal` that writes to memory; `lines` are those that stay when the live region is gone."""
+
+    def __init__(self) -> None:
+        self.out, self.err = io.StringIO(), io.StringIO()
+        out, err = (Console(file=file, force_terminal=True, width=60) for file in (self.out, self.err))
+        self.show = OnTerminal("job", out, err, shares_terminal=False)
+
+    @property
+    def lines(self) -> list[str]:
+        self.show.close()
+        return screen(self.out.getvalue())
+
+
+def screen(output: str) -> list[str]:
+    """The lines that stand on a terminal in the end: it obeys line feeds, returns, "erase line" and "one up"."""
+    lines, row = [""], 0
+    for step in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", output):
+        if step == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif step == "\x1b[1A":
+            row -= 1
+        elif step == "\x1b[2K":
+            lines[row] = ""
+        elif step != "\r" and not step.startswith("\x1b"):
+            lines[row] += step
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_pipe_gets_the_text_of_the_result_only(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.BytesIO()
+    show = Quiet(out)
+    show.event(HALF)
+    show.event(Delta(text("streamed")))
+    show.outcome(result("done"))
+    assert out.getvalue() == b"done\n"
+    assert capsys.readouterr().err == ""
+
+
+def test_pipe_gets_the_result_object_as_sent_if_json_is_asked_for() -> None:
+    out = io.BytesIO()
+    Quiet(out, as_json=True).outcome(Outcome.of(b'{"content":[], "x": 1.0}'))
+    assert out.getvalue() == b'{"content":[], "x": 1.0}\n'
+
+
+def test_tool_error_is_noted_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.BytesIO()
+    Quiet(out).outcome(result("sorry", isError=True))
+    assert out.getvalue() == b"sorry\n"
+    assert capsys.readouterr().err == "the tool reported an error\n"
+
+
+def test_json_lines_tell_everything_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.BytesIO()
+    show = JsonLines(out)
+    for event in (HALF, Delta(text("a")), Log("info", b'{"level":"info","data":1}')):
+        show.event(event)
+    show.error(RpcError("no", code=-5), "error -5: no")
+    kinds = [json.loads(line)["type"] for line in out.getvalue().splitlines()]
+    assert kinds == ["progress", "delta", "log", "error"]
+    assert capsys.readouterr().err == "error -5: no\n"
+
+
+def test_terminal_shows_progress_with_message_and_count() -> None:
+    terminal = Terminal()
+    terminal.show.event(HALF)
+    terminal.show.close()
+    shown = terminal.out.getvalue()
+    assert "1/2" in shown
+    assert "half \\x1b[2Jdone" in shown
+    assert "━" in shown
+
+
+def test_terminal_keeps_streamed_lines_and_the_result() -> None:
+    terminal = Terminal()
+    for piece in ("first ", "line\nsec", "ond\n"):
+        terminal.show.event(Delta(text(piece)))
+    terminal.show.outcome(result("done"))
+    assert terminal.lines == ["first line", "second", "done"]
+
+
+def test_terminal_does_not_repeat_a_result_that_was_streamed() -> None:
+    terminal = Terminal()
+    terminal.show.event(Delta(text("all ")))
+    terminal.show.event(Delta(text("of it")))
+    terminal.show.outcome(result("all of it"))
+    assert terminal.lines == ["all of it"]
+
+
+def test_content_at_another_index_begins_a_line() -> None:
+    terminal = Terminal()
+    terminal.show.event(Delta(text("one")))
+    terminal.show.event(Delta(text("two"), index=1))
+    assert terminal.lines == ["one", "two"]
+
+
+def test_log_messages_go_to_stderr_dimmed() -> None:
+    terminal = Terminal()
+    terminal.show.event(Log("info", b'{"level":"info","data":"note"}'))
+    assert terminal.lines == []
+    assert "\x1b[2minfo: note\x1b[0m" in terminal.err.getvalue()
+
+
+def test_upstream_text_is_no_markup_and_no_escape_sequence() -> None:
+    terminal = Terminal()
+    terminal.show.outcome(result("[red]a[/red] \x1b[2J"))
+    assert terminal.lines == ["[red]a[/red] \\x1b[2J"]

@@ -1,0 +1,169 @@
+"""Who is let through: Host against DNS rebinding, Origin against foreign pages, the token against everybody else."""
+
+import pytest
+
+from mcp_hub.fronts.guard import Guard, Refusal, is_loopback
+from mcp_hub.sessions.session import LOCAL, Caller
+
+ALICE, BOB = Caller("alice"), Caller("bob", "small")
+OPEN = Guard({})
+CONFIGURED = Guard({}, hosts=["Hub.example"], origins=["https://App.example/", "vscode-webview://x"])
+LOCKED = Guard({"s3cret": ALICE, "töken": BOB})
+
+
+def checked(guard: Guard, **headers: str | None) -> Caller | int:
+    """The caller, or the status of the refusal. The host is a good one unless said otherwise."""
+    named = {"host": "127.0.0.1:8000", **headers}
+    outcome = guard.check({k.encode(): v.encode("utf-8") for k, v in named.items() if v is not None})
+    return outcome.status if isinstance(outcome, Refusal) else outcome
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:8000", "127.8.8.8", "[::1]", "[::1]:8000"),
+        *("0.0.0.0:8000", "192.168.1.5:8000", "[fe80::1]:8000"),
+    ],
+)
+def test_a_host_that_is_an_address_or_localhost_passes(host: str) -> None:
+    assert checked(OPEN, host=host) == LOCAL
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:8000", "localhost.evil.example", "evil.localhost", "xlocalhost"),
+        *("127.0.0.1.evil.example", "127.0.0.1.nip.io:8000", "127-0-0-1.evil.example", "1.2.3", "0x7f000001"),
+        *(
+            "hub.example",
+            "[evil.example]",
+            "::1",
+            "[::1].evil.example",
+            "user@127.0.0.1",
+            "127.0.0.1 evil",
+            ":80",
+        ),
+        "",
+        None,
+    ],
+)
+def test_any_other_host_is_misdirected(host: str | None) -> None:
+    assert checked(OPEN, host=host) == 421
+    assert checked(LOCKED, host=host, authorization="Bearer s3cret") == 421, "a token is no excuse"
+
+
+@pytest.mark.parametrize("host", ["hub.example", "HUB.EXAMPLE:443", "localhost"])
+def test_a_configured_host_passes_beside_the_usual_ones(host: str) -> None:
+    assert checked(CONFIGURED, host=host) == LOCAL
+    assert checked(CONFIGURED, host="sub." + host) == 421
+
+
+def test_a_verdict_on_a_host_does_not_rub_off() -> None:
+    for number in range(600):
+        assert checked(OPEN, host=f"evil{number}.example") == 421
+        assert checked(OPEN, host=f"127.0.0.1:{number}") == LOCAL
+    assert checked(OPEN, host="evil599.example") == 421
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        "http://localhost",
+        "http://localhost:5173",
+        "https://LOCALHOST",
+        "http://127.0.0.1:8000",
+        "http://[::1]:8000",
+    ],
+)
+def test_no_origin_or_one_of_this_machine_passes(origin: str | None) -> None:
+    assert checked(OPEN, origin=origin) == LOCAL
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("null", "", "http://evil.example", "https://localhost.evil.example", "http://127.0.0.1.evil.example"),
+        *("file://", "file://localhost", "chrome-extension://abc", "ftp://localhost", "localhost", "//localhost"),
+        *("http://localhost@evil.example", "http://[::1", "http://", "http://hub.example", "https://app.example"),
+    ],
+)
+def test_a_foreign_origin_is_forbidden(origin: str) -> None:
+    assert checked(OPEN, origin=origin) == 403
+    assert checked(LOCKED, origin=origin, authorization="Bearer s3cret") == 403
+
+
+@pytest.mark.parametrize("origin", ["http://203.0.113.7", "http://203.0.113.7:8000", "https://[2001:db8::1]"])
+def test_a_page_served_from_any_address_is_as_foreign_as_one_with_a_name(origin: str) -> None:
+    """That rebinding needs a name vouches for a Host, not for an Origin: a page may come from a bare address."""
+    assert checked(OPEN, origin=origin) == 403
+
+
+def test_a_page_of_the_hubs_own_passes_where_the_hub_is_reached_by_its_address() -> None:
+    assert checked(OPEN, host="192.168.1.5:8000", origin="http://192.168.1.5:8000") == LOCAL
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://app.example", "HTTPS://APP.EXAMPLE/", "vscode-webview://x", "http://hub.example:3000"]
+)
+def test_a_configured_origin_or_one_of_a_configured_host_passes(origin: str) -> None:
+    assert checked(CONFIGURED, origin=origin) == LOCAL
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://app.example", "https://app.example:8443", "https://sub.app.example", "null"]
+)
+def test_a_configured_origin_is_scheme_name_and_port(origin: str) -> None:
+    assert checked(CONFIGURED, origin=origin) == 403
+
+
+@pytest.mark.parametrize(
+    ("header", "caller"),
+    [
+        ("Bearer s3cret", ALICE),
+        ("bearer s3cret", ALICE),
+        ("BEARER  s3cret ", ALICE),
+        ("Bearer töken", BOB),
+    ],
+)
+def test_a_token_says_who_is_asking(header: str, caller: Caller) -> None:
+    assert checked(LOCKED, authorization=header) == caller
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("Bearer wrong", "Bearer S3CRET", "Bearer s3cre", "Bearer s3cret2", "Bearer", "Bearer ", "", "s3cret"),
+        *("Basic s3cret", "Bearers3cret", "Token s3cret", "Bearer s3cret s3cret", "Bearer s3cret,x", None),
+    ],
+)
+def test_without_a_valid_token_nobody_passes_and_is_told_how(header: str | None) -> None:
+    headers = {b"host": b"localhost"} | ({b"authorization": header.encode()} if header is not None else {})
+    refusal = LOCKED.check(headers)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.headers) == (401, ((b"www-authenticate", b"Bearer"),))
+    assert "s3cret" not in refusal.reason
+
+
+def test_without_tokens_everybody_is_the_default_whatever_they_show() -> None:
+    small = Guard({}, default=Caller(profile="small"))
+    assert checked(small) == checked(small, authorization="Bearer anything") == Caller("local", "small")
+
+
+def test_a_refusal_names_what_to_allow_and_repeats_little_of_what_came() -> None:
+    refusal = OPEN.check({b"host": b"evil.example" + b"x" * 10_000})
+    assert isinstance(refusal, Refusal)
+    assert "hub.http.allowed_hosts" in refusal.reason and len(refusal.reason) < 400
+    refusal = OPEN.check({b"host": b"localhost", b"origin": b"\xff\xfe" * 1000})
+    assert isinstance(refusal, Refusal)
+    assert "hub.http.allowed_origins" in refusal.reason and len(refusal.reason) < 400
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost", "127.0.0.1", "127.1.2.3", "::1", "[::1]"])
+def test_loopback_is_this_machine_only(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "hub.example", "", "localhost.evil.example"])
+def test_anything_else_can_be_reached_from_outside(host: str) -> None:
+    assert not is_loopback(host)

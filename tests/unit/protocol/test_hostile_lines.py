@@ -1,0 +1,67 @@
+"""The lines of reliability.md §1 that a bad upstream sends instead of an answer: what is made of each."""
+
+import json
+
+import msgspec
+import pytest
+
+from mcp_hub.protocol.envelope import BadMessage, Envelope, decode, salvage_id
+
+BROKEN = {
+    "malformed": (b'{"jsonrpc":"2.0","id":7,"result":{"content":[}}', -32700, b"7"),
+    "truncated": (b'{"jsonrpc":"2.0","id":7,"result":{"content":[', -32700, b"7"),
+    "nan": (b'{"jsonrpc":"2.0","id":7,"result":{"x":NaN,"y":-Infinity}}', -32700, b"7"),
+    "deep": (b'{"jsonrpc":"2.0","id":7,"result":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}", -32700, b"7"),
+    "id at the end": (b'{"jsonrpc":"2.0","result":{"x":' + b"[" * 100_000 + b']},"id":"a\\"b"}', -32700, b'"a\\"b"'),
+    "control character": (b'{"jsonrpc":"2.0","id":7,"result":{"x":"\x00"}}', -32700, b"7"),
+    "number as method": (b'{"jsonrpc":"2.0","id":7,"method":5}', -32600, b"7"),
+    "number as jsonrpc": (b'{"jsonrpc":2.0,"id":7,"result":{}}', -32600, b"7"),
+    "array": (b'[{"jsonrpc":"2.0","id":7,"result":{}}]', -32600, b"7"),
+    "two ids": (b'{"id":1,"result":{"id":2,', -32700, None),
+    "no id": (b'{"jsonrpc":"2.0","result":{"content":[}', -32700, None),
+    "float id": (b'{"jsonrpc":"2.0","id":7.5,"result":{', -32700, None),
+    "huge id": (b'{"jsonrpc":"2.0","id":' + b"7" * 5000 + b',"result":{', -32700, None),
+    "text": (b"Traceback (most recent call last):", -32700, None),
+    "a number": (b"42", -32600, None),
+    "null": (b"null", -32600, None),
+    "nothing": (b"", -32700, None),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_line_that_is_no_message_keeps_its_id_if_that_can_be_read(name: str) -> None:
+    line, code, id_ = BROKEN[name]
+    message = decode(line)
+    assert isinstance(message, BadMessage)
+    assert (message.code, message.id) == (code, id_) and len(message.reason) < 300
+
+
+MENDED = {
+    "byte order mark": b'\xef\xbb\xbf{"jsonrpc":"2.0","id":7,"result":{"x":1}}',
+    "noise": b'Loading {model}... 50% {"jsonrpc":"2.0","id":7,"result":{"x":1}}',
+    "duplicate id": b'{"jsonrpc":"2.0","id":"nobody","id":7,"result":{"x":1}}',
+    "no jsonrpc": b'{"id":7,"result":{"x":1}}',
+    "carriage return": b'{"jsonrpc":"2.0","id":7,"result":{"x":1}}\r',
+    "big integer beside it": b'{"jsonrpc":"2.0","id":7,"result":{"x":1},"y":' + b"7" * 5000 + b"}",
+}
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_a_message_that_is_only_odd_is_read(name: str) -> None:
+    message = decode(MENDED[name])
+    assert isinstance(message, Envelope)
+    assert isinstance(message.id, msgspec.Raw) and isinstance(message.result, msgspec.Raw)
+    assert (bytes(message.id), json.loads(bytes(message.result))) == (b"7", {"x": 1})
+
+
+def test_an_id_is_searched_at_both_ends_of_a_long_line_only() -> None:
+    filling = b"x" * 100_000
+    assert salvage_id(b'{"id":7,"result":"' + filling) == b"7"
+    assert salvage_id(b'{"result":"' + filling + b'","id":"a"}') == b'"a"'
+    assert salvage_id(b'{"result":"' + filling + b'","id":7,"x":"' + filling) is None
+    assert salvage_id(b'{"id":7,"result":"' + filling + b'","id":8}') is None
+
+
+@pytest.mark.parametrize("line", [b'{"id":"' + b"\\" * 100_000, b'{"id":"' + b"a" * 10**6])
+def test_the_search_for_an_id_is_no_trap(line: bytes) -> None:
+    assert salvage_id(line) is None

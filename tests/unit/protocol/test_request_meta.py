@@ -1,0 +1,60 @@
+import json
+
+import msgspec
+import pytest
+
+from mcp_hub.errors import InvalidParams
+from mcp_hub.protocol import meta
+from mcp_hub.protocol.meta import modern_meta, take_meta
+from mcp_hub.types import RawObject
+
+
+def params(text: str) -> RawObject:
+    return {"name": msgspec.Raw(b'"x"'), "_meta": msgspec.Raw(text.encode())}
+
+
+def test_reserved_keys_are_taken_out_and_the_rest_stays_encoded() -> None:
+    members = {
+        meta.VERSION: "2026-07-28",
+        meta.CLIENT_INFO: {"name": "c"},
+        meta.CAPABILITIES: {},
+        meta.LOG_LEVEL: "info",
+    }
+    given = params(json.dumps({**members, "progressToken": "t", "x.y/z": {"n": 1}}))
+    taken = take_meta(given)
+    assert list(given) == ["name"], "params are left without it"
+    assert taken.token == b'"t"' and taken.is_modern
+    raws = (taken.version, taken.client_info, taken.capabilities, taken.log_level)
+    assert [json.loads(bytes(raw or b"")) for raw in raws] == list(members.values())
+    assert {key: json.loads(bytes(raw)) for key, raw in taken.rest.items()} == {"x.y/z": {"n": 1}}
+
+
+def test_a_request_without_meta_is_of_the_handshake_era() -> None:
+    taken = take_meta({})
+    assert not taken.is_modern and taken.token is None and taken.rest == {}
+
+
+@pytest.mark.parametrize("token", ["7", "-7", "0", '"7"', '""', '"\\u0041"', "12345678901234567890123"])
+def test_a_token_is_kept_as_it_was_written(token: str) -> None:
+    assert take_meta(params(f'{{"progressToken": {token} }}')).token == token.encode()
+
+
+@pytest.mark.parametrize("token", ["1.5", "1e3", "true", "null", "[]", "{}"])
+def test_a_token_that_is_neither_text_nor_integer_is_invalid(token: str) -> None:
+    with pytest.raises(InvalidParams, match="progressToken"):
+        take_meta(params(f'{{"progressToken":{token}}}'))
+
+
+@pytest.mark.parametrize("text", ["[]", "5", '"x"', "null", "true"])
+def test_meta_that_is_no_object_is_invalid(text: str) -> None:
+    with pytest.raises(InvalidParams, match="_meta must be an object"):
+        take_meta(params(text))
+
+
+@pytest.mark.parametrize("level", ["debug", None])
+def test_the_envelope_for_a_modern_server_is_what_it_would_take_out_again(level: str | None) -> None:
+    made = modern_meta("2026-07-28", {"name": "hub"}, {"roots": {}}, level)
+    taken = take_meta({"_meta": msgspec.Raw(msgspec.json.encode(made))})
+    assert taken.is_modern and taken.rest == {} and taken.token is None
+    assert taken.capabilities is not None and bytes(taken.capabilities) == b'{"roots":{}}'
+    assert (taken.log_level is None) == (level is None)

@@ -1,0 +1,53 @@
+import pytest
+
+from mcp_hub.errors import Busy
+from mcp_hub.sessions.session import LOCAL, Caller, Session, Sessions
+from mcp_hub.types import Era
+
+ALICE, BOB = Caller("alice"), Caller("bob")
+
+
+def session(id_: str, caller: Caller = ALICE) -> Session:
+    return Session(id_, caller, Era.HANDSHAKE, "2025-11-25")
+
+
+def kept(most: int, *ids: str) -> Sessions:
+    sessions = Sessions(most)
+    for id_ in ids:
+        sessions.add(session(id_))
+    return sessions
+
+
+def test_a_session_is_found_by_its_caller_until_it_is_removed() -> None:
+    sessions, own = Sessions(10), session("a")
+    sessions.add(own)
+    assert sessions.find("a", ALICE) is own
+    sessions.remove(own)
+    sessions.remove(own)
+    assert sessions.find("a", ALICE) is None and len(sessions) == 0
+
+
+@pytest.mark.parametrize("stranger", [BOB, LOCAL, Caller("alice", "small")])
+def test_a_foreign_session_is_as_unknown_as_none(stranger: Caller) -> None:
+    sessions = kept(10, "a")
+    assert sessions.find("a", stranger) is sessions.find("b", stranger) is None
+
+
+def test_the_one_unused_for_longest_makes_room() -> None:
+    sessions = kept(3, "a", "b", "c")
+    assert sessions.find("a", ALICE)
+    sessions.add(session("d"))
+    assert [id_ for id_ in "abcd" if sessions.find(id_, ALICE)] == ["a", "c", "d"]
+    assert len(sessions) == 3
+
+
+def test_a_stranger_who_asks_does_not_keep_a_session_alive() -> None:
+    sessions = kept(2, "a", "b")
+    assert sessions.find("a", BOB) is None
+    sessions.add(session("c"))
+    assert sessions.find("a", ALICE) is None and sessions.find("b", ALICE)
+
+
+def test_sessions_can_be_switched_off() -> None:
+    with pytest.raises(Busy, match="hub.http.max_sessions"):
+        kept(0, "a")

@@ -1,0 +1,185 @@
+import json
+from typing import Any
+
+import pytest
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.types import CacheHint, Era, Kind
+from mcp_hub.upstreams.listing import Listed, ListLimits, list_kinds
+from tests.unit.upstreams.scripted import Script, Server, talking, together
+
+pytestmark = pytest.mark.anyio
+
+TOOL, RESOURCE, TEMPLATE, PROMPT = Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE, Kind.PROMPT
+EVERY = {"tools": {}, "resources": {}, "prompts": {}}
+
+
+async def listed(
+    script: Script,
+    *kinds: Kind,
+    capabilities: dict[str, Any] | None = None,
+    limits: ListLimits | None = None,
+    era: Era = Era.HANDSHAKE,
+) -> dict[Kind, Listed]:
+    async with talking(era, **({"tools": {}} if capabilities is None else capabilities)) as (peer, server):
+        return await together(script(server), list_kinds(peer, set(kinds or Kind), limits or ListLimits()))
+
+
+def names(found: Listed) -> list[str]:
+    return [json.loads(raw)["name"] for raw in found.raws]
+
+
+def page(*entries: str, **more: Any) -> dict[str, Any]:
+    return {"tools": [{"name": name} for name in entries], **more}
+
+
+async def test_only_what_is_announced_is_asked_for_and_first_pages_together() -> None:
+    async def script(server: Server) -> None:
+        asked = [await server.line() for _ in range(3)]
+        methods = ["tools/list", "resources/list", "resources/templates/list"]
+        assert [request["method"] for request in asked] == methods
+        for request, key in reversed(list(zip(asked, ("tools", "resources", "resourceTemplates"), strict=True))):
+            await server.send(id=request["id"], result={key: [{"name": key}]})
+
+    found = await listed(script, capabilities={"tools": {}, "resources": {}})
+    assert {kind: names(one) for kind, one in found.items()} == {
+        TOOL: ["tools"],
+        RESOURCE: ["resources"],
+        TEMPLATE: ["resourceTemplates"],
+    }
+    assert await listed(_silent, capabilities={}) == {}
+
+
+async def _silent(server: Server) -> None:
+    pass
+
+
+async def test_definitions_stay_as_they_were_written() -> None:
+    async def script(server: Server) -> None:
+        await server.reply("tools/list", r'"result":{"tools":[ {"name" : "a", "n": 1.10, "t":"\u0041"}, 7, null]}')
+
+    found = await listed(script, TOOL)
+    assert found[TOOL].raws == [rb'{"name" : "a", "n": 1.10, "t":"\u0041"}', b"7", b"null"]
+
+
+async def test_pages_are_followed_and_an_empty_cursor_is_a_cursor() -> None:
+    async def script(server: Server) -> None:
+        assert (await server.answer("tools/list", page("a", nextCursor="")))["params"] == {}
+        assert (await server.answer("tools/list", page("b", nextCursor='x"y')))["params"] == {"cursor": ""}
+        assert (await server.answer("tools/list", page("c")))["params"] == {"cursor": 'x"y'}
+
+    found = await listed(script, TOOL)
+    assert names(found[TOOL]) == ["a", "b", "c"] and found[TOOL].warnings == []
+
+
+async def test_to_a_modern_server_every_page_carries_the_envelope_and_the_least_hint_counts() -> None:
+    async def script(server: Server) -> None:
+        first = await server.answer("tools/list", page("a", nextCursor="1", ttlMs=50, cacheScope="public"))
+        second = await server.answer("tools/list", page("b", ttlMs=9, cacheScope="public"))
+        for request in (first, second):
+            assert request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+
+    assert (await listed(script, TOOL, era=Era.MODERN))[TOOL].hint == CacheHint(9, True)
+
+
+@pytest.mark.parametrize(
+    ("members", "hint"),
+    [
+        ({"ttlMs": 5}, CacheHint(5, False)),
+        ({"ttlMs": -5, "cacheScope": "public"}, CacheHint(0, True)),
+        ({"ttlMs": "5", "cacheScope": "PUBLIC"}, CacheHint(0, False)),
+        ({"ttlMs": 10**30, "cacheScope": ["public"]}, CacheHint(0, False)),
+    ],
+)
+async def test_a_hint_that_makes_no_sense_grants_nothing(members: dict[str, Any], hint: CacheHint) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", **members))
+
+    assert (await listed(script, TOOL))[TOOL].hint == hint
+
+
+async def test_the_same_cursor_again_ends_the_list_with_a_warning() -> None:
+    async def script(server: Server) -> None:
+        for name, cursor in (("a", "1"), ("b", "2"), ("c", "1")):
+            await server.answer("tools/list", page(name, nextCursor=cursor))
+
+    found = (await listed(script, TOOL))[TOOL]
+    assert names(found) == ["a", "b", "c"]
+    assert found.warnings == ["the same cursor came twice; stopped after 3 entries"]
+
+
+async def test_endless_pages_end_at_the_cap_with_a_warning() -> None:
+    async def script(server: Server) -> None:
+        for number in range(3):
+            await server.answer("tools/list", page(str(number), nextCursor=str(number)))
+        server.close()  # nobody asks for a page that would not be used
+
+    found = (await listed(script, TOOL, limits=ListLimits(pages=3)))[TOOL]
+    assert names(found) == ["0", "1", "2"]
+    assert found.warnings == ["more than 3 pages; the rest is left out"]
+
+
+async def test_a_long_list_is_cut_with_a_warning() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", "b", nextCursor="1"))
+        await server.answer("tools/list", page("c", "d", nextCursor="2"))
+
+    found = (await listed(script, TOOL, limits=ListLimits(entries=3)))[TOOL]
+    assert names(found) == ["a", "b", "c"]
+    assert found.warnings == ["more than 3 entries; the rest is left out"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ['"error":{"code":-32603,"message":"broken"}', '"result":{"tools":5}', '"result":{"tools":[', '"result":null'],
+)
+async def test_tools_that_are_announced_and_cannot_be_listed_are_a_failed_start(answer: str) -> None:
+    async def script(server: Server) -> None:
+        await server.reply("tools/list", answer)
+
+    with pytest.raises(StartFailed, match="tools/list failed"):
+        await listed(script, TOOL)
+
+
+@pytest.mark.parametrize("cursor", ["5", "{}", "[]"])
+async def test_a_cursor_that_is_no_text_is_an_error_not_an_end(cursor: str) -> None:
+    async def script(server: Server) -> None:
+        await server.reply("tools/list", f'"result":{{"tools":[],"nextCursor":{cursor}}}')
+
+    with pytest.raises(StartFailed, match="cannot be read"):
+        await listed(script, TOOL)
+
+
+@pytest.mark.parametrize(("code", "warned"), [(-32601, False), (-32603, True)])
+async def test_other_kinds_stay_empty_and_a_missing_method_is_nothing_special(code: int, warned: bool) -> None:
+    async def script(server: Server) -> None:
+        asked = [await server.line() for _ in range(4)]
+        for request in asked:
+            if request["method"] == "tools/list":
+                await server.send(id=request["id"], result=page("a"))
+            else:
+                await server.send(id=request["id"], error={"code": code, "message": "no"})
+
+    found = await listed(script, capabilities=EVERY)
+    assert names(found[TOOL]) == ["a"]
+    for kind in (RESOURCE, TEMPLATE, PROMPT):
+        assert found[kind].raws == [] and bool(found[kind].warnings) == warned
+
+
+async def test_what_was_read_before_a_page_failed_stays() -> None:
+    async def script(server: Server) -> None:
+        first = {"prompts": [{"name": "a"}], "nextCursor": "1"}
+        await server.answer("prompts/list", first)
+        await server.refuse("prompts/list", -32603)
+
+    found = (await listed(script, capabilities={"prompts": {}}))[PROMPT]
+    assert names(found) == ["a"] and len(found.warnings) == 1
+
+
+async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> None:
+    async def script(server: Server) -> None:
+        await server.expect("prompts/list")
+        server.close()
+
+    with pytest.raises(StartFailed, match="is gone"):
+        await listed(script, capabilities={"prompts": {}})

@@ -1,0 +1,66 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.types import Era
+from mcp_hub.upstreams.memory import EraMemory, server_key
+
+
+def test_what_was_put_is_known_to_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "eras.json"
+    memory = EraMemory(path)
+    memory.put("a", Era.HANDSHAKE)
+    memory.put("b", Era.MODERN)
+    memory.put("a", Era.MODERN)
+    for known in (memory, EraMemory(path)):
+        assert (known.get("a"), known.get("b"), known.get("c")) == (Era.MODERN, Era.MODERN, None)
+    assert [file.name for file in path.parent.iterdir()] == ["eras.json"], "nothing half-written stays"
+
+
+def test_what_was_forgotten_stays_so(tmp_path: Path) -> None:
+    path = tmp_path / "eras.json"
+    memory = EraMemory(path)
+    memory.put("a", Era.HANDSHAKE)
+    memory.forget("a")
+    memory.forget("never known")
+    assert memory.get("a") is EraMemory(path).get("a") is None
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"5", b"null", b'{"a":5}', b'{"a":"stone age"}', b"\xff\xfe"])
+def test_a_file_that_makes_no_sense_is_nothing_known(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "eras.json"
+    path.write_bytes(text)
+    memory = EraMemory(path)
+    assert memory.get("a") is None
+    memory.put("a", Era.MODERN)
+    assert EraMemory(path).get("a") is Era.MODERN
+
+
+def test_a_place_that_cannot_be_written_costs_only_the_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    memory = EraMemory(tmp_path / "file" / "eras.json")
+    memory.put("a", Era.MODERN)
+    assert memory.get("a") is Era.MODERN
+
+
+def test_without_a_file_it_lasts_as_long_as_the_hub() -> None:
+    memory = EraMemory(None)
+    memory.put("a", Era.HANDSHAKE)
+    assert memory.get("a") is Era.HANDSHAKE
+
+
+def test_the_oldest_verdicts_make_room(tmp_path: Path) -> None:
+    path = tmp_path / "eras.json"
+    path.write_text(json.dumps({f"k{number}": "modern" for number in range(500)}))
+    memory = EraMemory(path)
+    memory.put("new", Era.MODERN)
+    assert memory.get("k0") is None and memory.get("k1") is Era.MODERN
+    assert len(json.loads(path.read_text())) == 500
+
+
+def test_a_server_is_named_by_what_is_run() -> None:
+    keys = {server_key("uvx", ["a"]), server_key("uvx", ["a", ""]), server_key("uvx a", []), server_key("uvx", ["b"])}
+    assert len(keys) == 4
+    assert server_key("uvx", ["a"]) == server_key("uvx", ("a",))
+    assert server_key("\udcff", [])  # a path need not be text

@@ -1,0 +1,185 @@
+"""Every way in which a server may take the question for its era (protocol.md §2, "Upstream era")."""
+
+import pytest
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.types import Era
+from mcp_hub.upstreams.negotiation import ProbeKilled, negotiate
+from mcp_hub.upstreams.peer import PeerInfo
+from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
+
+pytestmark = pytest.mark.anyio
+
+HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
+META = "io.modelcontextprotocol/"
+
+
+async def settled(script: Script, wanted: Era | None = None, remembered: Era | None = None) -> PeerInfo:
+    """What is settled with a server that follows this script; a silent one is given a moment."""
+    async with talking() as (peer, server):
+        return await together(script(server), negotiate(peer, wanted, remembered, probe=0.05))
+
+
+# -- finding out
+
+
+@pytest.mark.parametrize(("wanted", "remembered"), [(None, None), (MODERN, None), (None, MODERN)])
+async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, remembered: Era | None) -> None:
+    async def script(server: Server) -> None:
+        probe = await server.answer("server/discover", DISCOVERED)
+        assert probe["params"]["_meta"] == {
+            META + "protocolVersion": "2026-07-28",
+            META + "clientInfo": {
+                "name": "mcp-hub",
+                "version": probe["params"]["_meta"][META + "clientInfo"]["version"],
+            },
+            META + "clientCapabilities": {},
+        }
+
+    info = await settled(script, wanted, remembered)
+    assert info == PeerInfo(MODERN, "2026-07-28", {"name": "m", "version": "2"}, {"tools": {}}, "say please")
+
+
+@pytest.mark.parametrize("code", [-32601, -32600, -32602, -32603, 0, -32002])
+async def test_a_server_that_refuses_the_probe_is_asked_to_initialise(code: int) -> None:
+    async def script(server: Server) -> None:
+        await server.refuse("server/discover", code)
+        hello = await server.handshake()
+        assert hello["params"]["protocolVersion"] == "2025-11-25"
+        assert "_meta" not in hello["params"] and hello["params"]["clientInfo"]["name"] == "mcp-hub"
+
+    info = await settled(script)
+    assert info == PeerInfo(
+        HANDSHAKE, "2025-06-18", {"name": "h", "version": "1"}, INITIALIZED["capabilities"], "be brief"
+    )
+
+
+@pytest.mark.parametrize("text", ['"result":{"content":[}', '"result":null', '"result":[]', '"error":"what?"'])
+async def test_an_answer_to_the_probe_that_cannot_be_read_is_a_refusal(text: str) -> None:
+    async def script(server: Server) -> None:
+        await server.reply("server/discover", text)
+        await server.handshake()
+
+    assert (await settled(script)).era is HANDSHAKE
+
+
+@pytest.mark.parametrize("versions", [[], ["2031-01-01"], "2026-07-28x", None])
+async def test_a_discovery_without_a_version_of_ours_is_a_refusal(versions: object) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("server/discover", {**DISCOVERED, "supportedVersions": versions})
+        await server.handshake()
+
+    assert (await settled(script)).era is HANDSHAKE
+
+
+async def test_a_server_that_is_silent_is_asked_to_initialise_and_its_late_answer_is_dropped() -> None:
+    async def script(server: Server) -> None:
+        probe = await server.expect("server/discover")
+        cancelled = await server.expect("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == probe["id"]
+        hello = await server.expect("initialize")
+        await server.send(id=probe["id"], result=DISCOVERED)
+        await server.send(id=hello["id"], result=INITIALIZED)
+        await server.expect("notifications/initialized")
+
+    assert (await settled(script)).era is HANDSHAKE
+
+
+@pytest.mark.parametrize("remembered", [HANDSHAKE, None])
+async def test_a_server_that_refuses_initialize_by_version_is_modern(remembered: Era | None) -> None:
+    async def script(server: Server) -> None:
+        if remembered is None:
+            await server.refuse("server/discover", -32603)
+        await server.refuse("initialize", -32022, {"supported": ["2026-07-28"]})
+        await server.answer("server/discover", DISCOVERED)
+
+    assert (await settled(script, remembered=remembered)).era is MODERN
+
+
+@pytest.mark.parametrize(("wanted", "remembered"), [(HANDSHAKE, None), (None, HANDSHAKE)])
+async def test_a_server_known_for_its_handshake_is_not_probed(wanted: Era | None, remembered: Era | None) -> None:
+    async def script(server: Server) -> None:
+        await server.handshake()
+
+    assert (await settled(script, wanted, remembered)).version == "2025-06-18"
+
+
+# -- failing
+
+
+async def test_a_server_that_dies_of_the_probe_can_be_started_again() -> None:
+    async def script(server: Server) -> None:
+        await server.expect("server/discover")
+        server.close()
+
+    with pytest.raises(ProbeKilled, match="ended when asked server/discover"):
+        await settled(script)
+
+
+async def test_a_server_that_refuses_the_probe_and_then_dies_can_be_started_again() -> None:
+    """Some answer what comes before `initialize` with an error and give up: the probe killed them all the same."""
+
+    async def script(server: Server) -> None:
+        await server.refuse("server/discover", -32602)
+        server.close()
+
+    with pytest.raises(ProbeKilled):
+        await settled(script)
+
+
+async def test_a_server_that_is_to_be_modern_and_dies_is_not_taken_for_an_old_one() -> None:
+    async def script(server: Server) -> None:
+        await server.expect("server/discover")
+        server.close()
+
+    with pytest.raises(StartFailed, match="server/discover failed: .*is gone") as caught:
+        await settled(script, MODERN)
+    assert not isinstance(caught.value, ProbeKilled)
+
+
+@pytest.mark.parametrize("code", [-32020, -32021, -32022])
+async def test_a_modern_refusal_means_that_there_is_no_common_version(code: int) -> None:
+    async def script(server: Server) -> None:
+        await server.refuse("server/discover", code, {"supported": ["2031-01-01"]})
+
+    with pytest.raises(StartFailed, match="no common protocol version: .*2031-01-01"):
+        await settled(script)
+
+
+@pytest.mark.parametrize("version", [None, 5, "2026-07-28"])
+async def test_an_answer_to_initialize_without_a_handshake_version_is_a_failure(version: object) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("initialize", {**INITIALIZED, "protocolVersion": version})
+
+    with pytest.raises(StartFailed, match="no handshake version"):
+        await settled(script, HANDSHAKE)
+
+
+async def test_a_server_that_refuses_both_says_why() -> None:
+    async def script(server: Server) -> None:
+        await server.refuse("server/discover", -32601)
+        await server.refuse("initialize", -32603)
+
+    with pytest.raises(StartFailed, match="initialize failed: no"):
+        await settled(script)
+
+
+async def test_a_server_that_refuses_modern_and_handshake_by_version_has_no_version_of_ours() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("server/discover", {**DISCOVERED, "supportedVersions": ["2031-01-01"]})
+        await server.refuse("initialize", -32022)
+        await server.answer("server/discover", {**DISCOVERED, "supportedVersions": ["2031-01-01"]})
+
+    with pytest.raises(StartFailed, match="2031-01-01"):
+        await settled(script)
+
+
+async def test_what_a_server_says_of_itself_in_wrong_types_is_left_out() -> None:
+    async def script(server: Server) -> None:
+        await server.answer(
+            "initialize",
+            {"protocolVersion": "2024-11-05", "capabilities": [], "serverInfo": "me", "instructions": {"no": 1}},
+        )
+        await server.expect("notifications/initialized")
+
+    assert await settled(script, HANDSHAKE) == PeerInfo(HANDSHAKE, "2024-11-05")

@@ -1,0 +1,379 @@
+"""An MCP session with one server: calls out, everything that the server says in."""
+
+import json
+from collections.abc import Awaitable
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from mcp_hub.errors import Busy, RpcError, UpstreamLost
+from mcp_hub.events import Log, Progress
+from mcp_hub.types import CallId, Era, JsonObject, Kind
+from mcp_hub.upstreams.base import Call
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.wire.pipe import PipeClosed
+from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.scripted import Server, talking, together
+from tests.unit.wire.raw_lines import WAIT
+
+pytestmark = pytest.mark.anyio
+
+META = "io.modelcontextprotocol/"
+
+
+def raws(members: JsonObject) -> dict[str, msgspec.Raw]:
+    return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in members.items()}
+
+
+def call(session: str = "s", era: Era = Era.HANDSHAKE, **more: Any) -> Call:
+    params = raws({"name": "x", "arguments": {"a": 1}})
+    meta = more.pop("meta", {})
+    return Call(
+        CallId("st_1"),
+        "git",
+        "tools/call",
+        params,
+        raws(meta),
+        session,
+        "p",
+        era,
+        {"roots": {}, "extensions": {"x/y": {}}},
+        **more,
+    )
+
+
+class Calls:
+    """Calls in flight on one peer, each with what its channel got."""
+
+    def __init__(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> None:
+        self.peer = peer
+        self.tasks = tasks
+        self.scopes: list[anyio.CancelScope] = []
+
+    def start(self, made: Call) -> Recorder:
+        channel, scope = Recorder(), anyio.CancelScope()
+        self.scopes.append(scope)
+
+        async def run() -> None:
+            with scope:
+                await self.peer.call(made, channel)
+
+        self.tasks.start_soon(run)
+        return channel
+
+
+async def flushed(server: Server) -> None:
+    """All that was written before has been read: the peer has answered a ping that came after it."""
+    await server.send(id="flush", method="ping")
+    while (await server.line()).get("id") != "flush":
+        pass
+
+
+# -- calls
+
+
+async def test_a_call_carries_its_params_and_meta_and_brings_back_the_result() -> None:
+    async with talking() as (peer, server):
+        made = call(meta={"x.y/z": 1})
+        payload = '{"content":[ ],"n":1.10}'
+        done = await together(server.reply("tools/call", f'"result":{payload}'), peer.call(made, Recorder()))
+        assert bytes(done.result) == payload.encode() and done.era is Era.HANDSHAKE
+        asking = peer.call(made, Recorder())
+        request = (await _asked(server, asking))["params"]
+        assert request == {"name": "x", "arguments": {"a": 1}, "_meta": {"x.y/z": 1}}
+
+
+async def _asked(server: Server, asking: Awaitable[object]) -> JsonObject:
+    """The request as it was sent; it is answered with nothing in particular."""
+    seen: list[JsonObject] = []
+
+    async def script() -> None:
+        seen.append(await server.answer("tools/call", {}))
+
+    await together(script(), asking)
+    return seen[0]
+
+
+async def test_without_meta_of_the_caller_a_handshake_server_sees_none() -> None:
+    async with talking() as (peer, server):
+        assert "_meta" not in (await _asked(server, peer.call(call(), Recorder())))["params"]
+
+
+async def test_a_progress_token_is_the_hubs_own_and_only_there_when_wanted() -> None:
+    async with talking() as (peer, server):
+        request = await _asked(server, peer.call(call(wants_progress=True, meta={"k": 1}), Recorder()))
+        assert request["params"]["_meta"] == {"k": 1, "progressToken": request["id"]}
+
+
+@pytest.mark.parametrize("era", Era)
+async def test_a_modern_server_gets_the_envelope_and_the_callers_capabilities_but_no_extensions(era: Era) -> None:
+    async with talking(Era.MODERN) as (peer, server):
+        made = call(era=era, log_level="info", meta={"k": 1})
+        meta = (await _asked(server, peer.call(made, Recorder())))["params"]["_meta"]
+        assert meta.pop(META + "clientInfo")["name"] == "mcp-hub"
+        assert meta == {
+            "k": 1,
+            META + "protocolVersion": "2026-07-28",
+            META + "clientCapabilities": {"roots": {}},
+            META + "logLevel": "info",
+        }
+
+
+async def test_an_error_comes_back_byte_for_byte() -> None:
+    raw = '{"code":-32099,"message":"no","data":{"x":1.10},"extra":1}'
+    async with talking() as (peer, server):
+        with pytest.raises(RpcError) as caught:
+            await together(server.reply("tools/call", f'"error":{raw}'), peer.call(call(), Recorder()))
+        assert (caught.value.code, bytes(caught.value.encoded())) == (-32099, raw.encode())
+
+
+@pytest.mark.parametrize(
+    "answer", ['"result":null', '"result":42', '"result":"x"', '"result":[]', '"extra":1', '"result":{"x":NaN}']
+)
+async def test_an_answer_that_is_none_is_a_typed_error_that_names_the_server(answer: str) -> None:
+    async with talking() as (peer, server):
+        with pytest.raises(UpstreamLost, match='upstream "git" answered with') as caught:
+            await together(server.reply("tools/call", answer), peer.call(call(), Recorder()))
+        assert caught.value.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server_under_the_hubs_id() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls = Calls(peer, tasks)
+        calls.start(call())
+        request = await server.expect("tools/call")
+        calls.scopes[0].cancel()
+        cancelled = await server.expect("notifications/cancelled")
+        assert cancelled["params"] == {"requestId": request["id"]}
+        await server.send(id=request["id"], result={})
+        await flushed(server)
+        assert peer.pipe.counts["late"] == 1
+
+
+async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> None:
+    async def script(server: Server) -> None:
+        await server.expect("tools/call")
+        server.close()
+
+    async with talking() as (peer, server):
+        with pytest.raises(UpstreamLost, match='"git" is gone: the peer closed') as caught:
+            await together(script(server), peer.call(call(), Recorder()))
+        assert caught.value.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
+        assert peer.closed.is_set() and peer.wake.is_set()
+        with pytest.raises(PipeClosed):  # nothing was sent, so somebody may try again
+            await peer.call(call(), Recorder())
+        with pytest.raises(UpstreamLost):
+            peer.send("tools/list")
+        peer.notify("notifications/x")  # harmless
+
+
+async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_told() -> None:
+    async with talking() as (peer, server):
+        peer.explained = anyio.Event()
+
+        async def script() -> None:
+            await server.expect("tools/call")
+            server.close()
+            with anyio.fail_after(WAIT):
+                await peer.closed.wait()
+            peer.close_reason = "exit code 3"
+            peer.explained.set()
+
+        with pytest.raises(UpstreamLost, match="is gone: exit code 3"):
+            await together(script(), peer.call(call(), Recorder()))
+        with pytest.raises(UpstreamLost, match="is gone: exit code 3"):
+            peer.send("tools/list")
+
+
+async def test_a_server_that_does_not_read_gets_no_more_calls() -> None:
+    async with talking() as (peer, _):
+        peer.pipe.send(b"x" * (8 << 20) + b"\n")
+        peer.pipe.flush()
+        with pytest.raises(Busy, match="does not read its input"):
+            await peer.call(call(), Recorder())
+
+
+# -- progress
+
+
+async def test_progress_reaches_the_call_that_its_token_names() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls = Calls(peer, tasks)
+        one, two = (calls.start(call(wants_progress=True)) for _ in range(2))
+        first, second = await server.expect("tools/call"), await server.expect("tools/call")
+        progress = {"progress": 1, "total": 2.5, "message": "m", "x": {"y": 1}}
+        await server.send(method="notifications/progress", params={"progressToken": second["id"], **progress})
+        await server.send(method="notifications/progress", params={"progressToken": str(first["id"]), "progress": 7})
+        await flushed(server)
+        assert one.sent == [Progress(7)]
+        assert two.sent == [Progress(1, 2.5, raws({"message": "m", "x": {"y": 1}}))]
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        '{"progressToken":999,"progress":1}',
+        '{"progressToken":"abc","progress":1}',
+        '{"progressToken":null,"progress":1}',
+        '{"progressToken":1}',
+        '{"progress":1}',
+        "[]",
+        "null",
+    ],
+)
+async def test_progress_that_belongs_to_no_call_is_dropped(params: str) -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        channel = Calls(peer, tasks).start(call(wants_progress=True))
+        await server.expect("tools/call")
+        await server.write(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'.encode())
+        await flushed(server)
+        assert channel.sent == []
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("value", ['"12"', "null", "true", "[]", "1e400", "9" * 5000])
+async def test_progress_that_is_no_number_is_left_to_the_guard(value: str) -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        channel = Calls(peer, tasks).start(call(wants_progress=True))
+        request = await server.expect("tools/call")
+        params = f'{{"progressToken":{request["id"]},"progress":{value},"total":{value}}}'
+        await server.write(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'.encode())
+        await flushed(server)
+        (event,) = channel.sent
+        assert isinstance(event, Progress)
+        assert all(number != number for number in (event.progress, event.total))  # NaN, which is dropped there
+        tasks.cancel_scope.cancel()
+
+
+async def test_all_progress_comes_before_the_result_and_none_after_it() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        channel = Calls(peer, tasks).start(call(wants_progress=True))
+        request = await server.expect("tools/call")
+        lines = [
+            {"method": "notifications/progress", "params": {"progressToken": request["id"], "progress": 1}},
+            {"id": request["id"], "result": {}},
+            {"method": "notifications/progress", "params": {"progressToken": request["id"], "progress": 2}},
+        ]
+        await server.write(b"".join(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n" for line in lines))
+        await flushed(server)
+        assert channel.sent == [Progress(1)]
+
+
+# -- log messages
+
+MESSAGE = {"level": "warning", "logger": "l", "data": {"x": [1]}}
+
+
+@pytest.mark.parametrize(
+    ("sessions", "receivers"),
+    [("a", [0]), ("aa", [1]), ("ab", []), ("aab", []), ("", [])],
+    ids=["one call", "calls of one session", "two sessions", "two of three", "no call"],
+)
+async def test_a_log_message_goes_to_whom_it_must_belong_or_to_nobody(sessions: str, receivers: list[int]) -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls = Calls(peer, tasks)
+        channels = []
+        for session in sessions:
+            channels.append(calls.start(call(session)))
+            await server.expect("tools/call")
+        own = peer.send("tools/list")  # the hub's own request is nobody's call
+        await server.expect("tools/list")
+        await server.send(method="notifications/message", params=MESSAGE)
+        await flushed(server)
+        assert own.id in peer.pipe.pending
+        assert [place for place, channel in enumerate(channels) if channel.sent] == receivers
+        for place in receivers:
+            (event,) = channels[place].sent
+            assert isinstance(event, Log) and event.level == "warning"
+            assert json.loads(bytes(event.params)) == MESSAGE
+        tasks.cancel_scope.cancel()
+
+
+async def test_after_the_other_session_is_done_messages_belong_to_the_one_that_is_left() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls = Calls(peer, tasks)
+        one, two = calls.start(call("a")), calls.start(call("b"))
+        first = await server.expect("tools/call")
+        await server.expect("tools/call")
+        await server.send(method="notifications/message", params=MESSAGE)
+        await server.send(id=first["id"], result={})
+        await server.send(method="notifications/message", params=MESSAGE)
+        await flushed(server)
+        assert (len(one.sent), len(two.sent)) == (0, 1)
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_a_call_that_was_given_up_still_says_reaches_nobody_else() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls = Calls(peer, tasks)
+        one, two = calls.start(call("a")), calls.start(call("b"))
+        first = await server.expect("tools/call")
+        await server.expect("tools/call")
+        calls.scopes[0].cancel()
+        await server.expect("notifications/cancelled")
+        await server.send(method="notifications/message", params=MESSAGE)
+        await flushed(server)
+        assert one.sent == two.sent == []
+        await server.send(id=first["id"], result={})
+        await server.send(method="notifications/message", params=MESSAGE)
+        await flushed(server)
+        assert one.sent == [] and len(two.sent) == 1
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("params", [{}, {"level": 5, "data": 1}, {"data": 1}, None, []])
+async def test_a_log_message_without_a_level_is_dropped(params: object) -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        channel = Calls(peer, tasks).start(call())
+        await server.expect("tools/call")
+        await server.send(method="notifications/message", params=params)
+        await flushed(server)
+        assert channel.sent == []
+        tasks.cancel_scope.cancel()
+
+
+# -- the rest that a server may say
+
+
+async def test_a_ping_is_answered_and_any_other_request_refused_under_its_own_id() -> None:
+    async with talking() as (_, server):
+        await server.send(id="p", method="ping")
+        assert await server.line() == {"jsonrpc": "2.0", "id": "p", "result": {}}
+        await server.send(id=7, method="sampling/createMessage", params={})
+        refusal = await server.line()
+        assert (refusal["id"], refusal["error"]["code"]) == (7, -32601)
+        assert "sampling/createMessage" in refusal["error"]["message"]
+        await server.send(id=1.5, method="ping")
+        await server.send(id=None, method="ping")
+        await server.send(id=8, method="ping")
+        assert (await server.line())["id"] == 8, "what has no usable id cannot be answered"
+
+
+async def test_a_changed_list_is_noted_by_kind_and_wakes_the_owner() -> None:
+    async with talking() as (peer, server):
+        for kind in ("tools", "resources"):
+            await server.send(method=f"notifications/{kind}/list_changed")
+        with anyio.fail_after(WAIT):
+            await peer.wake.wait()
+        await flushed(server)
+        assert peer.changed == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE}
+        assert not peer.closed.is_set()
+
+
+async def test_unknown_notifications_are_nothing() -> None:
+    async with talking() as (peer, server):
+        await server.send(method="notifications/elsewhere", params=[1])
+        await server.send(method="", params=None)
+        await flushed(server)
+        assert not peer.changed and not peer.wake.is_set() and not peer.noise
+
+
+async def test_the_last_lines_of_noise_are_kept_and_no_more() -> None:
+    async with talking() as (peer, server):
+        await server.write(b"".join(b"noise %d\n" % number for number in range(1000)) + b"y" * 5000 + b"\n")
+        await flushed(server)
+        assert len(peer.noise) == 20
+        assert peer.noise[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]

@@ -1,0 +1,127 @@
+"""The other end of a pipe: raw lines over `os.pipe`, and a handler that keeps what it is told."""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from mcp_hub.protocol.envelope import BadMessage, Envelope
+from mcp_hub.wire.pipe import Pipe, PipeHandler
+
+WAIT = 5.0
+"""Seconds that no wait of these tests may take."""
+
+
+class Told:
+    """A `PipeHandler` that keeps everything and can be waited on."""
+
+    def __init__(self) -> None:
+        self.requests: list[Envelope] = []
+        self.notifications: list[Envelope] = []
+        self.bad: list[tuple[BadMessage, bytes]] = []
+        self.late: list[int] = []
+        self.writable = 0
+        self.reasons: list[str] = []
+        self._news = anyio.Event()
+
+    def on_request(self, message: Envelope) -> None:
+        self.requests.append(message)
+        self._news.set()
+
+    def on_notification(self, message: Envelope) -> None:
+        self.notifications.append(message)
+        self._news.set()
+
+    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+        self.bad.append((bad, line))
+        self._news.set()
+
+    def on_late_answer(self, id_: int) -> None:
+        self.late.append(id_)
+        self._news.set()
+
+    def on_writable(self) -> None:
+        self.writable += 1
+        self._news.set()
+
+    def on_closed(self, reason: str) -> None:
+        self.reasons.append(reason)
+        self._news.set()
+
+    async def until(self, name: str, count: int = 1) -> Any:
+        """What was told under this name, as soon as there are so many."""
+        with anyio.fail_after(WAIT):
+            while (self.writable if name == "writable" else len(getattr(self, name))) < count:
+                self._news = anyio.Event()
+                await self._news.wait()
+        return getattr(self, name)
+
+
+class OtherEnd:
+    """Reads and writes raw bytes; every wait is bounded."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self.read_fd, self.write_fd = read_fd, write_fd
+        self.buffer = b""
+        for fd in (read_fd, write_fd):
+            os.set_blocking(fd, False)
+
+    async def chunk(self) -> bytes:
+        """What one read finds; empty at the end."""
+        with anyio.fail_after(WAIT):
+            await anyio.wait_readable(self.read_fd)
+            return os.read(self.read_fd, 1 << 20)
+
+    async def line(self) -> Any:
+        """The next message."""
+        while b"\n" not in self.buffer:
+            chunk = await self.chunk()
+            assert chunk, "the pipe was closed instead"
+            self.buffer += chunk
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return json.loads(line)
+
+    async def write(self, data: bytes) -> None:
+        with anyio.fail_after(WAIT):
+            while data:
+                await anyio.wait_writable(self.write_fd)
+                with suppress(BlockingIOError):
+                    data = data[os.write(self.write_fd, data) :]
+
+    async def send(self, **members: Any) -> None:
+        await self.write(json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\n")
+
+    def close(self, *sides: str) -> None:
+        """Closes its `read` or its `write` side, or both."""
+        for side in sides or ("read", "write"):
+            fd = getattr(self, f"{side}_fd")
+            if fd >= 0:
+                setattr(self, f"{side}_fd", -1)
+                os.close(fd)
+
+
+E = TypeVar("E", bound=OtherEnd)
+
+
+@asynccontextmanager
+async def connected(
+    handler: PipeHandler, line_limit: int = 1 << 20, write_limit: int = 1 << 20, end: type[E] = OtherEnd
+) -> AsyncIterator[tuple[Pipe, E]]:
+    """A pipe, and its other end as raw lines."""
+    its_read, our_write = os.pipe()
+    our_read, its_write = os.pipe()
+    other = end(its_read, its_write)
+    pipe = Pipe(handler, line_limit=line_limit, write_limit=write_limit)
+    await pipe.open(os.fdopen(our_read, "rb", buffering=0), os.fdopen(our_write, "wb", buffering=0))
+    try:
+        yield pipe, other
+    finally:
+        pipe.close()
+        other.close()
+        with anyio.CancelScope(shield=True):
+            for _ in range(3):  # the transports let go of their files in the next passes
+                await anyio.lowlevel.checkpoint()

@@ -1,0 +1,336 @@
+"""The dispatcher over real pipes: what the other side writes, what the waiting side gets."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from mcp_hub.protocol.envelope import Envelope, notification_frame
+from mcp_hub.wire.pipe import Pending, Pipe, PipeClosed
+from tests.unit.wire.raw_lines import WAIT, Told, connected
+
+pytestmark = pytest.mark.anyio
+
+
+def cancellation(id_: int) -> bytes:
+    return notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
+
+
+async def answer(pipe: Pipe, pending: Pending) -> Any:
+    """The result, or the error, that the request got."""
+    with anyio.fail_after(WAIT):
+        message = await pipe.answer(pending, cancellation)
+    assert isinstance(message, Envelope)
+    payload = message.result if isinstance(message.result, msgspec.Raw) else message.error
+    assert isinstance(payload, msgspec.Raw)
+    return json.loads(bytes(payload))
+
+
+# -- correlation
+
+
+@pytest.mark.parametrize("spelling", [int, str])
+async def test_an_answer_finds_its_request_by_number_or_text(spelling: type) -> None:
+    async with connected(Told()) as (pipe, other):
+        first, second = pipe.request("one", b'{"a":1}'), pipe.request("two", b"{}")
+        one, two = await other.line(), await other.line()
+        assert (one["method"], one["params"], two["method"]) == ("one", {"a": 1}, "two")
+        await other.send(id=spelling(two["id"]), result={"n": 2})
+        await other.send(id=spelling(one["id"]), result={"n": 1})
+        assert await answer(pipe, first) == {"n": 1}
+        assert await answer(pipe, second) == {"n": 2}
+        assert not pipe.pending
+
+
+async def test_params_can_be_made_with_the_id() -> None:
+    async with connected(Told()) as (pipe, other):
+        pending = pipe.request("m", lambda id_: b'{"token":%d}' % id_)
+        line = await other.line()
+        assert line["id"] == line["params"]["token"] == pending.id
+
+
+async def test_the_payload_arrives_as_it_was_written() -> None:
+    payload = b'{ "big": 123456789012345678901234567890, "x": [1.10, "\\u0041"] }'
+    async with connected(Told()) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","id":1,"result":%s}\n' % payload)
+        with anyio.fail_after(WAIT):
+            message = await pipe.answer(pending, cancellation)
+        assert isinstance(message.result, msgspec.Raw) and bytes(message.result) == payload
+
+
+async def test_a_waiter_that_is_cancelled_tells_the_peer_and_a_late_answer_is_counted() -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        pending = pipe.request("slow", b"{}")
+        assert (await other.line())["method"] == "slow"
+        with anyio.move_on_after(0):
+            await pipe.answer(pending, cancellation)
+        assert await other.line() == {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": pending.id},
+        }
+        fresh = pipe.request("m", b"{}")
+        await other.send(id=pending.id, result={})
+        await other.send(id=pending.id, result={})
+        await other.send(id=fresh.id, result={"fresh": True})
+        assert await answer(pipe, fresh) == {"fresh": True}
+        assert pipe.counts == {"bad": 0, "late": 1, "stray": 1} and told.late == [pending.id]
+        assert not pipe.abandon(fresh)
+
+
+async def test_answers_that_nobody_waits_for_are_counted_and_harm_nobody() -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        for id_ in (999, -1, "somebody", 10**30):
+            await other.send(id=id_, result={})
+        await other.send(id=pending.id, result={"mine": True})
+        await other.send(id=pending.id, result={"twice": True})
+        assert await answer(pipe, pending) == {"mine": True}
+        fresh = pipe.request("m", b"{}")
+        await other.send(id=fresh.id, result={})
+        assert await answer(pipe, fresh) == {}
+        assert pipe.counts["stray"] == 5 and not told.bad
+
+
+async def test_a_result_with_an_error_is_one_answer() -> None:
+    async with connected(Told()) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        await other.send(id=pending.id, result={"r": 1}, error={"code": 1, "message": "both"})
+        with anyio.fail_after(WAIT):
+            message = await pipe.answer(pending, cancellation)
+        assert isinstance(message.error, msgspec.Raw) and not pipe.pending
+
+
+async def test_requests_and_notifications_of_the_peer_are_told_in_order_with_their_ids() -> None:
+    told = Told()
+    async with connected(told) as (_, other):
+        await other.send(id="a", method="ping")
+        await other.send(method="notifications/x", params={"y": 1})
+        await other.send(id=7, method="roots/list", params={})
+        first, second = await told.until("requests", 2)
+        assert [bytes(first.id), bytes(second.id)] == [b'"a"', b"7"]
+        assert [note.method for note in told.notifications] == ["notifications/x"]
+
+
+# -- lines that are no messages
+
+
+async def test_an_unreadable_answer_with_its_id_settles_that_request() -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        broken, fine = pipe.request("m", b"{}"), pipe.request("m", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}}\n' % broken.id)
+        error = await answer(pipe, broken)
+        assert error["code"] == -32700 and "malformed" in error["message"]
+        await other.send(id=fine.id, result={"ok": 1})
+        assert await answer(pipe, fine) == {"ok": 1}
+        assert len(told.bad) == pipe.counts["bad"] == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","result":{"content":[}',
+        b'{"jsonrpc":"2.0","result":{}}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
+        b'{"jsonrpc":"2.0","id":1.0,"result":{}}',
+        b'[{"jsonrpc":"2.0","result":{}}]',
+    ],
+    ids=["malformed", "no id", "null id", "float id", "array"],
+)
+async def test_an_answer_without_a_usable_id_settles_the_only_request_there_is(line: bytes) -> None:
+    """reliability.md §1: "typed error to the caller at once", or the caller hangs until its time is up."""
+    told = Told()
+    async with connected(told) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        await other.write(line + b"\n")
+        with anyio.fail_after(1):
+            message = await pipe.answer(pending, cancellation)
+        assert message.jsonrpc == "hub" or message.error is not msgspec.UNSET
+
+
+async def test_an_unreadable_answer_without_an_id_settles_none_of_several() -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        first, second = pipe.request("m", b"{}"), pipe.request("m", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","result":{"content":[}\n')
+        await told.until("bad")
+        for pending in (first, second):
+            await other.send(id=pending.id, result={})
+            assert await answer(pipe, pending) == {}
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        *(b"starting the engine", b"Listening on 8080 {ok", b"\xff\xfe\x00", b"   ", b"[1, 2]", b"null"),
+        *(b'{"level":"info","msg":"up"}', b'{"level":"info","msg":', b'{"id":1,"level":"info"}', b'{"id":1,"level":'),
+    ],
+)
+async def test_noise_settles_nothing(noise: bytes) -> None:
+    async with connected(Told()) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        await other.write(noise + b"\n\n\r\n")
+        await other.send(id=pending.id, result={"ok": 1})
+        assert await answer(pipe, pending) == {"ok": 1}
+
+
+async def test_a_broken_request_of_the_peer_is_not_taken_for_our_answer() -> None:
+    """The ids of the peer's requests are its own: request 1 of the peer says nothing of our request 1."""
+    told = Told()
+    async with connected(told) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{]}\n' % pending.id)
+        await told.until("bad")
+        assert pending.id in pipe.pending
+        await other.send(id=pending.id, result={"ok": 1})
+        assert await answer(pipe, pending) == {"ok": 1}
+
+
+async def test_an_unreadable_answer_that_speaks_of_methods_is_still_an_answer() -> None:
+    async with connected(Told()) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"method":"GET","took":NaN}}\n' % pending.id)
+        with anyio.fail_after(1):
+            await pipe.answer(pending, cancellation)
+
+
+@pytest.mark.parametrize("with_id", [True, False])
+async def test_a_line_over_the_limit_is_a_typed_error_and_the_next_one_works(with_id: bool) -> None:
+    told = Told()
+    async with connected(told, line_limit=1000) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        head = (
+            b'{"jsonrpc":"2.0","id":%d,"result":{"x":"' % pending.id if with_id else b'{"jsonrpc":"2.0","result":{"x":"'
+        )
+        await other.write(head + b"x" * 100_000)
+        error = await answer(pipe, pending)
+        assert error["code"] == -32700 and "over the limit of 1000 bytes" in error["message"]
+        fresh = pipe.request("m", b"{}")
+        await other.write(b'"}}\n')
+        await other.send(id=fresh.id, result={"ok": 1})
+        assert await answer(pipe, fresh) == {"ok": 1}
+        assert len(told.bad) == 1
+
+
+# -- closing
+
+
+async def test_closing_fails_all_that_is_pending_at_once_and_for_good() -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        pendings = [pipe.request("m", b"{}") for _ in range(3)]
+        pipe.close("enough")
+        pipe.close("again")
+        assert not pipe.pending and told.reasons == ["enough"]
+        for pending in pendings:
+            with pytest.raises(PipeClosed, match="enough"):
+                await answer(pipe, pending)
+        with pytest.raises(PipeClosed):
+            pipe.request("m", b"{}")
+        assert [(await other.line())["method"] for _ in pendings] == ["m"] * 3, "what was queued still leaves"
+        assert await other.chunk() == b""
+
+
+@pytest.mark.parametrize("side", ["its output", "its input"])
+async def test_a_peer_that_closes_a_side_is_gone(side: str) -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        other.close("write" if side == "its output" else "read")
+        assert await told.until("reasons") == [f"the peer closed {side}"]
+        with pytest.raises(PipeClosed):
+            pipe.request("m", b"{}")
+        pipe.send(b"{}\n")  # harmless
+
+
+async def test_requests_under_way_fail_with_the_output_of_the_peer() -> None:
+    async with connected(Told()) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        await other.line()
+        other.close("write")
+        with pytest.raises(PipeClosed, match="the peer closed its output"):
+            await answer(pipe, pending)
+
+
+async def test_a_peer_that_reads_no_more_may_still_answer_what_it_has_read() -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        pending, other_pending = pipe.request("m", b"{}"), pipe.request("m", b"{}")
+        await other.line()
+        other.close("read")
+        await other.send(id=pending.id, result={"ok": 1})
+        assert await answer(pipe, pending) == {"ok": 1}
+        other.close("write")
+        with pytest.raises(PipeClosed):
+            await answer(pipe, other_pending)
+
+
+async def test_the_last_line_counts_without_its_newline() -> None:
+    async with connected(Told()) as (pipe, other):
+        pending = pipe.request("m", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"last":1}}' % pending.id)
+        other.close("write")
+        assert await answer(pipe, pending) == {"last": 1}
+
+
+# -- writing
+
+
+async def test_what_is_sent_in_one_pass_leaves_as_one_write() -> None:
+    async with connected(Told()) as (pipe, other):
+        for number in range(3):
+            pipe.send(b'{"n":%d}\n' % number)
+        assert await other.chunk() == b'{"n":0}\n{"n":1}\n{"n":2}\n'
+        pipe.send(b"{}\n")
+        pipe.flush()
+        pipe.send(b"[]\n")
+        assert os.read(other.read_fd, 100) == b"{}\n", "what is flushed does not wait for the rest"
+        assert await other.chunk() == b"[]\n"
+
+
+async def test_a_peer_that_does_not_read_is_seen_and_so_is_its_coming_back() -> None:
+    told = Told()
+    async with connected(told, write_limit=10_000) as (pipe, other):
+        big = b'"' + b"x" * 3_000_000 + b'"\n'
+        pipe.send(big)
+        assert not pipe.is_congested
+        pipe.flush()
+        assert pipe.is_congested and told.writable == 0
+        received = b""
+        while len(received) < len(big):
+            received += await other.chunk()
+        await told.until("writable")
+        assert received == big and not pipe.is_congested
+
+
+async def test_a_peer_that_leaves_while_much_is_unwritten_closes_the_pipe() -> None:
+    told = Told()
+    async with connected(told, write_limit=10_000) as (pipe, other):
+        pipe.send(b"x" * 3_000_000 + b"\n")
+        pipe.flush()
+        other.close()
+        assert len(await told.until("reasons")) == 1
+        assert told.writable == 0
+
+
+# -- what cannot be polled
+
+
+async def test_regular_files_work_as_input_and_output(tmp_path: Path) -> None:
+    source, target, told = tmp_path / "in", tmp_path / "out", Told()
+    lines = [b'{"jsonrpc":"2.0","method":"n","params":{"n":%d}}\n' % number for number in range(5000)]
+    source.write_bytes(b"".join(lines) + b'{"jsonrpc":"2.0","id":"z","method":"last"}')
+    with source.open("rb", buffering=0) as read, target.open("wb", buffering=0) as write:
+        pipe = Pipe(told, line_limit=1 << 20)
+        await pipe.open(read, write)
+        pipe.send(b"hello\n")
+        assert await told.until("reasons") == ["the peer closed its output"]
+        assert len(told.notifications) == 5000 and told.requests[0].method == "last"
+        assert target.read_bytes() == b"hello\n"

@@ -231,7 +231,7 @@ class Supervisor:
 
     def _become(self, life: Life) -> None:
         if life != self._life:
-            if life.state is not self._life.state and life.reason and life.state is not UpstreamState.STOPPED:
+            if life.state in (UpstreamState.BACKING_OFF, UpstreamState.FAILED):
                 log.warning("upstream_state", upstream=self.name, state=life.state.value, reason=life.reason)
             self._life = life
             self._changes.bump()

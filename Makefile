@@ -22,7 +22,7 @@ fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 bench: $(STAMP) $(VENV)/bench/.installed
-	BENCH_FASTMCP_PYTHON=$(VENV)/bench/bin/python $(BIN)/python -m bench $(BENCH)
+	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'

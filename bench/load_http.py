@@ -40,7 +40,6 @@ class Response:
         self._buffer = bytearray()
         self._left = -1
         self._chunked = False
-        self._scanned = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         self._buffer += data
@@ -94,21 +93,14 @@ class Response:
         del self._buffer[:at]
 
     def _take_events(self) -> list[bytes]:
-        messages: list[bytes] = []
-        while True:
-            # the end of an event may lie across two reads
-            start = max(0, self._scanned - 3)
-            ends = [(at, len(mark)) for mark in (b"\n\n", b"\r\n\r\n") if (at := self.body.find(mark, start)) >= 0]
-            if not ends:
-                self._scanned = len(self.body)
-                return messages
-            at, length = min(ends)
-            lines = bytes(self.body[:at]).splitlines()
-            del self.body[: at + length]
-            self._scanned = 0
-            data = b"\n".join(line[5:].lstrip(b" ") for line in lines if line.startswith(b"data:"))
-            if data:
-                messages.append(data)
+        # one pass over what has come; a carriage return at its end meets its line feed in the next read
+        *events, rest = bytes(self.body).replace(b"\r\n", b"\n").split(b"\n\n")
+        self.body = bytearray(rest)
+        messages = (
+            b"\n".join(line[5:].lstrip(b" ") for line in event.split(b"\n") if line.startswith(b"data:"))
+            for event in events
+        )
+        return [message for message in messages if message]
 
 
 class Connection:

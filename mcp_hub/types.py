@@ -73,7 +73,10 @@ class CacheHint:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one upstream offered when it was last listed: raw definitions in the upstream's own order."""
+    """What one upstream offered when it was last listed: raw definitions in the upstream's own order.
+
+    `warnings` say what is missing from the lists: pages that were cut off, a kind that could not be listed.
+    """
 
     server: str
     era: Era
@@ -81,6 +84,7 @@ class Snapshot:
     hints: Mapping[Kind, CacheHint] = field(default_factory=dict)
     capabilities: JsonObject = field(default_factory=dict)
     instructions: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +100,4 @@ class UpstreamStatus:
     restarts: int = 0
     pid: int | None = None
     stderr: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -108,7 +108,7 @@ class CallRecord:
 def run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None:
     """Starts the record's task; `on_end` is called once, after the ending is in the log."""
     record.begin()
-    record.task = asyncio.get_running_loop().create_task(_run(record, on_end), name=record.call.id)
+    record.task = asyncio.get_running_loop().create_task(_run(record, on_end))
 
 
 async def _run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None:

@@ -3,8 +3,6 @@
 Pure: a view and a request in, a `Route` or an error out.
 """
 
-from dataclasses import dataclass
-
 import msgspec
 
 from mcp_hub.catalog.view import CatalogView
@@ -14,8 +12,7 @@ from mcp_hub.types import Era, Kind, RawObject
 __all__ = ["Route", "route"]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True, gc=False):
     """The server, and the params that it is to get; `exported_uri` is the client's where it differs."""
 
     server: str

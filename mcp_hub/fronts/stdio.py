@@ -57,7 +57,7 @@ class StdioFront:
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side."""
-        self._pipe = Pipe(self, line_limit=line_limit)
+        self._pipe = Pipe(self, line_limit=line_limit, couples=True)
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             await self._pipe.open(read, write)

@@ -3,7 +3,6 @@
 Source: specification 2026-07-28, basic/index "_meta"; earlier revisions reserve `progressToken` only.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -33,8 +32,7 @@ PROGRESS_TOKEN: Final = "progressToken"
 _ENVELOPE: Final = (VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestMeta:
+class RequestMeta(msgspec.Struct, frozen=True, gc=False):
     """A request's `_meta`, split: reserved keys lifted out (still encoded), everything else in `rest`."""
 
     token: bytes | None

@@ -1,8 +1,9 @@
 """The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from mcp_hub.events import CallEvent, Completed
 from mcp_hub.types import CallId, Era, JsonObject, RawObject, Snapshot, UpstreamStatus
@@ -10,8 +11,7 @@ from mcp_hub.types import CallId, Era, JsonObject, RawObject, Snapshot, Upstream
 __all__ = ["Call", "CallChannel", "CallHandler", "Upstream"]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One upstream request: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
 
     `params` carry the upstream's own name or URI and everything else as the client sent it, without `_meta`;

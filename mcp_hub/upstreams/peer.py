@@ -158,8 +158,8 @@ class Peer:
 
     def on_request(self, message: Envelope) -> None:
         id_ = envelope.usable_id(message.id)
-        if id_ is None:
-            return
+        if id_ is None or self.pipe.is_congested:
+            return  # a server that asks without reading gets no answers to pile up
         if message.method == "ping":
             self.pipe.send(envelope.result_frame(id_, b"{}"))
             return

@@ -15,6 +15,7 @@ import structlog
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
+from mcp_hub.protocol import eras
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams import lifecycle
@@ -106,6 +107,7 @@ class Supervisor:
             restarts=life.restarts,
             pid=connection.child.pid if peer and connection and connection.child else None,
             stderr=tuple(connection.stderr) if connection else (),
+            warnings=snapshot.warnings if snapshot else (),
         )
 
     def snapshot(self) -> Snapshot | None:
@@ -222,7 +224,9 @@ class Supervisor:
         keep = old is not None and kinds != set(Kind)
         lists = {kind: tuple(listed.raws) for kind, listed in found.items()}
         hints = {kind: listed.hint for kind, listed in found.items()}
-        fresh = Snapshot(self.name, peer.info.era, lists, hints, peer.info.capabilities, peer.info.instructions)
+        warnings = tuple(f"{kind.value}s: {text}" for kind, listed in found.items() for text in listed.warnings)
+        info = peer.info
+        fresh = Snapshot(self.name, info.era, lists, hints, info.capabilities, info.instructions, warnings)
         if old is not None and keep:
             fresh = replace(fresh, lists={**old.lists, **lists}, hints={**old.hints, **hints})
         if fresh != old:
@@ -238,5 +242,4 @@ class Supervisor:
 
 
 def _verbosity(level: str) -> int:
-    levels = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-    return levels.index(level) if level in levels else 0
+    return eras.LOG_LEVELS.index(level) if level in eras.LOG_LEVELS else 0

@@ -36,6 +36,9 @@ _LATE_IDS = 1024
 """Abandoned request ids remembered, so that their late answers are not taken for strays."""
 
 
+_FLOOD = 1 << 16
+"""Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
+read has to reach its readers before they count as slow."""
 _LAST_ANSWERS = 1.0
 """Seconds in which a peer that closed its input may still answer what it has read."""
 _REQUEST = re.compile(rb'(?:(?!"result"|"error").)*"method"', re.DOTALL)
@@ -86,14 +89,19 @@ class Pipe(asyncio.Protocol):
     """One JSON-RPC connection.
 
     `line_limit`: bytes of one incoming line. `write_limit`: bytes that may wait for a peer that does not read; above
-    it `is_congested` is true and the owner must stop producing.
+    it `is_congested` is true and the owner must stop producing. `couples`: nothing is read from a peer that does not
+    read either, so that answers to what it sends cannot pile up.
     """
 
-    def __init__(self, handler: PipeHandler, *, line_limit: int, write_limit: int = 1 << 20) -> None:
+    def __init__(
+        self, handler: PipeHandler, *, line_limit: int, write_limit: int = 1 << 20, couples: bool = False
+    ) -> None:
         self._handler = handler
         self._framer = Framer(line_limit)
         self._line_limit = line_limit
         self._write_limit = write_limit
+        self._couples = couples
+        self._is_resting = False
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._flush_due = False
@@ -198,8 +206,23 @@ class Pipe(asyncio.Protocol):
     # -- receiving (asyncio.Protocol) -----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        if len(data) >= _FLOOD and not self._is_resting:
+            self._is_resting = True
+            self._set_reading()
+            self._loop.call_soon(self._loop.call_soon, self._rest_over)
         for line in self._framer.feed(data):
             self._take(line)
+
+    def _rest_over(self) -> None:
+        self._is_resting = False
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        """Reads, unless whoever takes what was read needs a turn first or, coupled, the peer does not read either."""
+        if self._reader is not None:
+            paused = self._is_resting or (self._couples and self.is_congested)
+            with contextlib.suppress(RuntimeError):  # uvloop's word for "closing already"
+                (self._reader.pause_reading if paused else self._reader.resume_reading)()
 
     def eof_received(self) -> None:
         for line in self._framer.finish():
@@ -233,8 +256,8 @@ class Pipe(asyncio.Protocol):
             self._take_bad(cast(BadMessage, message), line)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
-        id_ = envelope.usable_id(message.id)
-        if id_ is None:
+        id_ = bytes(message.id)  # type: ignore[arg-type]  # the caller has seen that it is set
+        if not id_.isdigit() and envelope.usable_id(message.id) is None:
             self._take_bad(BadMessage(INVALID_REQUEST, "the id is neither a string nor an integer"), line)
             return
         if message.result is Unset and message.error is Unset and message.jsonrpc is Unset:
@@ -285,6 +308,7 @@ class Pipe(asyncio.Protocol):
 
     def _congest(self, congested: bool) -> None:
         self.is_congested = congested
+        self._set_reading()
         if not congested and not self.is_closed:
             self._handler.on_writable()
 

@@ -11,7 +11,8 @@
     │   ├── UpstreamUnavailable   hub code 1001: not ready, with state and reason
     │   ├── UpstreamLost       hub code 1002: gone or garbled while the call ran, outcome unknown
     │   ├── DeadlineExceeded   hub code 1003: silent for too long
-    │   └── Busy               hub code 1004: a limit of the hub is reached
+    │   ├── Busy               hub code 1004: a limit of the hub is reached
+    │   └── HubStopping        hub code 1005: the hub ends while the call runs, outcome unknown
     └── StartFailed            an upstream did not come up; the message is for people
 
 Hub codes lie outside -32768…-32000, which JSON-RPC reserves (protocol.md §3, "Lossless").
@@ -27,6 +28,7 @@ __all__ = [
     "DeadlineExceeded",
     "FrameTooLong",
     "HubError",
+    "HubStopping",
     "InvalidParams",
     "MethodNotFound",
     "ProtocolError",
@@ -115,3 +117,7 @@ class DeadlineExceeded(RpcError):
 
 class Busy(RpcError):
     code = 1004
+
+
+class HubStopping(RpcError):
+    code = 1005

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 ORDER = [
     {"__main__"},
     {"cli", "library", "examples"},
-    {"app"},
+    {"app", "client"},
     {"dashboard"},
     {"fronts"},
     {"hub"},
@@ -27,12 +27,12 @@ ORDER = [
     {"types"},
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
-CLIENT_MAY = {"types", "events", "protocol", "client"}
+CLIENT_MAY = {"types", "errors", "events", "protocol", "client"}
 
 PURE = {
     *("types", "events", "errors", "config.plan", "protocol", "formats", "dashboard.views", "fronts.sse"),
     *("catalog.names", "catalog.filters", "catalog.compact", "catalog.view", "catalog.search"),
-    *("calls.machine", "calls.cursors", "calls.coalesce", "calls.progress", "upstreams.lifecycle"),
+    *("calls.machine", "calls.cursors", "calls.coalesce", "calls.progress", "upstreams.lifecycle", "client.messages"),
     # not named by the document, but their docstrings claim it
     *("catalog.uris", "catalog.definitions", "catalog.routes", "catalog.instructions"),
     "fronts.guard",

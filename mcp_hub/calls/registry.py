@@ -14,7 +14,7 @@ import structlog
 from mcp_hub.calls import runner
 from mcp_hub.calls.runner import CallRecord, TimeLimits, Timer
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, RpcError
+from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.types import CallId
 from mcp_hub.upstreams.base import Call, CallHandler
@@ -151,4 +151,4 @@ class Registry:
 
 def _hub_stopped() -> Failed:
     reason = "the hub is stopping; the outcome of this call is unknown"
-    return Failed(RpcError(reason, code=1005, data={"outcome": "unknown"}))
+    return Failed(HubStopping(reason, data={"outcome": "unknown"}))

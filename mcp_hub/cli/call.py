@@ -1,19 +1,19 @@
 """`mcp-hub call`: calls one tool, shows what it says while it runs, and ends with its result.
 
-SIGINT and SIGTERM stop the hub, which ends the call: its server is told that it is cancelled before it is stopped.
+SIGINT and SIGTERM end the call, wherever it runs: its server is told that it is cancelled before anything is stopped.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Protocol
 
-import anyio
-import anyio.lowlevel
 import click
-import msgspec
 
-from mcp_hub.cli import arguments, results, waiting
+from mcp_hub.cli import arguments, results
+from mcp_hub.cli.own_hub import OwnHub
+from mcp_hub.cli.running_hub import RunningHub, run_with_hub, url_options
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
     EXIT_INTERRUPTED,
@@ -27,23 +27,24 @@ from mcp_hub.cli.setup import (
     wait_option,
 )
 from mcp_hub.cli.shows import JsonLines, OnTerminal, Quiet, Show
-from mcp_hub.errors import DeadlineExceeded, RpcError, UnknownEntry, UpstreamLost, UpstreamUnavailable
-from mcp_hub.events import Cancelled, Completed, Ending, Failed
-from mcp_hub.ids import new_session_id
-from mcp_hub.protocol import eras, shape
-from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.protocol.rpc_errors import for_caller
-from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.types import Era, Kind, RawObject, UpstreamStatus
+from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError, UnknownEntry, UpstreamLost, UpstreamUnavailable
+from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+from mcp_hub.protocol import shape
+from mcp_hub.types import Era, RawJson, RawObject
 
-if TYPE_CHECKING:
-    from mcp_hub.calls.runner import CallRecord
-    from mcp_hub.catalog.view import Entry
-    from mcp_hub.hub import Facade
+__all__ = ["call", "exit_code"]
 
-__all__ = ["call", "exit_code", "unknown_tool"]
 
-_WITH_PROGRESS: Final = RequestMeta(b'"cli"', None, None, None, None, {})
+class _Hub(Protocol):
+    """Where the tool is called: a hub that the command starts, or one that runs already."""
+
+    async def definition(self, name: str, doing: Callable[[str], None]) -> RawJson:
+        """The tool's definition, from which arguments get their types. Raises `RpcError`."""
+        ...
+
+    def call(self, name: str, given: RawJson) -> AbstractAsyncContextManager[AsyncIterator[CallEvent]]:
+        """The call's events; leaving the block before their end ends the call. Raises `RpcError`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class _Wanted:
     name: str
     base: RawObject
     pairs: dict[str, str]
-    wait: float
+    output: str
 
 
 class _CallCommand(click.Command):
@@ -73,6 +74,7 @@ class _CallCommand(click.Command):
     help="Print JSON lines; may be followed by the arguments.",
 )  # fmt: skip
 @click.option("--output", type=click.Choice(["text", "json", "jsonl"]), help="What to print (text, with --json jsonl).")
+@url_options
 @wait_option
 @verbose_option
 @config_option
@@ -85,15 +87,28 @@ def call(
     wait: float,
     verbose: int,
     config: str | None,
+    url: str | None,
+    token: str | None,
 ) -> None:
     """Call the tool NAME, as `mcp-hub tools` lists it."""
+    _check_name(name)
     base = _base(args_json, json_lines)
-    wanted = _Wanted(name, base, arguments.split_pairs(pairs), wait)
+    chosen = output or ("text" if json_lines is None else "jsonl")
+    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen)
+    if url is not None:
+        run_with_hub(url, token, lambda client: _call(RunningHub(client), wanted))
     loaded = load_config(config)
     quiet_logs(verbose)
-    chosen = output or ("text" if json_lines is None else "jsonl")
     prefixes = {server: own.prefix or server for server, own in loaded.settings.servers.items()}
-    run_with_app(loaded, lambda app: _call(app.hub, wanted, prefixes, chosen))
+    run_with_app(loaded, lambda app: _call(OwnHub(app.hub, prefixes, wait), wanted))
+
+
+def _check_name(name: str) -> None:
+    """Raises: `UsageError`."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"NAME {name!r}: not UTF-8 text") from None
 
 
 def _base(args_json: str | None, json_lines: str | None) -> RawObject:
@@ -115,68 +130,34 @@ def _show(output: str, name: str) -> Show:
     return OnTerminal(name, Console(), Console(stderr=True), sys.stderr.isatty())
 
 
-async def _call(hub: "Facade", wanted: _Wanted, prefixes: Mapping[str, str], output: str) -> int:
-    session = Session(new_session_id(), Caller(), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
-    show = _show(output, wanted.name)
+async def _call(hub: _Hub, wanted: _Wanted) -> int:
+    show = _show(wanted.output, wanted.name)
     try:
-        entry = await _found(hub, session, wanted, show)
-        if entry is None:
-            near = hub.view(session).nearest(Kind.TOOL, wanted.name)
-            return _refuse(show, unknown_tool(wanted.name, near, hub.statuses(), prefixes))
-        return await _run(hub, session, entry, wanted, show)
+        definition = await hub.definition(wanted.name, show.doing)
+        given = arguments.compose(wanted.base, wanted.pairs, definition)
+        async with hub.call(wanted.name, given) as events:
+            return await _followed(events, show)
+    except RpcError as error:
+        return _refuse(show, error)
     finally:
         show.close()
 
 
-async def _found(hub: "Facade", session: Session, wanted: _Wanted, show: Show) -> "Entry | None":
-    """The tool, as soon as a server has it; None when every server was asked or the time is over."""
-
-    def is_enough() -> bool:
-        show.doing(waiting.starting_text(hub.statuses()))
-        return hub.view(session).find(Kind.TOOL, wanted.name) is not None or waiting.all_settled(hub)
-
-    await waiting.wait_until(hub, is_enough, wanted.wait)
-    show.doing("")
-    return hub.view(session).find(Kind.TOOL, wanted.name)
-
-
-async def _run(hub: "Facade", session: Session, entry: "Entry", wanted: _Wanted, show: Show) -> int:
-    params = {
-        "name": msgspec.Raw(msgspec.json.encode(wanted.name)),
-        "arguments": arguments.compose(wanted.base, wanted.pairs, entry.raw),
-    }
-    try:
-        ending = await _followed(hub.call(session, "tools/call", params, _WITH_PROGRESS), show)
-        match ending:
+async def _followed(events: AsyncIterator[CallEvent], show: Show) -> int:
+    """Shows the events as they come; the exit code of their ending."""
+    async for event in events:
+        match event:
             case Completed():
-                outcome = results.Outcome.of(b"".join(shape.call_result("tools/call", ending, session.era)))
+                outcome = results.Outcome.of(b"".join(shape.call_result("tools/call", event, Era.HANDSHAKE)))
                 show.outcome(outcome)
                 return EXIT_TOOL if outcome.is_error else 0
             case Failed(error):
-                return _refuse(show, for_caller(error, session.era, entry.server))
+                return _refuse(show, error)
             case Cancelled():
-                return EXIT_INTERRUPTED
-    except RpcError as error:
-        return _refuse(show, error)
-
-
-async def _followed(record: "CallRecord", show: Show) -> Ending:
-    """Shows the call's events as they come; its ending."""
-    news = anyio.Event()
-    reader = record.log.reader(lambda: news.set())
-    try:
-        while True:
-            for event in reader.take():
-                if isinstance(event, Completed | Failed | Cancelled):
-                    return event
+                break
+            case _:
                 show.event(event)
-            if reader.has_more:
-                await anyio.lowlevel.checkpoint()
-            else:
-                await news.wait()
-                news = anyio.Event()
-    finally:
-        reader.close()
+    return EXIT_INTERRUPTED
 
 
 def _refuse(show: Show, error: RpcError) -> int:
@@ -189,29 +170,9 @@ def _refuse(show: Show, error: RpcError) -> int:
 def exit_code(error: RpcError) -> int:
     """2: no such tool. 3: its server is not there or does not answer. 1: the server answered with this error."""
     match error:
-        case UnknownEntry() if error.raw is None:
+        case UnknownEntry():
             return EXIT_CONFIG
-        case UpstreamUnavailable() | UpstreamLost() | DeadlineExceeded():
+        case UpstreamUnavailable() | UpstreamLost() | DeadlineExceeded() | HubStopping():
             return EXIT_UNAVAILABLE
         case _:
             return EXIT_TOOL
-
-
-def unknown_tool(
-    name: str, nearest: Sequence[str], statuses: Sequence[UpstreamStatus], prefixes: Mapping[str, str]
-) -> RpcError:
-    """Why there is no such tool: a server whose prefix the name has is not ready, else nobody knows it.
-
-    Names are compared with what is configured, never taken apart (architecture.md, `catalog.names`).
-    """
-    missing = waiting.not_ready(statuses)
-    for status in missing:
-        if name.startswith(f"{prefixes[status.server]}_"):
-            reason = status.reason or "still starting"
-            return UpstreamUnavailable(f'upstream "{status.server}" is {status.state.value}: {reason}')
-    text = f"unknown tool: {name}"
-    if nearest:
-        text += f"; did you mean {', '.join(nearest)}?"
-    if missing:
-        text += f" (servers that are not ready: {', '.join(status.server for status in missing)}; see mcp-hub doctor)"
-    return UnknownEntry(text)

@@ -31,7 +31,10 @@ __all__ = ["list_servers"]
 @verbose_option
 @config_option
 def list_servers(as_json: bool, wait: float, verbose: int, config: str | None) -> None:
-    """List the servers: state, protocol, what they offer. Exit code 3 when an enabled one is not ready."""
+    """List the servers: state, protocol, what they offer. Exit code 3 when an enabled one is not ready.
+
+    Starts the servers itself: a running hub does not tell its clients which servers it has (--url of tools and call).
+    """
     loaded = load_config(config)
     quiet_logs(verbose)
     run_with_app(loaded, lambda app: _list(app.hub, loaded, wait, as_json))
@@ -48,6 +51,7 @@ async def _list(hub: "Facade", loaded: Loaded, wait: float, as_json: bool) -> in
     else:
         tables.print_table(tables.server_table(statuses, view))
         tables.print_lines(tables.reasons(waiting.not_ready(statuses), loaded.secrets))
+        tables.print_lines(tables.warnings(statuses, loaded.secrets))
         if view.quarantined:
             tables.print_table(tables.quarantine_table(view, loaded.secrets))
     return exit_code(statuses)

@@ -5,8 +5,9 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import anyio
 import click
@@ -30,6 +31,7 @@ __all__ = [
     "quiet_logs",
     "read_config",
     "run",
+    "run_with",
     "run_with_app",
     "verbose_option",
     "wait_option",
@@ -100,15 +102,22 @@ def quiet_logs(verbose: int) -> None:
     logs.configure(("error", "info", "debug")[min(verbose, 2)], "console")
 
 
-def run_with_app(loaded: Loaded, main: Callable[["App"], Awaitable[int]]) -> None:
-    """Starts the servers, runs `main`, stops them, and exits with its code.
+def run_with_app(loaded: Loaded, main: Callable[["App"], Awaitable[int]]) -> NoReturn:
+    """Starts the servers, runs `main`, stops them, and exits with its code; interrupted as `run_with` says."""
+    from mcp_hub.app import open_app
 
-    SIGINT or SIGTERM cancels `main`, which may clean up while the servers still run, and exits with 130. A reader of
+    run_with(lambda: open_app(loaded, os.environ), main)
+
+
+def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]) -> NoReturn:
+    """Runs `main` with what `opened` opens, closes that, and exits with its code.
+
+    SIGINT or SIGTERM cancels `main`, which may clean up while it still has that, and exits with 130. A reader of
     stdout that went away (`| head`) ends it, too, without a traceback.
     """
     code = EXIT_TOOL
     try:
-        code = run(lambda: _interruptible(loaded, main))
+        code = run(lambda: _interruptible(opened, main))
         sys.stdout.flush()
     except* BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
@@ -117,19 +126,19 @@ def run_with_app(loaded: Loaded, main: Callable[["App"], Awaitable[int]]) -> Non
     raise SystemExit(code)
 
 
-async def _interruptible(loaded: Loaded, main: Callable[["App"], Awaitable[int]]) -> int:
-    from mcp_hub.app import open_app
-
+async def _interruptible(
+    opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]
+) -> int:
     code = EXIT_INTERRUPTED
     # open until everything is cleaned up: a second Ctrl-C must not interrupt the end of the child processes
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with open_app(loaded, os.environ) as app, anyio.create_task_group() as tasks:
+        async with opened() as resource, anyio.create_task_group() as tasks:
 
             async def stop() -> None:
                 await anext(signals)
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(stop)
-            code = await main(app)
+            code = await main(resource)
             tasks.cancel_scope.cancel()
     return code

@@ -119,6 +119,7 @@ def server_data(status: UpstreamStatus, view: CatalogView, secrets: Collection[s
         "reason": masked(status.reason, secrets) if status.reason else None,
         "stderr": [masked(line, secrets) for line in status.stderr[-LAST_LINES:]],
         "restarts": status.restarts,
+        "warnings": [masked(warning, secrets) for warning in status.warnings],
         "quarantined": [
             {"kind": bad.kind.value, "key": bad.key, "reason": masked(bad.reason, secrets)}
             for bad in view.quarantined
@@ -147,6 +148,15 @@ def reasons(statuses: Sequence[UpstreamStatus], secrets: Collection[str]) -> lis
         lines.append((f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}", ""))
         lines += [(f"  | {line}", "dim") for line in last_lines(status)]
     return [(visible(masked(text, secrets)), style) for text, style in lines]
+
+
+def warnings(statuses: Sequence[UpstreamStatus], secrets: Collection[str]) -> list[tuple[str, str]]:
+    """What is missing from the lists of these servers: lines of text and their styles."""
+    return [
+        (visible(masked(f"{status.server}: {warning}", secrets)), "yellow")
+        for status in statuses
+        for warning in status.warnings
+    ]
 
 
 def print_lines(lines: Sequence[tuple[str, str]]) -> None:

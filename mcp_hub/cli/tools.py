@@ -7,6 +7,7 @@ import click
 
 from mcp_hub.cli import tables, waiting
 from mcp_hub.cli.results import visible
+from mcp_hub.cli.running_hub import run_with_hub, url_options
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
@@ -20,10 +21,12 @@ from mcp_hub.cli.setup import (
 )
 from mcp_hub.config.findings import nearest
 from mcp_hub.config.load import Loaded
-from mcp_hub.types import Era, Kind
+from mcp_hub.errors import RpcError
+from mcp_hub.types import Era, Kind, RawJson
 
 if TYPE_CHECKING:
     from mcp_hub.catalog.view import Entry
+    from mcp_hub.client import HubClient
     from mcp_hub.hub import Facade
 
 __all__ = ["check_servers", "tools"]
@@ -32,11 +35,25 @@ __all__ = ["check_servers", "tools"]
 @click.command()
 @click.option("--server", metavar="NAME", help="Only the tools of this server.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions, a JSON array.")
+@url_options
 @wait_option
 @verbose_option
 @config_option
-def tools(server: str | None, as_json: bool, wait: float, verbose: int, config: str | None) -> None:
-    """List the tools under the names that clients use. Exit code 3 when a server that may have some is not ready."""
+def tools(
+    server: str | None,
+    as_json: bool,
+    wait: float,
+    verbose: int,
+    config: str | None,
+    url: str | None,
+    token: str | None,
+) -> None:
+    """List the tools under the names that clients use. Exit code 3 when a server that may have some is not ready.
+
+    With --url the tools of that hub, which does not tell whose they are.
+    """
+    if url is not None:
+        run_with_hub(url, token, lambda client: _tools_there(client, as_json))
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])
     quiet_logs(verbose)
@@ -57,14 +74,38 @@ async def _tools(hub: "Facade", loaded: Loaded, server: str | None, wait: float,
     await waiting.settle(hub, wait)
     statuses, view = hub.statuses(), hub.catalog.view(None)
     entries = [entry for entry in view.entries(Kind.TOOL) if server in (None, entry.server)]
-    if as_json:
-        _print_definitions(entries)
-    else:
-        _print_table(entries)
+    _print(entries, as_json)
     missing = [status for status in waiting.not_ready(statuses) if server in (None, status.server)]
     for text, _ in tables.reasons(missing, loaded.secrets):
         click.echo(text, err=True)
     return EXIT_UNAVAILABLE if missing else 0
+
+
+async def _tools_there(client: "HubClient", as_json: bool) -> int:
+    try:
+        definitions = await client.tools()
+    except RpcError as error:
+        click.echo(visible(error.message), err=True)
+        return EXIT_UNAVAILABLE
+    _print(_listed(definitions), as_json, with_server=False)
+    for name, reason in client.left_out.items():
+        click.echo(visible(f"warning: {name} cannot be used over HTTP: {reason}"), err=True)
+    return 0
+
+
+def _listed(definitions: Sequence[RawJson]) -> list["Entry"]:
+    from mcp_hub.catalog.definitions import encode_as, parse
+    from mcp_hub.catalog.view import Entry
+
+    found, _ = parse(Kind.TOOL, [bytes(raw) for raw in definitions], "")
+    return [Entry(Kind.TOOL, "", tool.key, tool.key, encode_as(tool, tool.key), tool.summary) for tool in found]
+
+
+def _print(entries: Sequence["Entry"], as_json: bool, *, with_server: bool = True) -> None:
+    if as_json:
+        _print_definitions(entries)
+    else:
+        _print_table(entries, with_server)
 
 
 def _print_definitions(entries: Sequence["Entry"]) -> None:
@@ -74,12 +115,13 @@ def _print_definitions(entries: Sequence["Entry"]) -> None:
     click.echo(b"[" + b",\n ".join(definitions) + b"]")
 
 
-def _print_table(entries: Sequence["Entry"]) -> None:
+def _print_table(entries: Sequence["Entry"], with_server: bool) -> None:
     from rich.text import Text
 
-    listed = tables.table("tool", "server", "description")
+    listed = tables.table(*(("tool", "server", "description") if with_server else ("tool", "description")))
     for entry in entries:
-        listed.add_row(*(Text(visible(text)) for text in (entry.exported, entry.server, entry.summary)))
+        said = (entry.exported, entry.server, entry.summary) if with_server else (entry.exported, entry.summary)
+        listed.add_row(*(Text(visible(text)) for text in said))
     if entries:
         tables.print_table(listed)
     else:

@@ -83,6 +83,15 @@ def test_list_names_quarantined_definitions(tmp_path: Path) -> None:
     assert last[:3] == ["odd", "tool", "unfit"]
 
 
+def test_list_says_what_is_missing_from_a_servers_lists(tmp_path: Path) -> None:
+    configure(tmp_path, looping=command(*argv("--page-loop")))
+    done = hub(tmp_path, "list")
+    assert done.returncode == 0
+    assert "looping: tools: the same cursor came twice; stopped after" in done.stdout
+    servers = json.loads(hub(tmp_path, "list", "--json").stdout)["servers"]
+    assert any(warning.startswith("tools: the same cursor") for warning in servers[0]["warnings"])
+
+
 def test_tools_are_those_that_clients_get(tmp_path: Path) -> None:
     configure(tmp_path, jobs=JOBS, good=command(*argv()))
     done = hub(tmp_path, "tools", "--json")

@@ -3,8 +3,9 @@
 import pytest
 
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
-from mcp_hub.cli.call import exit_code, unknown_tool
+from mcp_hub.cli.call import exit_code
 from mcp_hub.cli.list import exit_code as list_exit_code
+from mcp_hub.cli.own_hub import unknown_tool
 from mcp_hub.cli.tables import last_lines, masked, protocol, reason, reasons, server_data
 from mcp_hub.cli.waiting import has_settled, not_ready, starting_text
 from mcp_hub.errors import (

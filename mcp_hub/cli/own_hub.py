@@ -1,0 +1,122 @@
+"""The hub of a command's own, whose servers start with it, as `mcp-hub call` uses it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from mcp_hub.cli import waiting
+from mcp_hub.errors import RpcError, UnknownEntry, UpstreamUnavailable
+from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+from mcp_hub.ids import new_session_id
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.rpc_errors import for_caller
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era, Kind, RawJson, UpstreamStatus
+
+if TYPE_CHECKING:
+    from mcp_hub.calls.runner import CallRecord
+    from mcp_hub.catalog.view import Entry
+    from mcp_hub.hub import Facade
+
+__all__ = ["OwnHub", "unknown_tool"]
+
+_WITH_PROGRESS: Final = RequestMeta(b'"cli"', None, None, None, None, {})
+
+
+class OwnHub:
+    """`prefixes` holds each server's; servers may take `wait` seconds to start."""
+
+    def __init__(self, hub: "Facade", prefixes: Mapping[str, str], wait: float) -> None:
+        self._hub = hub
+        self._prefixes = prefixes
+        self._wait = wait
+        self._session = Session(new_session_id(), Caller(), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+
+    async def definition(self, name: str, doing: Callable[[str], None]) -> RawJson:
+        """The tool, as soon as a server has it.
+
+        Raises `RpcError` when every server was asked or the time is over.
+        """
+        hub = self._hub
+
+        def found() -> "Entry | None":
+            return hub.view(self._session).find(Kind.TOOL, name)
+
+        def is_enough() -> bool:
+            doing(waiting.starting_text(hub.statuses()))
+            return found() is not None or waiting.all_settled(hub)
+
+        await waiting.wait_until(hub, is_enough, self._wait)
+        doing("")
+        entry = found()
+        if entry is None:
+            near = hub.view(self._session).nearest(Kind.TOOL, name)
+            raise unknown_tool(name, near, hub.statuses(), self._prefixes)
+        return entry.raw
+
+    def call(self, name: str, given: RawJson) -> "_Events":
+        """Starts the call. Raises `RpcError`."""
+        params = {"name": msgspec.Raw(msgspec.json.encode(name)), "arguments": msgspec.Raw(bytes(given))}
+        return _Events(self._hub.call(self._session, "tools/call", params, _WITH_PROGRESS), self._session.era)
+
+
+class _Events:
+    """The events of one call as they come, errors as its caller may see them."""
+
+    def __init__(self, record: "CallRecord", era: Era) -> None:
+        self._server = record.call.upstream
+        self._era = era
+        self._news = anyio.Event()
+        self._reader = record.log.reader(lambda: self._news.set())
+        self._taken: list[CallEvent] = []
+        self._has_ended = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CallEvent:
+        if self._has_ended:
+            raise StopAsyncIteration
+        while not self._taken:
+            if self._reader.has_more:
+                await anyio.lowlevel.checkpoint()
+            else:
+                await self._news.wait()
+                self._news = anyio.Event()
+            self._taken = self._reader.take()[::-1]
+        event = self._taken.pop()
+        self._has_ended = isinstance(event, Completed | Failed | Cancelled)
+        return Failed(for_caller(event.error, self._era, self._server)) if isinstance(event, Failed) else event
+
+
+def unknown_tool(
+    name: str, nearest: Sequence[str], statuses: Sequence[UpstreamStatus], prefixes: Mapping[str, str]
+) -> RpcError:
+    """Why there is no such tool: a server whose prefix the name has is not ready, else nobody knows it.
+
+    Names are compared with what is configured, never taken apart (architecture.md, `catalog.names`).
+    """
+    missing = waiting.not_ready(statuses)
+    for status in missing:
+        if name.startswith(f"{prefixes[status.server]}_"):
+            reason = status.reason or "still starting"
+            return UpstreamUnavailable(f'upstream "{status.server}" is {status.state.value}: {reason}')
+    text = f"unknown tool: {name}"
+    if nearest:
+        text += f"; did you mean {', '.join(nearest)}?"
+    if missing:
+        text += f" (servers that are not ready: {', '.join(status.server for status in missing)}; see mcp-hub doctor)"
+    return UnknownEntry(text)

@@ -1,0 +1,81 @@
+"""Reading of Server-Sent Events: linear in bytes, bounded in memory, indifferent to how the bytes arrive.
+
+Source: WHATWG HTML, "Server-sent events", "Parsing an event stream". Not here: writing them (`fronts.sse`).
+"""
+
+import re
+from typing import Final
+
+from mcp_hub.protocol.framing import TooLong
+
+__all__ = ["EventParser"]
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_BOM: Final = b"\xef\xbb\xbf"
+_HEAD: Final = 4096
+"""Bytes kept of an event that is too long: enough to say what it was."""
+
+
+class EventParser:
+    """Gives the data of each `message` event; comments and events of other types are dropped.
+
+    An event whose lines hold more than `limit` bytes becomes one `TooLong` as soon as that is known, and nothing
+    after it is read: what it took to get there is lost.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []  # of the line that has not ended
+        self._size = 0  # bytes of that line and of the event's data
+        self._data: list[bytes] = []
+        self._type = b""
+        self._after_return = False
+        self._is_first = True
+        self._is_over = False
+
+    def feed(self, chunk: bytes) -> list[bytes | TooLong]:
+        """The events that `chunk` completes."""
+        if self._is_over or not chunk:
+            return []
+        if self._after_return and chunk[:1] == b"\n":  # the second half of a line end that was cut in two
+            chunk = chunk[1:]
+        self._after_return = chunk[-1:] == b"\r"
+        events: list[bytes | TooLong] = []
+        *ended, last = _LINE_END.split(chunk)
+        for piece in ended:
+            if self._keep(piece, events):
+                return events
+            self._end_line(events)
+        self._keep(last, events)
+        return events
+
+    def _keep(self, piece: bytes, events: list[bytes | TooLong]) -> bool:
+        """Adds to the line; whether that was too much."""
+        if piece:
+            self._parts.append(piece)
+            self._size += len(piece)
+        if self._size > self._limit:
+            events.append(TooLong(b"".join((*self._data, *self._parts))[:_HEAD], self._size))
+            self._is_over = True
+            self._parts, self._data = [], []
+        return self._is_over
+
+    def _end_line(self, events: list[bytes | TooLong]) -> None:
+        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts = []
+        if self._is_first:
+            self._is_first = False
+            line = line.removeprefix(_BOM)
+        if not line:
+            if self._data and self._type in (b"", b"message"):
+                events.append(b"\n".join(self._data))
+            self._data, self._type, self._size = [], b"", 0
+            return
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        else:
+            self._size -= len(line)  # not kept
+            if name == b"event":
+                self._type = value

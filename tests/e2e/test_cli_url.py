@@ -1,0 +1,195 @@
+"""`tools` and `call` with `--url`: the same command against a hub that runs already."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.e2e.bad_input import ALICE, TOKENS
+from tests.e2e.client import Hub, until
+from tests.interaction.fronts import http_hub
+from tests.unit.cli.command import COMMAND, SECONDS
+from tests.upstreams.launch import argv, received
+
+pytestmark = pytest.mark.anyio
+
+REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+WRONG = {"type": "object", "properties": {"region": {"type": "number", "x-mcp-header": "Region"}}}
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("journal") / "journal"
+
+
+@pytest.fixture(scope="module")
+async def hub(journal: Path) -> AsyncIterator[Hub]:
+    """Wants a token; what reaches its server `fix` is in the journal."""
+    odd = [{"name": "in", "inputSchema": REGION}, {"name": "unfit", "inputSchema": WRONG}]
+    (journal.parent / "tools.json").write_text(json.dumps(odd))
+    fix, own, doomed = argv(journal=journal), argv(tools_json=journal.parent / "tools.json"), argv()
+    servers: dict[str, Any] = {
+        "fix": {"command": fix[0], "args": fix[1:]},
+        "own": {"command": own[0], "args": own[1:]},
+        "doomed": {"command": doomed[0], "args": doomed[1:]},
+        "jobs": {"local": "mcp_hub.examples.jobs:registry"},
+    }
+    config = {"servers": servers, "hub": {"tokens": TOKENS, "first_list_wait": "20s"}}
+    async with http_hub(json.dumps(config), journal.parent) as running:
+        yield running
+
+
+def environment(token: str | None) -> dict[str, str]:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MCP_HUB_")}
+    proxy = {"HTTP_PROXY": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"}  # must not matter
+    return {**env, **proxy, **({} if token is None else {"MCP_HUB_TOKEN": token})}
+
+
+async def run(*args: str, token: str | None = ALICE) -> subprocess.CompletedProcess[bytes]:
+    """One run of the command, without any configuration."""
+    with anyio.fail_after(SECONDS):
+        return await anyio.run_process([*COMMAND, *args], check=False, env=environment(token), cwd="/")
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("ending", ["", "/mcp"])
+async def test_tools_are_those_of_the_hub(hub: Hub, ending: str) -> None:
+    done = await run("tools", "--json", "--url", hub.url.removesuffix("/mcp") + ending)
+    assert done.returncode == 0, done.stderr
+    listed = {tool["name"]: tool for tool in json.loads(done.stdout)}
+    assert {"fix_echo", "own_in", "jobs_wait"} <= set(listed)
+    assert listed["own_in"]["inputSchema"] == REGION
+
+
+async def test_tool_that_http_cannot_carry_is_left_out_with_a_warning(hub: Hub) -> None:
+    done = await run("tools", "--url", hub.url)
+    assert (done.returncode, done.stdout.splitlines()[0].split()) == (0, [b"tool", b"description"])
+    names = [line.split()[0] for line in done.stdout.splitlines()]
+    assert b"own_in" in names
+    assert b"own_unfit" not in names
+    assert done.stderr.startswith(b"warning: own_unfit cannot be used over HTTP: region: x-mcp-header")
+
+
+async def test_result_goes_to_a_pipe_as_it_does_without_url(hub: Hub) -> None:
+    done = await run("call", "fix_echo", "--arg", "text=5", "--url", hub.url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b'{"text": "5"}\n', b"")
+    done = await run("call", "fix_echo", "--json", '{"text": "a"}', "--output", "json", "--url", hub.url)
+    assert "resultType" not in json.loads(done.stdout)
+
+
+async def test_progress_and_logs_come_as_json_lines(hub: Hub) -> None:
+    done = await run("call", "fix_progress", "--arg", "n=3", "--json", "--url", hub.url)
+    assert done.returncode == 0
+    *progress, result = lines(done)
+    assert progress == [{"type": "progress", "progress": n, "total": 3, "message": str(n)} for n in (1, 2, 3)]
+    assert result["result"]["content"][0]["text"] == '{"n": 3, "nonce": ""}'
+    [log, _] = lines(await run("call", "jobs_wait", "--json", '{"seconds": 0}', "--url", hub.url))
+    assert log == {"type": "log", "level": "info", "data": {"waiting_seconds": 0.0}}
+
+
+async def test_arguments_travel_in_the_headers_that_the_tool_wants(hub: Hub) -> None:
+    done = await run("call", "own_in", "--arg", "region=ü", "--url", hub.url)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"region": "ü"})
+
+
+async def test_errors_end_as_they_do_without_url(hub: Hub) -> None:
+    done = await run("call", "fix_tool_error", "--arg", "text=sorry", "--url", hub.url)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"sorry\n", b"the tool reported an error\n")
+    failed = ["call", "fix_error", "--arg", "code=-5", "--arg", "message=no", "--url", hub.url]
+    done = await run(*failed)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"error -5: no\n")
+    assert lines(await run(*failed, "--json")) == [{"type": "error", "code": -5, "message": "no"}]
+    done = await run("call", "fix_error", "--arg", "code=-32602", "--arg", "message=no", "--url", hub.url)
+    assert (done.returncode, done.stderr) == (1, b"error -32602: no\n")
+
+
+async def test_unknown_tool_ends_with_2_and_names_the_nearest(hub: Hub) -> None:
+    done = await run("call", "fix_ecko", "--url", hub.url)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"Unknown tool: fix_ecko; did you mean fix_echo")
+
+
+async def test_server_that_dies_ends_with_3(hub: Hub) -> None:
+    done = await run("call", "doomed_crash", "--json", "--url", hub.url)
+    assert done.returncode == 3
+    assert [line["code"] for line in lines(done)] == [1002]
+
+
+@pytest.mark.parametrize("command", [["tools"], ["call", "fix_echo", "--json"]])
+async def test_token_is_wanted_and_is_taken_from_option_or_environment(hub: Hub, command: list[str]) -> None:
+    for token in (None, "", "wrong-token"):
+        done = await run(*command, "--url", hub.url, token=token)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert b"a valid bearer token is required; give the token with --token" in done.stderr
+        assert b"wrong-token" not in done.stderr
+    if command == ["tools"]:
+        assert (await run(*command, "--url", hub.url, "--token", ALICE, token="wrong-token")).returncode == 0
+
+
+async def test_hub_that_does_not_run_ends_with_3_and_says_how_to_start_one(free_tcp_port: int) -> None:
+    url = f"http://127.0.0.1:{free_tcp_port}"
+    for command in (["tools"], ["call", "fix_echo"]):
+        done = await run(*command, "--url", url)
+        assert (done.returncode, done.stdout) == (3, b"")
+        assert done.stderr.startswith(f"no hub answers at {url}/mcp (".encode())
+        assert b"mcp-hub serve --http" in done.stderr
+
+
+async def test_path_that_is_no_endpoint_ends_with_2(hub: Hub) -> None:
+    done = await run("tools", "--url", hub.url.removesuffix("/mcp") + "/elsewhere")
+    assert done.returncode == 2
+    assert b"/elsewhere is no MCP endpoint of a hub: it answered with HTTP 404" in done.stderr
+
+
+async def test_options_about_own_servers_are_refused(hub: Hub) -> None:
+    for options in (["--config", "x"], ["--wait", "5"], ["--server", "fix"]):
+        done = await run("tools", *options, "--url", hub.url)
+        assert done.returncode == 2
+        assert f"{options[0]} is about servers that the command starts itself".encode() in done.stderr
+    done = await run("tools", "--token", ALICE)
+    assert (done.returncode, b"--token belongs to --url" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_interrupt_cancels_the_call_upstream(hub: Hub, journal: Path, number: signal.Signals) -> None:
+    nonce = f"by {number.name}"
+    arguments = json.dumps({"n": 100_000, "delay": 0.01, "nonce": nonce})
+    command = [*COMMAND, "call", "fix_progress", "--json", arguments, "--url", hub.url]
+    with anyio.fail_after(SECONDS):
+        async with await anyio.open_process(command, env=environment(ALICE)) as process:
+            assert process.stdout is not None
+            first = json.loads((await process.stdout.receive()).splitlines()[0])
+            assert first == {"type": "progress", "progress": 1, "total": 100_000, "message": f"{nonce} 1"}
+            process.send_signal(number)
+            async for _ in process.stdout:
+                pass
+            assert await process.wait() == 130
+            assert process.stderr is not None
+            assert [part async for part in process.stderr] == []
+    [asked] = [call for call in received(journal, "tools/call") if call["params"]["arguments"].get("nonce") == nonce]
+    await until(lambda: asked["id"] in [c["params"]["requestId"] for c in received(journal, "notifications/cancelled")])
+
+
+async def test_hub_that_stops_answers_the_call_first(tmp_path: Path) -> None:
+    servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}
+    async with http_hub(json.dumps({"servers": servers}), tmp_path) as running:
+        command = [*COMMAND, "call", "jobs_run_job", "--json", '{"steps": 100, "seconds": 600}', "--url", running.url]
+        with anyio.fail_after(SECONDS):
+            async with await anyio.open_process(command, env=environment(None)) as process:
+                assert process.stdout is not None
+                seen = await process.stdout.receive()
+                running.process.send_signal(signal.SIGTERM)
+                async for part in process.stdout:
+                    seen += part
+                assert await process.wait() == 3
+    last = json.loads(seen.splitlines()[-1])
+    assert (last["type"], last["code"]) == ("error", 1005)

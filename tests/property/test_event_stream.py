@@ -1,0 +1,78 @@
+"""Reading Server-Sent Events: the same events, however the bytes arrive."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_hub.fronts import sse
+from mcp_hub.protocol.event_stream import EventParser
+from mcp_hub.protocol.framing import TooLong
+
+LIMIT = 40
+lines = st.sampled_from(
+    [b"data: {}", b"data:a", b"data", b"data: b", b": note", b"", b"", b"id: 7", b"event: message", b"event: other"]
+) | st.binary(max_size=2 * LIMIT)
+streams = st.lists(st.tuples(lines, st.sampled_from([b"\n", b"\r", b"\r\n"])), max_size=12).map(
+    lambda pairs: b"".join(line + end for line, end in pairs)
+)
+
+
+@st.composite
+def chunked(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
+    """A stream, and the same stream in pieces."""
+    stream = draw(streams)
+    cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=12)))
+    return stream, [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+
+
+def parsed(*chunks: bytes, limit: int = 1000) -> list[bytes | None]:
+    """The events, None for one that is too long (how much of it was seen depends on the pieces)."""
+    parser = EventParser(limit)
+    events = [event for chunk in chunks for event in parser.feed(chunk)]
+    return [None if isinstance(event, TooLong) else event for event in events]
+
+
+@given(chunked(), st.sampled_from([LIMIT, 10_000]))
+def test_events_are_the_same_for_every_split(case: tuple[bytes, list[bytes]], limit: int) -> None:
+    stream, chunks = case
+    assert parsed(*chunks, limit=limit) == parsed(stream, limit=limit)
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda text: text.replace(b"\r", b"").replace(b"\n", b"")), max_size=5))
+def test_what_a_front_writes_is_what_is_read(frames: list[bytes]) -> None:
+    stream = b"".join(sse.message(frame) + sse.COMMENT for frame in frames)
+    assert parsed(stream) == frames
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        (b"data: a\ndata: b\n\n", [b"a\nb"]),
+        (b"data:  a\r\rdata:b\r\n\r\n", [b" a", b"b"]),
+        (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
+        (b"data\n\n", [b""]),
+        (b"id: 1\n\nevent: other\ndata: a\n\ndata: b\n\n", [b"b"]),
+        (b"data: never ended", []),
+        (b"\n\n\n", []),
+    ],
+)
+def test_fields_are_read_as_the_standard_says(stream: bytes, events: list[bytes]) -> None:
+    assert parsed(stream) == events
+
+
+def test_an_event_over_the_limit_ends_the_stream_as_soon_as_it_is_known() -> None:
+    parser = EventParser(10)
+    assert parser.feed(b"data: a\n\n: a note\n: another note\n"[:18]) == [b"a"]
+    assert parser.feed(b"\ndata: 123") == []
+    [found] = parser.feed(b"456")
+    assert isinstance(found, TooLong)
+    assert parser.feed(b"\n\ndata: a\n\n") == []
+
+
+@pytest.mark.parametrize("stream", [b"data: aaa\n" * 2, b"data\n" * 3, b": " + b"c" * 10, b"x" * 11])
+def test_many_lines_and_unknown_ones_count_too(stream: bytes) -> None:
+    assert parsed(stream, limit=10) == [None]
+
+
+def test_what_is_not_kept_does_not_count() -> None:
+    assert parsed(b": note\nid: 1\n" * 100 + b"data: a\n\n", limit=10) == [b"a"]

@@ -192,4 +192,7 @@ def _announce(app: App, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     names = ", ".join(app.upstreams) or "none"
-    click.echo(f"mcp-hub serves {len(app.upstreams)} servers ({names}) at http://{shown}:{port}/mcp", err=True)
+    url = f"http://{shown}:{port}/mcp"
+    click.echo(f"mcp-hub serves {len(app.upstreams)} servers ({names}) at {url}", err=True)
+    if not sys.stdout.isatty():
+        click.echo(url)  # for the program that reads it

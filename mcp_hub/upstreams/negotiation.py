@@ -1,7 +1,8 @@
 """Which era an upstream speaks: probe, fall back, remember (protocol.md §2, "Upstream era").
 
 Source: specification 2026-07-28, transports/stdio "Backward Compatibility": a modern server answers `server/discover`
-or refuses the version by name; anything else, or nothing, means the handshake era. `initialize` must not be cancelled.
+or refuses the version by name; anything else, or nothing, means the handshake era. `initialize` must not be cancelled,
+and a server that has not seen it yet must get nothing else: the probe is given up without a word.
 """
 
 from typing import Final
@@ -76,7 +77,7 @@ class _IsModern(StartFailed):
 async def _discover(peer: Peer) -> PeerInfo:
     peer.info = PeerInfo(Era.MODERN, eras.LATEST_MODERN)
     try:
-        raw = await peer.answer(peer.send("server/discover"))
+        raw = await peer.answer(peer.send("server/discover"), may_cancel=False)
     except UpstreamLost as exc:
         if peer.closed.is_set():
             raise StartFailed(f"server/discover failed: {exc}") from None
@@ -100,7 +101,7 @@ async def _initialize(peer: Peer) -> PeerInfo:
     hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": {}, "clientInfo": CLIENT_INFO}
     params = {key: msgspec.Raw(object_bytes(value)) for key, value in hello.items()}
     try:
-        raw = await peer.answer(peer.send("initialize", params))
+        raw = await peer.answer(peer.send("initialize", params), may_cancel=False)
     except RpcError as exc:
         kind = _IsModern if exc.code == UNSUPPORTED_VERSION else StartFailed
         raise kind(f"initialize failed: {exc}") from None

@@ -77,13 +77,13 @@ class Peer:
         except PipeClosed:
             raise self._gone() from None
 
-    async def answer(self, pending: Pending) -> RawJson:
-        """The result of a request that was sent.
+    async def answer(self, pending: Pending, *, may_cancel: bool = True) -> RawJson:
+        """The result of a request that was sent; if `may_cancel`, a waiter that gives up tells the server.
 
         Raises `RpcError`: the server's error answer, or `UpstreamLost`.
         """
         try:
-            message = await self.pipe.answer(pending, _cancellation)
+            message = await self.pipe.answer(pending, _cancellation if may_cancel else None)
         except PipeClosed:
             raise await self._lost() from None
         return self._result(message)

@@ -170,15 +170,15 @@ class Pipe(asyncio.Protocol):
             del self._late[next(iter(self._late))]
         return True
 
-    async def answer(self, pending: Pending, cancellation: Callable[[int], bytes]) -> Envelope:
-        """The answer to a request. A waiter that is cancelled abandons it and sends `cancellation(id)`.
+    async def answer(self, pending: Pending, cancellation: Callable[[int], bytes] | None) -> Envelope:
+        """The answer to a request. A waiter that is cancelled abandons it and sends `cancellation(id)`, if any.
 
         Raises `PipeClosed`.
         """
         try:
             return await pending.future
         except asyncio.CancelledError:
-            if self.abandon(pending):
+            if self.abandon(pending) and cancellation is not None:
                 self.send(cancellation(pending.id))
             raise
 

@@ -34,7 +34,7 @@ class HandshakeHttp:
         self._binding = binding
         self._keeper = keeper
         self._sessions = Sessions(max_sessions)
-        self._open: dict[str, dict[int | str, Delivery]] = {}
+        self._open: dict[str, dict[int | str, Delivery | None]] = {}
         self._streams: dict[str, anyio.CancelScope] = {}
 
     async def post(self, request: HttpRequest) -> None:
@@ -54,15 +54,18 @@ class HandshakeHttp:
             return
         id_ = request.id()
         open_calls = self._open.setdefault(session.id, {})
+        key = id_key(id_)
+        if key in open_calls:
+            refusal = json_error(id_, INVALID_REQUEST, "a request with this id is still being answered")
+            await respond(request.send, 400, refusal)
+            return
+        open_calls[key] = None  # taken from here on, also while the call waits for its server to start
         try:
-            if id_key(id_) in open_calls:
-                refusal = json_error(id_, INVALID_REQUEST, "a request with this id is still being answered")
-                await respond(request.send, 400, refusal)
-                return
             await answer_call(self._hub, self._binding, self._keeper, request, session, id_, open_calls)
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
         finally:
+            del open_calls[key]
             if not open_calls:
                 self._open.pop(session.id, None)
 
@@ -133,7 +136,7 @@ class HandshakeHttp:
         if session is None:
             return
         self._sessions.remove(session)
-        for delivery in list(self._open.get(session.id, {}).values()):
+        for delivery in filter(None, list(self._open.get(session.id, {}).values())):
             self._hub.cancel(delivery.record, "the session was ended by the client")
         if (stream := self._streams.get(session.id)) is not None:
             stream.cancel()

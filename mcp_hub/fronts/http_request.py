@@ -74,7 +74,7 @@ async def answer_call(
     request: HttpRequest,
     session: Session,
     id_: bytes,
-    open_calls: dict[int | str, Delivery] | None = None,
+    open_calls: dict[int | str, Delivery | None] | None = None,
 ) -> None:
     """Handles one request of a session to the end of its response.
 
@@ -91,18 +91,15 @@ async def answer_call(
     record = reply.record
     exchange = Exchange(session.era, request.receive, request.send, can_stream=request.takes_sse)
     delivery = exchange.delivery = Delivery(id_, session, record, meta.token, exchange.wake)
-    key = envelope.id_key(id_)
     if open_calls is not None:
-        open_calls[key] = delivery
+        open_calls[envelope.id_key(id_)] = delivery
     keeper.add(exchange)
     try:
         await exchange.run()
     finally:
         keeper.discard(exchange)
         delivery.close()
-        if open_calls is not None:
-            del open_calls[key]
-        elif not record.log.ended:
+        if open_calls is None and not record.log.ended:
             hub.cancel(record, "the client closed the response stream")
 
 

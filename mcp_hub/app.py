@@ -37,7 +37,7 @@ from mcp_hub.upstreams.lifecycle import RestartRule
 from mcp_hub.upstreams.listing import ListLimits
 from mcp_hub.upstreams.local import LocalUpstream
 from mcp_hub.upstreams.memory import EraMemory, server_key
-from mcp_hub.upstreams.stdio import StdioSpec
+from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.supervisor import Supervisor, SupervisorRules
 
 __all__ = ["App", "open_app", "state_dir"]
@@ -97,7 +97,8 @@ def build(loaded: Loaded, env: Mapping[str, str]) -> App:
         else:
             make_spec = partial(_spec, settings, server, env, folder)
             rules = _supervisor_rules(settings, name)
-            upstreams[name] = Supervisor(name, make_spec, rules, clock=clock, changes=changes, memory=memory)
+            connect = partial(StdioConnection, name, make_spec, memory)
+            upstreams[name] = Supervisor(name, connect, rules, clock=clock, changes=changes)
     limits = settings.hub.limits
     catalog = Catalog(upstreams, _view_rules(settings), changes, clock, settings.hub.first_list_wait)
     registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls)

@@ -22,6 +22,7 @@ from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import RawJson, RawObject
+from mcp_hub.wire.base import Pending
 from mcp_hub.wire.pipe import Pipe
 
 __all__ = ["StdioFront", "take_stdio"]
@@ -40,7 +41,7 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
 
 
 class StdioFront:
-    """Serves one pipe until the client closes it. A `PipeHandler`."""
+    """Serves one pipe until the client closes it. A `WireHandler`."""
 
     def __init__(self, hub: Facade, binding: Binding, caller: Caller) -> None:
         self._hub = hub
@@ -73,9 +74,9 @@ class StdioFront:
         self._deliver()
         self._pipe.close()
 
-    # -- requests (PipeHandler) -----------------------------------------------------------------------------------
+    # -- requests (WireHandler) -----------------------------------------------------------------------------------
 
-    def on_request(self, message: Envelope) -> None:
+    def on_request(self, message: Envelope, source: Pending | None = None) -> None:
         id_ = envelope.usable_id(message.id)
         if id_ is None or message.jsonrpc != "2.0":
             what = "the id must be a string or an integer" if id_ is None else 'jsonrpc must be "2.0"'
@@ -154,7 +155,7 @@ class StdioFront:
     def _refuse(self, id_: bytes | None, error: RpcError) -> None:
         self._pipe.send(envelope.error_frame(id_, error.encoded()))
 
-    def on_notification(self, message: Envelope) -> None:
+    def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         if message.method != "notifications/cancelled":
             return
         params = raw_object(message.params) or {}

@@ -20,7 +20,7 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes,
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
-from mcp_hub.wire.pipe import Pending, Pipe, PipeClosed
+from mcp_hub.wire.base import Pending, Wire, WireClosed
 
 __all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
 
@@ -54,7 +54,7 @@ class Peer:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.pipe: Pipe
+        self.wire: Wire
         self.info = PeerInfo(Era.HANDSHAKE, "")
         self.closed = anyio.Event()
         self.close_reason: str | None = None
@@ -73,8 +73,8 @@ class Peer:
             meta = modern_meta(self.info.version, CLIENT_INFO, {}, None)
             params["_meta"] = msgspec.Raw(object_bytes(meta))
         try:
-            return self.pipe.request(method, object_bytes(params))
-        except PipeClosed:
+            return self.wire.request(method, object_bytes(params))
+        except WireClosed:
             raise self._gone() from None
 
     async def answer(self, pending: Pending, *, may_cancel: bool = True) -> RawJson:
@@ -83,14 +83,14 @@ class Peer:
         Raises `RpcError`: the server's error answer, or `UpstreamLost`.
         """
         try:
-            message = await self.pipe.answer(pending, _cancellation if may_cancel else None)
-        except PipeClosed:
+            message = await self.wire.answer(pending, _cancellation if may_cancel else None)
+        except WireClosed:
             raise await self._lost() from None
         return self._result(message)
 
     def notify(self, method: str, params: RawJson | None = None) -> None:
-        if not self.pipe.is_closed:
-            self.pipe.send(envelope.notification_frame(method, params))
+        if self.wire.can_send:
+            self.wire.send(envelope.notification_frame(method, params))
 
     def _result(self, message: Envelope) -> RawJson:
         if message.error is not Unset:
@@ -123,19 +123,19 @@ class Peer:
     # -- calls --------------------------------------------------------------------------------------------------
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays one call; a `CallHandler`. `PipeClosed` is raised only if nothing was sent.
+        """Relays one call; a `CallHandler`. `WireClosed` is raised only if nothing was sent.
 
         Raises `Busy` while the server does not read what was sent before.
         """
-        if self.pipe.is_congested:
+        if self.wire.is_congested:
             raise Busy(
                 f'upstream "{self.name}" does not read its input; this call was not sent',
                 data={"upstream": {"server": self.name}},
             )
-        pending = self.pipe.request(call.method, lambda id_: self._params(call, id_), (call, channel))
+        pending = self.wire.request(call.method, lambda id_: self._params(call, id_), (call, channel))
         try:
-            message = await self.pipe.answer(pending, _cancellation)
-        except PipeClosed:
+            message = await self.wire.answer(pending, _cancellation)
+        except WireClosed:
             raise await self._lost() from None
         except anyio.get_cancelled_exc_class():
             now = anyio.current_time()
@@ -154,19 +154,19 @@ class Peer:
             meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
         return object_bytes({**call.params, "_meta": meta} if meta else call.params)
 
-    # -- what the server says (PipeHandler) ------------------------------------------------------------------------
+    # -- what the server says (WireHandler) ------------------------------------------------------------------------
 
-    def on_request(self, message: Envelope) -> None:
+    def on_request(self, message: Envelope, source: Pending | None = None) -> None:
         id_ = envelope.usable_id(message.id)
-        if id_ is None or self.pipe.is_congested:
+        if id_ is None or self.wire.is_congested:
             return  # a server that asks without reading gets no answers to pile up
         if message.method == "ping":
-            self.pipe.send(envelope.result_frame(id_, b"{}"))
+            self.wire.send(envelope.result_frame(id_, b"{}"))
             return
         error = MethodNotFound(f"this client declared no capability for {str(message.method)[:100]}")
-        self.pipe.send(envelope.error_frame(id_, error.encoded()))
+        self.wire.send(envelope.error_frame(id_, error.encoded()))
 
-    def on_notification(self, message: Envelope) -> None:
+    def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         method = message.method
         if method == "notifications/progress":
             self._progress(message)
@@ -181,7 +181,7 @@ class Peer:
         if not params or PROGRESS_TOKEN not in params or "progress" not in params:
             return
         key = envelope.id_key(bytes(params.pop(PROGRESS_TOKEN)))
-        pending = self.pipe.pending.get(key) if type(key) is int else None
+        pending = self.wire.requests.pending.get(key) if type(key) is int else None
         if pending is None or pending.context is None:
             return  # a token that nobody gave, or a call that has ended
         _, channel = _context(pending)
@@ -211,7 +211,7 @@ class Peer:
         """
         session: str | None = None
         channel: CallChannel | None = None
-        for pending in self.pipe.pending.values():
+        for pending in self.wire.requests.pending.values():
             if pending.context is None:
                 continue
             call, channel = _context(pending)

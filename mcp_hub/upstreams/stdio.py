@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Final
@@ -49,19 +49,32 @@ class StdioSpec:
 
 @dataclass(slots=True)
 class StdioConnection:
-    """A child process and the session with it. `run` once in a task; then `open`, then `close` in the same owner."""
+    """A child process and the session with it; a `Connection`. `make_spec` resolves the command when it is opened."""
 
     name: str
-    spec: StdioSpec
+    make_spec: Callable[[], StdioSpec]
+    memory: EraMemory
+    spec: StdioSpec = field(init=False)
     stderr: deque[str] = field(default_factory=deque)
     child: Child | None = None
     peer: Peer | None = None
 
-    async def open(self, tasks: anyio.abc.TaskGroup, memory: EraMemory) -> Peer:
+    @property
+    def pid(self) -> int | None:
+        return self.child.pid if self.child is not None else None
+
+    @property
+    def can_retry(self) -> bool:
+        """A process that could not even be started will not be found the next time either."""
+        return self.child is not None
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Starts the process and settles the era; a process that dies of the probe is started once more.
 
         Raises `StartFailed` with the reason and the last stderr lines.
         """
+        self.spec = self.make_spec()
+        memory = self.memory
         remembered = memory.get(self.spec.key)
         try:
             peer = await self._negotiated(tasks, self.spec.era, remembered)
@@ -79,8 +92,8 @@ class StdioConnection:
         self.child = child = spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
         self.peer = peer = Peer(self.name)
-        peer.pipe = Pipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT)
-        await peer.pipe.open(stdout, stdin)
+        peer.wire = Pipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT)
+        await peer.wire.open(stdout, stdin)
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, drained)
@@ -98,7 +111,7 @@ class StdioConnection:
         with anyio.move_on_after(_LAST_WORDS):
             await drained.wait()
         peer.close_reason = self._with_output(reason)
-        peer.pipe.close(reason)
+        peer.wire.close(reason)
         peer.explained.set()
 
     async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
@@ -148,7 +161,7 @@ class StdioConnection:
     async def close(self) -> None:
         """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""
         if self.peer is not None:
-            self.peer.pipe.close()
+            self.peer.wire.close()
         if self.child is not None:
             with suppress(ProcessLookupError):
                 await self.child.close(_GRACE_EOF, _GRACE_TERM)

@@ -1,4 +1,4 @@
-"""Keeps one stdio server alive: start, list, watch, back off, start again; one owner task each.
+"""Keeps one server alive: start, list, watch, back off, start again; one owner task each.
 
 A bad upstream changes nothing for another: each has its own supervisor, all start at once, and nobody waits for one
 but its own callers (product.md, promise 2).
@@ -21,12 +21,11 @@ from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams import lifecycle
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.connection import Connection
 from mcp_hub.upstreams.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.listing import ListLimits, list_kinds
-from mcp_hub.upstreams.memory import EraMemory
 from mcp_hub.upstreams.peer import Peer
-from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
-from mcp_hub.wire.pipe import PipeClosed
+from mcp_hub.wire.base import WireClosed
 
 __all__ = ["Supervisor", "SupervisorRules"]
 
@@ -49,28 +48,26 @@ class SupervisorRules:
 
 
 class Supervisor:
-    """An `Upstream` that is a supervised child process. `make_spec` resolves the command anew for every start."""
+    """An `Upstream` behind a connection that is kept up. `connect` makes a fresh one for every start."""
 
     def __init__(
         self,
         name: str,
-        make_spec: Callable[[], StdioSpec],
+        connect: Callable[[], Connection],
         rules: SupervisorRules,
         *,
         clock: Clock,
         changes: Changes,
-        memory: EraMemory,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.name = name
-        self._make_spec = make_spec
+        self._connect = connect
         self._rules = rules
         self._clock = clock
         self._changes = changes
-        self._memory = memory
         self._jitter = jitter
         self._life = Life()
-        self._connection: StdioConnection | None = None
+        self._connection: Connection | None = None
         self._peer: Peer | None = None
         self._snapshot: Snapshot | None = None
         self._log_level: str | None = None
@@ -83,14 +80,14 @@ class Supervisor:
         Raises `UpstreamUnavailable` with state and reason, and what `Peer.call` raises.
         """
         peer = self._peer
-        if peer is None or not peer.pipe.can_send:
+        if peer is None or not peer.wire.can_send:
             peer = await self._next_peer()
         if call.log_level is not None:
             self.set_log_level(call.log_level)
         for _ in range(2):
             try:
                 return await peer.call(call, channel)
-            except PipeClosed:  # nothing was sent, so trying once more is safe
+            except WireClosed:  # nothing was sent, so trying once more is safe
                 peer = await self._next_peer()
         raise self._unavailable()
 
@@ -105,7 +102,7 @@ class Supervisor:
             version=peer.info.version if peer else None,
             server_info=peer.info.server_info if peer else None,
             restarts=life.restarts,
-            pid=connection.child.pid if peer and connection and connection.child else None,
+            pid=connection.pid if peer and connection else None,
             stderr=tuple(connection.stderr) if connection else (),
             warnings=snapshot.warnings if snapshot else (),
         )
@@ -124,13 +121,13 @@ class Supervisor:
     def _send_log_level(self, peer: Peer) -> None:
         if self._log_level and peer.info.era is Era.HANDSHAKE and "logging" in peer.info.capabilities:
             params = object_bytes({"level": self._log_level})
-            peer.pipe.request("logging/setLevel", params)
+            peer.wire.request("logging/setLevel", params)
 
     async def _next_peer(self) -> Peer:
         with anyio.move_on_after(_READY_WAIT):
             while True:
                 version = self._changes.version
-                if self._peer is not None and self._peer.pipe.can_send:
+                if self._peer is not None and self._peer.wire.can_send:
                     return self._peer
                 if self._life.state in lifecycle.FINAL:
                     break
@@ -169,7 +166,7 @@ class Supervisor:
         reason = "stopped"
         async with anyio.create_task_group() as tasks:
             try:
-                connection = self._connection = StdioConnection(self.name, self._make_spec())
+                connection = self._connection = self._connect()
                 try:
                     reason = await self._live(connection, tasks)
                 finally:
@@ -178,7 +175,7 @@ class Supervisor:
                     await connection.close()
             except StartFailed as exc:
                 reason = str(exc)
-                if self._connection is None or self._connection.child is None:
+                if self._connection is None or not self._connection.can_retry:
                     self._become(lifecycle.gave_up(self._life, reason))
             except Exception as exc:
                 log.exception("upstream_attempt_crashed", upstream=self.name)
@@ -186,11 +183,11 @@ class Supervisor:
             tasks.cancel_scope.cancel()
         return reason
 
-    async def _live(self, connection: StdioConnection, tasks: anyio.abc.TaskGroup) -> str:
+    async def _live(self, connection: Connection, tasks: anyio.abc.TaskGroup) -> str:
         """Handshake, first list, then watching until the session ends."""
         limit = self._rules.start_timeout
         with anyio.move_on_after(limit):
-            peer = await connection.open(tasks, self._memory)
+            peer = await connection.open(tasks)
             await self._list(peer, set(Kind))
             self._peer = peer
             self._send_log_level(peer)

@@ -13,8 +13,8 @@ import re
 import stat
 import sys
 import threading
-from collections.abc import Callable
-from typing import IO, Any, Protocol, cast
+from collections.abc import Callable, Mapping
+from typing import IO, Any, cast
 
 import msgspec
 import structlog
@@ -24,17 +24,14 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.framing import Framer, TooLong
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import RawJson
+from mcp_hub.wire.base import Cancellation, Pending, Requests, WireClosed, WireHandler
 
 if sys.platform == "linux":
     import fcntl
 
-__all__ = ["Pending", "Pipe", "PipeClosed", "PipeHandler"]
+__all__ = ["Pipe"]
 
 log = structlog.get_logger(__name__)
-
-_LATE_IDS = 1024
-"""Abandoned request ids remembered, so that their late answers are not taken for strays."""
-
 
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
@@ -47,44 +44,6 @@ _HEAD = 4096
 """Bytes of a bad line that are looked at."""
 
 
-class PipeClosed(Exception):
-    """The pipe is gone: its peer closed it, or it was closed here."""
-
-
-class PipeHandler(Protocol):
-    """What a pipe tells its owner. Called on the event loop, must not block."""
-
-    def on_request(self, message: Envelope) -> None: ...
-
-    def on_notification(self, message: Envelope) -> None: ...
-
-    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        """A line that is no message. Pending requests whose answer it was are settled already."""
-        ...
-
-    def on_late_answer(self, id_: int) -> None:
-        """A request that was abandoned has been answered after all."""
-        ...
-
-    def on_writable(self) -> None:
-        """The peer reads again after the write buffer was full."""
-        ...
-
-    def on_closed(self, reason: str) -> None: ...
-
-
-class Pending:
-    """A request of ours that is under way. `future` gets the answering `Envelope`; `context` is the sender's own."""
-
-    __slots__ = ("context", "future", "id", "method")
-
-    def __init__(self, id_: int, method: str, future: "asyncio.Future[Envelope]", context: object) -> None:
-        self.id = id_
-        self.method = method
-        self.future = future
-        self.context = context
-
-
 class Pipe(asyncio.Protocol):
     """One JSON-RPC connection.
 
@@ -94,7 +53,7 @@ class Pipe(asyncio.Protocol):
     """
 
     def __init__(
-        self, handler: PipeHandler, *, line_limit: int, write_limit: int = 1 << 20, couples: bool = False
+        self, handler: WireHandler, *, line_limit: int, write_limit: int = 1 << 20, couples: bool = False
     ) -> None:
         self._handler = handler
         self._framer = Framer(line_limit)
@@ -107,9 +66,7 @@ class Pipe(asyncio.Protocol):
         self._flush_due = False
         self._writer: asyncio.WriteTransport | _FileWriter | None = None
         self._reader: asyncio.ReadTransport | None = None
-        self._next_id = 1
-        self._late: dict[int, None] = {}
-        self.pending: dict[int, Pending] = {}
+        self.requests = Requests()
         self.is_congested = False
         self.is_closed = False
         self.can_send = True
@@ -147,38 +104,33 @@ class Pipe(asyncio.Protocol):
         if out and self._writer is not None and self.can_send:
             self._writer.write(out[0] if len(out) == 1 else b"".join(out))
 
-    def request(self, method: str, params: RawJson | Callable[[int], RawJson], context: object = None) -> Pending:
-        """Sends a request under an id of ours (also its progress token, if `params` wants one).
+    def request(
+        self,
+        method: str,
+        params: RawJson | Callable[[int], RawJson],
+        context: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Pending:
+        """Sends a request under an id of ours (also its progress token, if `params` wants one); a pipe has no headers.
 
-        Raises `PipeClosed`.
+        Raises `WireClosed`.
         """
         if not self.can_send:
-            raise PipeClosed("the pipe is closed")
-        id_ = self._next_id
-        self._next_id = id_ + 1
-        pending = Pending(id_, method, self._loop.create_future(), context)
-        self.pending[id_] = pending
-        self.send(envelope.request_frame(id_, method, params(id_) if callable(params) else params))
+            raise WireClosed("the pipe is closed")
+        pending = self.requests.expect(method, context)
+        body = params(pending.id) if callable(params) else params
+        self.send(envelope.request_frame(pending.id, method, body))
         return pending
 
-    def abandon(self, pending: Pending) -> bool:
-        """Forgets a request; its answer, should it come, is counted and dropped. False if it was answered already."""
-        if self.pending.pop(pending.id, None) is None:
-            return False
-        self._late[pending.id] = None
-        if len(self._late) > _LATE_IDS:
-            del self._late[next(iter(self._late))]
-        return True
-
-    async def answer(self, pending: Pending, cancellation: Callable[[int], bytes] | None) -> Envelope:
+    async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
         """The answer to a request. A waiter that is cancelled abandons it and sends `cancellation(id)`, if any.
 
-        Raises `PipeClosed`.
+        Raises `WireClosed`.
         """
         try:
             return await pending.future
         except asyncio.CancelledError:
-            if self.abandon(pending) and cancellation is not None:
+            if self.requests.abandon(pending) and cancellation is not None:
                 self.send(cancellation(pending.id))
             raise
 
@@ -196,11 +148,7 @@ class Pipe(asyncio.Protocol):
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
-        waiting, self.pending = list(self.pending.values()), {}
-        for pending in waiting:
-            if not pending.future.done():
-                pending.future.set_exception(PipeClosed(reason))
-                pending.future.exception()  # retrieved here: the waiter may be gone already
+        self.requests.fail_all(reason)
         self._handler.on_closed(reason)
 
     # -- receiving (asyncio.Protocol) -----------------------------------------------------------------------------
@@ -264,11 +212,10 @@ class Pipe(asyncio.Protocol):
             self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor a result"), line)
             return
         key = envelope.id_key(id_)
-        pending = self.pending.pop(key, None) if type(key) is int else None
+        pending = self.requests.pending.pop(key, None) if type(key) is int else None
         if pending is not None:
-            if not pending.future.done():
-                pending.future.set_result(message)
-        elif type(key) is int and self._late.pop(key, 0) is None:
+            pending.settle(message)
+        elif type(key) is int and self.requests.is_late(key):
             self.counts["late"] += 1
             self._handler.on_late_answer(key)
         elif message.result is Unset and message.error is Unset:
@@ -283,12 +230,12 @@ class Pipe(asyncio.Protocol):
         head = line[:_HEAD]
         is_answer = (is_huge or b'"jsonrpc"' in head) and not _REQUEST.match(head)
         key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
-        pending = self.pending.pop(key, None) if type(key) is int else None
-        if is_answer and bad.id is None and len(self.pending) == 1:
-            _, pending = self.pending.popitem()
-        if pending is not None and not pending.future.done():
+        pending = self.requests.pending.pop(key, None) if type(key) is int else None
+        if is_answer and bad.id is None and len(self.requests.pending) == 1:
+            _, pending = self.requests.pending.popitem()
+        if pending is not None:
             error = {"code": bad.code, "message": bad.reason}
-            pending.future.set_result(Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub"))
+            pending.settle(Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub"))
         self._handler.on_bad_line(bad, line)
 
     def _read_file(self, read: IO[bytes]) -> None:
@@ -304,7 +251,7 @@ class Pipe(asyncio.Protocol):
     def _stop_sending(self) -> None:
         """The peer reads no more. What it may still have to say is read for a moment longer."""
         self.can_send = False
-        self._loop.call_later(_LAST_ANSWERS if self.pending else 0, self.close, "the peer closed its input")
+        self._loop.call_later(_LAST_ANSWERS if self.requests.pending else 0, self.close, "the peer closed its input")
 
     def _congest(self, congested: bool) -> None:
         self.is_congested = congested

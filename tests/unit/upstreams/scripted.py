@@ -67,7 +67,7 @@ async def talking(era: Era = Era.HANDSHAKE, **capabilities: Any) -> AsyncIterato
     """A peer whose negotiation is over, and its server."""
     peer = Peer("git")
     async with connected(peer, end=Server) as (pipe, server):
-        peer.pipe = pipe
+        peer.wire = pipe
         version = "2026-07-28" if era is Era.MODERN else "2025-11-25"
         peer.explained.set()  # no process that would have an exit code
         peer.info = PeerInfo(era, version, capabilities=capabilities)

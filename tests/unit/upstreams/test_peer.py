@@ -13,7 +13,7 @@ from mcp_hub.events import Log, Progress
 from mcp_hub.types import CallId, Era, JsonObject, Kind
 from mcp_hub.upstreams.base import Call
 from mcp_hub.upstreams.peer import Peer
-from mcp_hub.wire.pipe import PipeClosed
+from mcp_hub.wire.base import WireClosed
 from tests.unit.upstreams.local_calls import Recorder
 from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.wire.raw_lines import WAIT
@@ -149,7 +149,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_under_the_hubs_id() -
         assert cancelled["params"] == {"requestId": request["id"]}
         await server.send(id=request["id"], result={})
         await flushed(server)
-        assert peer.pipe.counts["late"] == 1
+        assert peer.wire.counts["late"] == 1
 
 
 async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> None:
@@ -162,7 +162,7 @@ async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> N
             await together(script(server), peer.call(call(), Recorder()))
         assert caught.value.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
         assert peer.closed.is_set() and peer.wake.is_set()
-        with pytest.raises(PipeClosed):  # nothing was sent, so somebody may try again
+        with pytest.raises(WireClosed):  # nothing was sent, so somebody may try again
             await peer.call(call(), Recorder())
         with pytest.raises(UpstreamLost):
             peer.send("tools/list")
@@ -189,8 +189,8 @@ async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_t
 
 async def test_a_server_that_does_not_read_gets_no_more_calls() -> None:
     async with talking() as (peer, _):
-        peer.pipe.send(b"x" * (8 << 20) + b"\n")
-        peer.pipe.flush()
+        peer.wire.send(b"x" * (8 << 20) + b"\n")
+        peer.wire.flush()
         with pytest.raises(Busy, match="does not read its input"):
             await peer.call(call(), Recorder())
 
@@ -283,7 +283,7 @@ async def test_a_log_message_goes_to_whom_it_must_belong_or_to_nobody(sessions: 
         await server.expect("tools/list")
         await server.send(method="notifications/message", params=MESSAGE)
         await flushed(server)
-        assert own.id in peer.pipe.pending
+        assert own.id in peer.wire.requests.pending
         assert [place for place, channel in enumerate(channels) if channel.sent] == receivers
         for place in receivers:
             (event,) = channels[place].sent

@@ -10,14 +10,15 @@ import anyio
 import anyio.lowlevel
 
 from mcp_hub.protocol.envelope import BadMessage, Envelope
-from mcp_hub.wire.pipe import Pipe, PipeHandler
+from mcp_hub.wire.base import WireHandler
+from mcp_hub.wire.pipe import Pipe
 
 WAIT = 5.0
 """Seconds that no wait of these tests may take."""
 
 
 class Told:
-    """A `PipeHandler` that keeps everything and can be waited on."""
+    """A `WireHandler` that keeps everything and can be waited on."""
 
     def __init__(self) -> None:
         self.requests: list[Envelope] = []
@@ -28,11 +29,11 @@ class Told:
         self.reasons: list[str] = []
         self._news = anyio.Event()
 
-    def on_request(self, message: Envelope) -> None:
+    def on_request(self, message: Envelope, source: object = None) -> None:
         self.requests.append(message)
         self._news.set()
 
-    def on_notification(self, message: Envelope) -> None:
+    def on_notification(self, message: Envelope, source: object = None) -> None:
         self.notifications.append(message)
         self._news.set()
 
@@ -109,7 +110,7 @@ E = TypeVar("E", bound=OtherEnd)
 
 @asynccontextmanager
 async def connected(
-    handler: PipeHandler,
+    handler: WireHandler,
     line_limit: int = 1 << 20,
     write_limit: int = 1 << 20,
     end: type[E] = OtherEnd,

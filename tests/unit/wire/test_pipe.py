@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from mcp_hub.protocol.envelope import Envelope, notification_frame
-from mcp_hub.wire.pipe import Pending, Pipe, PipeClosed
+from mcp_hub.wire.base import Pending, WireClosed
+from mcp_hub.wire.pipe import Pipe
 from tests.unit.wire.raw_lines import WAIT, Told, connected
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +44,7 @@ async def test_an_answer_finds_its_request_by_number_or_text(spelling: type) -> 
         await other.send(id=spelling(one["id"]), result={"n": 1})
         assert await answer(pipe, first) == {"n": 1}
         assert await answer(pipe, second) == {"n": 2}
-        assert not pipe.pending
+        assert not pipe.requests.pending
 
 
 async def test_params_can_be_made_with_the_id() -> None:
@@ -81,7 +82,7 @@ async def test_a_waiter_that_is_cancelled_tells_the_peer_and_a_late_answer_is_co
         await other.send(id=fresh.id, result={"fresh": True})
         assert await answer(pipe, fresh) == {"fresh": True}
         assert pipe.counts == {"bad": 0, "late": 1, "stray": 1} and told.late == [pending.id]
-        assert not pipe.abandon(fresh)
+        assert not pipe.requests.abandon(fresh)
 
 
 async def test_answers_that_nobody_waits_for_are_counted_and_harm_nobody() -> None:
@@ -105,7 +106,7 @@ async def test_a_result_with_an_error_is_one_answer() -> None:
         await other.send(id=pending.id, result={"r": 1}, error={"code": 1, "message": "both"})
         with anyio.fail_after(WAIT):
             message = await pipe.answer(pending, cancellation)
-        assert isinstance(message.error, msgspec.Raw) and not pipe.pending
+        assert isinstance(message.error, msgspec.Raw) and not pipe.requests.pending
 
 
 async def test_requests_and_notifications_of_the_peer_are_told_in_order_with_their_ids() -> None:
@@ -189,7 +190,7 @@ async def test_a_broken_request_of_the_peer_is_not_taken_for_our_answer() -> Non
         pending = pipe.request("m", b"{}")
         await other.write(b'{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{]}\n' % pending.id)
         await told.until("bad")
-        assert pending.id in pipe.pending
+        assert pending.id in pipe.requests.pending
         await other.send(id=pending.id, result={"ok": 1})
         assert await answer(pipe, pending) == {"ok": 1}
 
@@ -229,11 +230,11 @@ async def test_closing_fails_all_that_is_pending_at_once_and_for_good() -> None:
         pendings = [pipe.request("m", b"{}") for _ in range(3)]
         pipe.close("enough")
         pipe.close("again")
-        assert not pipe.pending and told.reasons == ["enough"]
+        assert not pipe.requests.pending and told.reasons == ["enough"]
         for pending in pendings:
-            with pytest.raises(PipeClosed, match="enough"):
+            with pytest.raises(WireClosed, match="enough"):
                 await answer(pipe, pending)
-        with pytest.raises(PipeClosed):
+        with pytest.raises(WireClosed):
             pipe.request("m", b"{}")
         assert [(await other.line())["method"] for _ in pendings] == ["m"] * 3, "what was queued still leaves"
         assert await other.chunk() == b""
@@ -245,7 +246,7 @@ async def test_a_peer_that_closes_a_side_is_gone(side: str) -> None:
     async with connected(told) as (pipe, other):
         other.close("write" if side == "its output" else "read")
         assert await told.until("reasons") == [f"the peer closed {side}"]
-        with pytest.raises(PipeClosed):
+        with pytest.raises(WireClosed):
             pipe.request("m", b"{}")
         pipe.send(b"{}\n")  # harmless
 
@@ -255,7 +256,7 @@ async def test_requests_under_way_fail_with_the_output_of_the_peer() -> None:
         pending = pipe.request("m", b"{}")
         await other.line()
         other.close("write")
-        with pytest.raises(PipeClosed, match="the peer closed its output"):
+        with pytest.raises(WireClosed, match="the peer closed its output"):
             await answer(pipe, pending)
 
 
@@ -268,7 +269,7 @@ async def test_a_peer_that_reads_no_more_may_still_answer_what_it_has_read() -> 
         await other.send(id=pending.id, result={"ok": 1})
         assert await answer(pipe, pending) == {"ok": 1}
         other.close("write")
-        with pytest.raises(PipeClosed):
+        with pytest.raises(WireClosed):
             await answer(pipe, other_pending)
 
 

@@ -24,7 +24,7 @@ class Answering(Told):
 
     pipe: Pipe
 
-    def on_request(self, message: Envelope) -> None:
+    def on_request(self, message: Envelope, source: object = None) -> None:
         super().on_request(message)
         self.pipe.send(result_frame(bytes(message.id), b'"' + b"x" * 1000 + b'"'))  # type: ignore[arg-type]
 

@@ -1,0 +1,147 @@
+"""What every connection to a peer has in common, whatever carries it: requests of ours, their answers, who is told.
+
+`Pipe` is one over a pair of pipes; remote servers are reached through others. Correlation is one table of pending
+requests; a request that is abandoned is remembered for a while, so that its late answer is not taken for a stray.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from mcp_hub.protocol.envelope import BadMessage, Envelope
+from mcp_hub.types import RawJson
+
+__all__ = ["Cancellation", "Pending", "Requests", "Wire", "WireClosed", "WireHandler"]
+
+_LATE_IDS = 1024
+"""Abandoned request ids remembered, so that their late answers are not taken for strays."""
+
+Cancellation = Callable[[int], bytes]
+"""Makes the notification that cancels the request of this id."""
+
+
+class WireClosed(Exception):
+    """The connection is gone; what it was to carry was not sent."""
+
+
+class Pending:
+    """A request of ours that is under way. `future` gets the answering `Envelope`; `context` is the sender's own."""
+
+    __slots__ = ("context", "future", "id", "method")
+
+    def __init__(self, id_: int, method: str, future: "asyncio.Future[Envelope]", context: object) -> None:
+        self.id = id_
+        self.method = method
+        self.future = future
+        self.context = context
+
+    def settle(self, answer: Envelope) -> None:
+        """Gives the answer to whoever waits; the first one counts."""
+        if not self.future.done():
+            self.future.set_result(answer)
+
+
+class WireHandler(Protocol):
+    """What a connection tells its owner. Called on the event loop, must not block.
+
+    `source` is the request of ours on whose own stream the message came, where the transport tells (HTTP).
+    """
+
+    def on_request(self, message: Envelope, source: Pending | None = None) -> None: ...
+
+    def on_notification(self, message: Envelope, source: Pending | None = None) -> None: ...
+
+    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+        """A line that is no message. Pending requests whose answer it was are settled already."""
+        ...
+
+    def on_late_answer(self, id_: int) -> None:
+        """A request that was abandoned has been answered after all."""
+        ...
+
+    def on_writable(self) -> None:
+        """The peer reads again after the write buffer was full."""
+        ...
+
+    def on_closed(self, reason: str) -> None: ...
+
+
+class Requests:
+    """The table of requests under way; ids count up from 1 and are never used twice."""
+
+    def __init__(self) -> None:
+        self._next_id = 1
+        self._late: dict[int, None] = {}
+        self.pending: dict[int, Pending] = {}
+
+    def expect(self, method: str, context: object = None) -> Pending:
+        """Registers a request that the caller is about to send under the id it is given here."""
+        id_ = self._next_id
+        self._next_id = id_ + 1
+        pending = Pending(id_, method, asyncio.get_running_loop().create_future(), context)
+        self.pending[id_] = pending
+        return pending
+
+    def abandon(self, pending: Pending) -> bool:
+        """Forgets a request; its answer, should it come, is counted and dropped. False if it was answered already."""
+        if self.pending.pop(pending.id, None) is None:
+            return False
+        self._late[pending.id] = None
+        if len(self._late) > _LATE_IDS:
+            del self._late[next(iter(self._late))]
+        return True
+
+    def is_late(self, id_: int) -> bool:
+        """Whether this answers a request that was abandoned; true once."""
+        return self._late.pop(id_, 0) is None
+
+    def fail_all(self, reason: str) -> None:
+        """Nothing will be answered any more."""
+        waiting, self.pending = list(self.pending.values()), {}
+        for pending in waiting:
+            if not pending.future.done():
+                pending.future.set_exception(WireClosed(reason))
+                pending.future.exception()  # retrieved here: the waiter may be gone already
+
+
+class Wire(Protocol):
+    """A connection as the session with a server sees it."""
+
+    @property
+    def requests(self) -> Requests: ...
+
+    @property
+    def can_send(self) -> bool: ...
+
+    @property
+    def is_congested(self) -> bool:
+        """The peer does not read what was sent; more must wait."""
+        ...
+
+    def send(self, frame: bytes) -> None:
+        """Sends one line that is no request of ours: a notification, or an answer to the peer's request."""
+        ...
+
+    def request(
+        self,
+        method: str,
+        params: RawJson | Callable[[int], RawJson],
+        context: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Pending:
+        """Sends a request under an id of ours (also its progress token, if `params` wants one).
+
+        `headers` go along where the transport has headers. Raises `WireClosed`: nothing was sent.
+        """
+        ...
+
+    async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
+        """The answer to a request. A waiter that is cancelled abandons it and tells the peer, if `cancellation`.
+
+        Raises `WireClosed`.
+        """
+        ...
+
+    def close(self, reason: str = "closed by the hub") -> None:
+        """Ends the connection and fails what is pending. Idempotent."""
+        ...

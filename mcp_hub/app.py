@@ -17,6 +17,7 @@ import anyio
 import platformdirs
 
 from mcp_hub import __version__
+from mcp_hub.calls.parking import Parking
 from mcp_hub.calls.registry import Registry
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.catalog.catalog import Catalog
@@ -102,7 +103,8 @@ def build(loaded: Loaded, env: Mapping[str, str]) -> App:
     limits = settings.hub.limits
     catalog = Catalog(upstreams, _view_rules(settings), changes, clock, settings.hub.first_list_wait)
     registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls)
-    hub = Facade(catalog, registry, upstreams, _time_limits(settings), settings.hub.page_size)
+    parking = Parking(clock, limits.question_timeout, registry.cancel)
+    hub = Facade(catalog, registry, upstreams, _time_limits(settings), settings.hub.page_size, parking)
     info = {"name": settings.hub.name, "version": __version__}
     binding = Binding(hub, Identity(info, partial(_instructions, settings, catalog)))
     return App(settings, hub, binding, upstreams, registry, changes)
@@ -139,8 +141,9 @@ def _time_limits(settings: Settings) -> dict[str, tuple[TimeLimits, TimeLimits]]
     limits: dict[str, tuple[TimeLimits, TimeLimits]] = {}
     for name in settings.servers:
         own = settings.effective(name)
-        reads = TimeLimits(own.request_timeout, own.max_duration, "request_timeout")
-        limits[name] = TimeLimits(own.timeout, own.max_duration), reads
+        answer = settings.hub.limits.question_timeout
+        reads = TimeLimits(own.request_timeout, own.max_duration, "request_timeout", answer)
+        limits[name] = TimeLimits(own.timeout, own.max_duration, answer=answer), reads
     return limits
 
 

@@ -1,7 +1,7 @@
 """What can happen to a call: the `CallEvent` union that upstreams send and readers pull.
 
 Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly one of them is its last event
-(product.md, promise 1). Question events join the union with the bridge that needs them.
+(product.md, promise 1). A question (`InputRequired`) is open until its `InputReceived`.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from mcp_hub.errors import RpcError
 from mcp_hub.types import Era, RawJson, RawObject
 
-__all__ = ["CallEvent", "Cancelled", "Completed", "Delta", "Ending", "Failed", "Log", "Progress", "Started"]
+__all__ = [
+    "CallEvent",
+    "Cancelled",
+    "Completed",
+    "Delta",
+    "Ending",
+    "Failed",
+    "InputReceived",
+    "InputRequired",
+    "Log",
+    "Progress",
+    "Started",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,27 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
+class InputRequired:
+    """A question of the upstream to the caller: `sampling/createMessage`, `elicitation/create` or `roots/list`.
+
+    `key` is unique within the call; `params` are as sent, in the shape of `era`.
+    """
+
+    key: str
+    method: str
+    params: RawJson
+    era: Era = Era.HANDSHAKE
+
+
+@dataclass(frozen=True, slots=True)
+class InputReceived:
+    """A question is no longer open: it was answered, declined or withdrawn. `remaining` others still are."""
+
+    key: str
+    remaining: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Completed:
     """The result object as sent, and the era whose shape it has."""
 
@@ -70,4 +103,4 @@ class Cancelled:
 
 
 Ending = Completed | Failed | Cancelled
-CallEvent = Started | Progress | Delta | Log | Completed | Failed | Cancelled
+CallEvent = Started | Progress | Delta | Log | InputRequired | InputReceived | Completed | Failed | Cancelled

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 
+import msgspec
+
+from mcp_hub.calls.parking import Parked, Parking, is_parked, unmark
 from mcp_hub.calls.registry import Registry
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.ids import new_call_id
+from mcp_hub.protocol import questions
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Kind, RawObject, UpstreamStatus
+from mcp_hub.types import Era, Kind, RawObject, UpstreamStatus
 from mcp_hub.upstreams.base import Call, Upstream
 
 __all__ = ["Facade"]
@@ -28,12 +32,14 @@ class Facade:
         upstreams: Mapping[str, Upstream],
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
         page_size: int,
+        parking: Parking,
     ) -> None:
         self.catalog = catalog
         self._registry = registry
         self._upstreams = upstreams
         self._limits = limits
         self._page_size = page_size
+        self._parking = parking
 
     def view(self, session: Session) -> CatalogView:
         return self.catalog.view(session.caller.profile)
@@ -42,10 +48,30 @@ class Facade:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
         return self.view(session).page(kind, session.era, cursor, self._page_size)
 
-    def call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> CallRecord:
-        """Starts a call. Raises `InvalidParams`, `UnknownEntry`, `Busy`."""
+    def call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Parked:
+        """Starts a call, or takes up the one that this is the retry of; says from which event on to follow it.
+
+        Raises `InvalidParams`, `UnknownEntry`, `Busy`.
+        """
+        responses = state = None
+        if session.era is Era.MODERN and ("inputResponses" in params or "requestState" in params):
+            responses, state = questions.take_retry(params)
+        call = self._made(session, method, params, meta)
+        if state is not None and is_parked(state):
+            parked = self._parking.fetch(state, call)
+            for key, response in (responses or {}).items():
+                parked.record.answer(key, response)
+            return parked
+        if responses is not None or state is not None:
+            own = unmark(state) if state is not None else None
+            call = msgspec.structs.replace(call, input_responses=responses, request_state=own)
+        of_tools, of_reads = self._limits[call.upstream]
+        limits = of_tools if method == "tools/call" else of_reads
+        return Parked(self._registry.start(call, self._upstreams[call.upstream].call, limits))
+
+    def _made(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Call:
         to = route(self.view(session), session.era, method, params)
-        call = Call(
+        return Call(
             id=new_call_id(),
             upstream=to.server,
             method=method,
@@ -54,14 +80,16 @@ class Facade:
             session=session.id,
             principal=session.caller.principal,
             era=session.era,
+            version=session.version,
             capabilities=session.capabilities,
             exported_uri=to.exported_uri,
             wants_progress=meta.token is not None,
             log_level=session.log_level,
         )
-        of_tools, of_reads = self._limits[to.server]
-        limits = of_tools if method == "tools/call" else of_reads
-        return self._registry.start(call, self._upstreams[to.server].call, limits)
+
+    def park(self, record: CallRecord, cursor: int) -> str:
+        """Keeps a call whose modern caller has to gather input; the `requestState` of the retry."""
+        return self._parking.park(record, cursor)
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         """Ends a call because its caller said so; its upstream is told."""

@@ -89,9 +89,9 @@ class CallLog:
             self._events.append(coalesce.suppressed(self._suppressed))
             self._suppressed = 0
 
-    def reader(self, wake: Callable[[], None]) -> "Reader":
-        """A new reader from the first event that is still held; `wake` is called (soon, often) when there is more."""
-        reader = Reader(self, self._first - 1, wake)
+    def reader(self, wake: Callable[[], None], after: int = 0) -> "Reader":
+        """A new reader of what follows `after` and is still held; `wake` is called (soon, often) when there is more."""
+        reader = Reader(self, max(after, self._first - 1), wake)
         self._readers.append(reader)
         return reader
 

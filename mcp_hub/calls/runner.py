@@ -5,8 +5,9 @@ appended. May use asyncio directly: an anyio task group's `start_soon` costs thr
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -14,8 +15,9 @@ from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.progress import ProgressGuard
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Ending, Failed, Progress, Started
-from mcp_hub.upstreams.base import Call, CallHandler
+from mcp_hub.events import CallEvent, Cancelled, Ending, Failed, InputReceived, InputRequired, Progress, Started
+from mcp_hub.types import RawJson
+from mcp_hub.upstreams.base import Call, CallHandler, Question
 
 __all__ = ["CallRecord", "TimeLimits", "Timer", "call_later", "run"]
 
@@ -23,24 +25,30 @@ log = structlog.get_logger(__name__)
 
 Timer = asyncio.TimerHandle
 
+_MOST_QUESTIONS: Final = 64
+"""Questions of one call that may be open at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
     """Seconds: `silence`, the longest an upstream may say nothing for a call; `total`, the longest a call may take.
 
-    `setting` names what to raise where that silence is normal.
+    `setting` names what to raise where that silence is normal. `answer` is the longest a caller may leave a question
+    open.
     """
 
     silence: float
     total: float
     setting: str = "timeout"
+    answer: float = 600.0
 
 
 class CallRecord:
     """A call, its log and its task. It is the `CallChannel` that the handler is handed."""
 
     __slots__ = (
-        "_clock", "_guard", "_heard", "call", "entered", "handler", "limits", "log", "started", "stopping", "task",
+        "_asked", "_clock", "_guard", "_heard", "_open", "call", "entered", "handler", "limits", "log", "started",
+        "stopping", "task",
     )  # fmt: skip
 
     def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
@@ -53,6 +61,8 @@ class CallRecord:
         self.stopping: Ending | None = None
         self._clock = clock
         self._guard = ProgressGuard()
+        self._open: dict[str, Question] = {}
+        self._asked = 0
         self.started = self._heard = clock.now()
 
     def send(self, event: CallEvent) -> None:
@@ -63,6 +73,42 @@ class CallRecord:
                 return
             event = admitted
         self.log.append(event)
+
+    def ask(self, question: Question) -> str:
+        self._asked += 1
+        key = f"q{self._asked}"
+        if self.log.ended or len(self._open) >= _MOST_QUESTIONS:
+            reason = "the call has ended" if self.log.ended else f"{_MOST_QUESTIONS} questions of this call are open"
+            question.answered(RpcError(f"{question.method} not passed on: {reason}"))
+            return key
+        self._heard = self._clock.now()
+        self._open[key] = question
+        self.log.append(InputRequired(key, question.method, question.params, question.era))
+        return key
+
+    def withdraw(self, key: str) -> None:
+        self.answer(key, RpcError("the question was withdrawn"))
+
+    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
+        """Settles a question with the caller's result or an error; False if it is not open (answered, withdrawn)."""
+        question = self._open.pop(key, None)
+        if question is None:
+            return False
+        self._heard = self._clock.now()
+        self.log.append(InputReceived(key, len(self._open)))
+        question.answered(outcome)
+        return True
+
+    @property
+    def open_questions(self) -> Mapping[str, Question]:
+        """By key, oldest first."""
+        return self._open
+
+    def _leave_open(self) -> None:
+        """The call has ended: what is still open will not be answered."""
+        while self._open:
+            _, question = self._open.popitem()
+            question.answered(RpcError(f"{question.method} was not answered: the call has ended"))
 
     def begin(self) -> None:
         """The wait is over; from here on the upstream may not be silent for too long."""
@@ -77,10 +123,13 @@ class CallRecord:
         """When the call runs out of time, unless its upstream is heard of before. While it waits nobody is silent."""
         if self.task is None:
             return self.started + self.limits.total
-        return min(self._heard + self.limits.silence, self.started + self.limits.total)
+        patience = self.limits.answer if self._open else self.limits.silence
+        return min(self._heard + patience, self.started + self.limits.total)
 
     def overdue(self) -> Failed:
         """The ending of a call that ran out of time; says which limit it was and what to set."""
+        if self._open and self._heard + self.limits.answer <= self.started + self.limits.total:
+            return self._unanswered()
         is_running = self.task is not None
         silent = is_running and self._heard + self.limits.silence <= self.started + self.limits.total
         seconds, key = (self.limits.silence, self.limits.setting) if silent else (self.limits.total, "max_duration")
@@ -90,6 +139,16 @@ class CallRecord:
                 f'upstream "{self.call.upstream}" {what} for {seconds:g} s on {self.call.method}; '
                 f"raise `{key}` of the server if that is normal",
                 data={"upstream": {"server": self.call.upstream}, "limit": key, "seconds": seconds},
+            )
+        )
+
+    def _unanswered(self) -> Failed:
+        method = next(iter(self._open.values())).method
+        seconds = self.limits.answer
+        return Failed(
+            DeadlineExceeded(
+                f"{method} was not answered for {seconds:g} s; raise hub.limits.question_timeout if that is normal",
+                data={"question": method, "limit": "question_timeout", "seconds": seconds},
             )
         )
 
@@ -124,6 +183,7 @@ async def _run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None
         log.exception("call_crashed", call_id=record.call.id, upstream=record.call.upstream)
         ending = Failed(RpcError("internal error of the hub; its log has the details"))
     record.log.append(ending)
+    record._leave_open()
     on_end(record)
 
 

@@ -62,7 +62,7 @@ class OwnHub:
     def call(self, name: str, given: RawJson) -> "_Events":
         """Starts the call. Raises `RpcError`."""
         params = {"name": msgspec.Raw(msgspec.json.encode(name)), "arguments": msgspec.Raw(bytes(given))}
-        return _Events(self._hub.call(self._session, "tools/call", params, _WITH_PROGRESS), self._session.era)
+        return _Events(self._hub.call(self._session, "tools/call", params, _WITH_PROGRESS).record, self._session.era)
 
 
 class _Events:

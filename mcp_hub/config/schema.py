@@ -170,7 +170,7 @@ class LimitSettings(_Section):
 
     `line` is in bytes, of one JSON-RPC message. `running_calls` counts per principal; `waiting_calls` those behind
     it, and beyond them a call is refused. `tools_per_server` and `pages` bound a server's lists; `stderr_lines`
-    are remembered per server.
+    are remembered per server. `question_timeout` in seconds is how long a client may leave a server's question open.
     """
 
     line: Size = 32 * MiB
@@ -179,6 +179,7 @@ class LimitSettings(_Section):
     tools_per_server: Count = 10000
     pages: Count = 100
     stderr_lines: Annotated[int, Field(ge=0)] = 200
+    question_timeout: PositiveDuration = 600.0
 
 
 class HubSettings(_Section):

@@ -11,12 +11,13 @@ import anyio
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.announcer import Announcer
+from mcp_hub.fronts.asking import Asking
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.exchange import KEEP_ALIVE, SSE_HEADERS, Housekeeper, Receive, Send, respond
 from mcp_hub.fronts.http_request import HttpRequest, answer_call, json_error, json_result
 from mcp_hub.fronts.mcp_server import Binding
 from mcp_hub.hub import Facade
-from mcp_hub.protocol.envelope import id_key, raw_object
+from mcp_hub.protocol.envelope import Unset, id_key, raw_object
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.types import Era
@@ -36,6 +37,7 @@ class HandshakeHttp:
         self._sessions = Sessions(max_sessions)
         self._open: dict[str, dict[int | str, Delivery | None]] = {}
         self._streams: dict[str, anyio.CancelScope] = {}
+        self._asking: dict[str, Asking] = {}
 
     async def post(self, request: HttpRequest) -> None:
         if request.is_request and request.message.method == "initialize":
@@ -50,6 +52,8 @@ class HandshakeHttp:
         if not request.is_request:
             if request.message.method == "notifications/cancelled":
                 self._cancelled(session, request)
+            elif request.message.method is Unset and session.id in self._asking:
+                self._asking[session.id].take(request.message)
             await request.accepted()
             return
         id_ = request.id()
@@ -61,7 +65,8 @@ class HandshakeHttp:
             return
         open_calls[key] = None  # taken from here on, also while the call waits for its server to start
         try:
-            await answer_call(self._hub, self._binding, self._keeper, request, session, id_, open_calls)
+            asking = self._asking.setdefault(session.id, Asking())
+            await answer_call(self._hub, self._binding, self._keeper, request, session, id_, open_calls, asking)
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
         finally:

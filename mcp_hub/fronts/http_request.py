@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.fronts.asking import Asking
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
 from mcp_hub.fronts.mcp_server import Binding, Deferred
@@ -75,11 +76,12 @@ async def answer_call(
     session: Session,
     id_: bytes,
     open_calls: dict[int | str, Delivery | None] | None = None,
+    asking: Asking | None = None,
 ) -> None:
     """Handles one request of a session to the end of its response.
 
     The client that goes away cancels its call in the modern era; in the handshake era the call goes on (streams.md
-    §3). `open_calls` is where a handshake session's cancellations look.
+    §3). `open_calls` is where a handshake session's cancellations look, `asking` what asks its client.
     """
     params, meta = request.params()
     reply = binding.handle(session, str(request.message.method), params, meta)
@@ -90,7 +92,9 @@ async def answer_call(
         return
     record = reply.record
     exchange = Exchange(session.era, request.receive, request.send, can_stream=request.takes_sse)
-    delivery = exchange.delivery = Delivery(id_, session, record, meta.token, exchange.wake)
+    reach = asking if request.takes_sse else None
+    delivery = Delivery(hub, id_, session, record, meta.token, exchange.wake, reach, reply.after)
+    exchange.delivery = delivery
     if open_calls is not None:
         open_calls[envelope.id_key(id_)] = delivery
     keeper.add(exchange)
@@ -99,7 +103,7 @@ async def answer_call(
     finally:
         keeper.discard(exchange)
         delivery.close()
-        if open_calls is None and not record.log.ended:
+        if open_calls is None and not (record.log.ended or delivery.parked):
             hub.cancel(record, "the client closed the response stream")
 
 

@@ -36,9 +36,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The answer is the ending of this call."""
+    """The answer is the ending of this call, what comes before it are its events behind `after`."""
 
     record: CallRecord
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Binding:
 
     def _call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         try:
-            return Running(self._hub.call(session, method, params, meta))
+            return self._started(session, method, params, meta)
         except UnknownEntry:
             if self._hub.catalog.is_settled:
                 raise
@@ -110,7 +111,11 @@ class Binding:
 
     async def _call_later(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Running:
         await self._hub.catalog.settled()
-        return Running(self._hub.call(session, method, params, meta))
+        return self._started(session, method, params, meta)
+
+    def _started(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Running:
+        leg = self._hub.call(session, method, params, meta)
+        return Running(leg.record, leg.cursor)
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor

@@ -13,6 +13,7 @@ import structlog
 
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.fronts.announcer import Announcer
+from mcp_hub.fronts.asking import Asking
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.mcp_server import Binding, Deferred, Running, modern_session, uninitialized
 from mcp_hub.hub import Facade
@@ -48,6 +49,7 @@ class StdioFront:
         self._binding = binding
         self._caller = caller
         self._pipe: Pipe
+        self._asking: Asking
         self._session: Session | None = None
         self._requests = 0
         self._open: dict[int | str, Delivery | anyio.CancelScope] = {}
@@ -59,6 +61,7 @@ class StdioFront:
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side."""
         self._pipe = Pipe(self, line_limit=line_limit, couples=True)
+        self._asking = Asking(self._pipe.requests)
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             await self._pipe.open(read, write)
@@ -130,7 +133,9 @@ class StdioFront:
         if isinstance(reply, bytes):
             self._answer(id_, reply)
             return
-        delivery = Delivery(id_, session, reply.record, meta.token, lambda: self._wake(key))
+        delivery = Delivery(
+            self._hub, id_, session, reply.record, meta.token, lambda: self._wake(key), self._asking, reply.after
+        )
         self._open[key] = delivery
         if delivery.has_more:
             self._wake(key)
@@ -163,6 +168,8 @@ class StdioFront:
         followed = self._open.pop(envelope.id_key(bytes(raw)), None) if raw is not None else None
         if isinstance(followed, Delivery):
             followed.close()
+            for frame in followed.withdrawn():
+                self._pipe.send(frame)
             self._hub.cancel(followed.record, "cancelled by the client")
         elif followed is not None:
             followed.cancel()
@@ -171,7 +178,7 @@ class StdioFront:
         self._refuse(bad.id, RpcError(bad.reason, code=bad.code))
 
     def on_late_answer(self, id_: int) -> None:
-        """The hub asks its client nothing that it could abandon."""
+        """An answer to a question that was withdrawn."""
 
     def on_closed(self, reason: str) -> None:
         log.info("client_gone", reason=reason)

@@ -106,3 +106,8 @@ def _recoded(error: RpcError, code: int) -> RpcError:
     fields = msgspec.json.decode(error.encoded(), type=dict[str, msgspec.Raw])
     fields["code"] = msgspec.Raw(str(code).encode())
     return RpcError(error.message, code=code, raw=msgspec.json.encode(fields))
+
+
+def url_elicitations(error: RpcError) -> dict[str, tuple[str, RawJson]] | None:
+    """Interim."""
+    return None

@@ -1,21 +1,24 @@
 """The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
+from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed
-from mcp_hub.types import CallId, Era, JsonObject, RawObject, Snapshot, UpstreamStatus
+from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, UpstreamStatus
 
-__all__ = ["Call", "CallChannel", "CallHandler", "Upstream"]
+__all__ = ["Call", "CallChannel", "CallHandler", "Question", "Upstream"]
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
     """One upstream request: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
 
     `params` carry the upstream's own name or URI and everything else as the client sent it, without `_meta`;
-    `meta` is the client's `_meta` without the reserved keys. `era` and `capabilities` are the caller's.
+    `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
+    `input_responses` and `request_state` belong to a retry that a modern server asked for.
     `exported_uri` is the URI that the client read, where the upstream knows it by another.
     """
 
@@ -28,9 +31,22 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     principal: str
     era: Era
     capabilities: JsonObject
+    version: str = ""
     exported_uri: str | None = None
     wants_progress: bool = False
     log_level: str | None = None
+    input_responses: RawObject | None = None
+    request_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an upstream asks its caller, params as sent in the shape of `era`."""
+
+    method: str
+    params: RawJson
+    era: Era
+    answered: Callable[[RawJson | RpcError], None]
 
 
 class CallChannel(Protocol):
@@ -38,6 +54,18 @@ class CallChannel(Protocol):
 
     def send(self, event: CallEvent) -> None:
         """Append an event; never blocks, never raises. After the call has ended it is counted and dropped."""
+        ...
+
+    def ask(self, question: Question) -> str:
+        """Put a question to the caller; returns the key under which it can be withdrawn.
+
+        `question.answered` is called exactly once: with the caller's result, or with the `RpcError` that stands for
+        it (the caller's own error answer, nobody there to ask, the call ended, the question withdrawn).
+        """
+        ...
+
+    def withdraw(self, key: str) -> None:
+        """The upstream no longer wants the answer. Unknown keys are ignored."""
         ...
 
     async def drained(self) -> None:

@@ -13,13 +13,14 @@ import msgspec
 import structlog
 
 from mcp_hub import __version__
-from mcp_hub.errors import Busy, MethodNotFound, UpstreamLost
+from mcp_hub.errors import Busy, UpstreamLost
 from mcp_hub.events import Completed, Log, Progress
 from mcp_hub.protocol import envelope, rpc_errors
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up
 from mcp_hub.wire.base import Pending, Wire, WireClosed
 
 __all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
@@ -62,6 +63,8 @@ class Peer:
         self.changed: set[Kind] = set()
         self.wake = anyio.Event()
         self.noise: list[str] = []
+        self.is_interactive = False  # it has asked something while calls were in flight
+        self._asked = Asked(lambda frame: self.wire.send(frame))
         self._given_up: dict[int, tuple[str, float]] = {}  # request → its session, until when it may still log
 
     # -- what the hub asks ----------------------------------------------------------------------------------------
@@ -123,10 +126,15 @@ class Peer:
     # -- calls --------------------------------------------------------------------------------------------------
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays one call; a `CallHandler`. `WireClosed` is raised only if nothing was sent.
+        """Relays one call, with what the server asks on the way; a `CallHandler`.
 
-        Raises `Busy` while the server does not read what was sent before.
+        `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
         """
+        if self.info.era is Era.MODERN and call.era is Era.HANDSHAKE and call.method in PARKABLE:
+            return await follow_up(call, channel, self._relay)
+        return await self._relay(call, channel)
+
+    async def _relay(self, call: Call, channel: CallChannel) -> Completed:
         if self.wire.is_congested:
             raise Busy(
                 f'upstream "{self.name}" does not read its input; this call was not sent',
@@ -145,14 +153,16 @@ class Peer:
         return Completed(self._result(message), self.info.era)
 
     def _params(self, call: Call, id_: int) -> bytes:
-        meta = call.meta
+        meta, params = call.meta, call.params
         if self.info.era is Era.MODERN:
+            if call.input_responses is not None or call.request_state is not None:
+                params = _retried(call)
             # extensions are agreed for one hop; the hub terminates none
             capabilities = {k: v for k, v in call.capabilities.items() if k != "extensions"}
             meta = {**meta, **modern_meta(self.info.version, CLIENT_INFO, capabilities, call.log_level)}
         if call.wants_progress:
             meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
-        return object_bytes({**call.params, "_meta": meta} if meta else call.params)
+        return object_bytes({**params, "_meta": meta} if meta else params)
 
     # -- what the server says (WireHandler) ------------------------------------------------------------------------
 
@@ -163,15 +173,23 @@ class Peer:
         if message.method == "ping":
             self.wire.send(envelope.result_frame(id_, b"{}"))
             return
-        error = MethodNotFound(f"this client declared no capability for {str(message.method)[:100]}")
-        self.wire.send(envelope.error_frame(id_, error.encoded()))
+        self.is_interactive |= any(pending.context is not None for pending in self.wire.requests.pending.values())
+        self._asked.take(message, self._asker(source))
+
+    def _asker(self, source: Pending | None) -> tuple[Call, CallChannel] | None:
+        """The call that a message belongs to, if that is known (protocol.md §2, "Who asked?")."""
+        if source is None:
+            return self._sole_asker(anyio.current_time())
+        return _context(source) if source.context is not None else None
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         method = message.method
         if method == "notifications/progress":
             self._progress(message)
         elif method == "notifications/message":
-            self._log_message(message)
+            self._log_message(message, source)
+        elif method == "notifications/cancelled" and isinstance(message.params, msgspec.Raw):
+            self._asked.withdraw(message.params)
         elif method in _CHANGED:
             self.changed.update(_CHANGED[str(method)])
             self.wake.set()
@@ -189,7 +207,7 @@ class Peer:
         event = Progress(_number(params.pop("progress")), _number(total) if total is not None else None, params or None)
         channel.send(event)
 
-    def _log_message(self, message: Envelope) -> None:
+    def _log_message(self, message: Envelope, source: Pending | None) -> None:
         params = raw_object(message.params)
         if not params or "level" not in params or message.params is Unset:
             return
@@ -197,32 +215,34 @@ class Peer:
             level = msgspec.json.decode(params["level"], type=str)
         except msgspec.DecodeError:
             return
-        found = self._sole_asker(anyio.current_time())
+        found = self._asker(source)
         if found is None:
             log.debug("upstream_log", upstream=self.name, level=level)
         else:
-            found.send(Log(level, message.params))
+            found[1].send(Log(level, message.params))
 
-    def _sole_asker(self, now: float) -> CallChannel | None:
-        """The channel of the newest call if all calls in flight are of one session.
+    def _sole_asker(self, now: float) -> tuple[Call, CallChannel] | None:
+        """The newest call, one that may ask before any other, if all calls in flight are of one session.
 
         A call that was given up counts as in flight until it is answered after all or the server has logged nothing
         for a while: what it still says must not reach somebody else, and theirs is not worth that risk.
         """
         session: str | None = None
-        channel: CallChannel | None = None
+        found: tuple[Call, CallChannel] | None = None
         for pending in self.wire.requests.pending.values():
             if pending.context is None:
                 continue
-            call, channel = _context(pending)
-            if session is not None and call.session != session:
+            context = _context(pending)
+            if session is not None and context[0].session != session:
                 return None
-            session = call.session
+            session = context[0].session
+            if found is None or context[0].method in PARKABLE:
+                found = context
         self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept[1] > now}
         if any(owner != session for owner, _ in self._given_up.values()):
             self._given_up = {id_: (owner, now + _ECHO) for id_, (owner, _) in self._given_up.items()}
             return None
-        return channel
+        return found
 
     def on_late_answer(self, id_: int) -> None:
         self._given_up.pop(id_, None)
@@ -237,8 +257,19 @@ class Peer:
     def on_closed(self, reason: str) -> None:
         if self.close_reason is None:
             self.close_reason = reason
+        self._asked.close()
         self.closed.set()
         self.wake.set()
+
+
+def _retried(call: Call) -> RawObject:
+    """The params of a retry, as the modern era has them (2026-07-28, basic/patterns/mrtr)."""
+    params = dict(call.params)
+    if call.input_responses is not None:
+        params["inputResponses"] = msgspec.Raw(object_bytes(call.input_responses))
+    if call.request_state is not None:
+        params["requestState"] = msgspec.Raw(object_bytes(call.request_state))
+    return params
 
 
 def _cancellation(id_: int) -> bytes:

@@ -25,6 +25,7 @@ from mcp_hub.upstreams.connection import Connection
 from mcp_hub.upstreams.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.listing import ListLimits, list_kinds
 from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.turns import Turns
 from mcp_hub.wire.base import WireClosed
 
 __all__ = ["Supervisor", "SupervisorRules"]
@@ -71,14 +72,24 @@ class Supervisor:
         self._peer: Peer | None = None
         self._snapshot: Snapshot | None = None
         self._log_level: str | None = None
+        self._turns = Turns(name)
 
     # -- what others ask ----------------------------------------------------------------------------------------
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call, after a short wait if the upstream is on its way up.
 
-        Raises `UpstreamUnavailable` with state and reason, and what `Peer.call` raises.
+        Raises `UpstreamUnavailable` with state and reason, `Busy` when another session keeps it too long, and what
+        `Peer.call` raises.
         """
+        if not self._turns.enter_now(call.session):
+            await self._turns.enter(call.session)
+        try:
+            return await self._call(call, channel)
+        finally:
+            self._turns.leave(call.session)
+
+    async def _call(self, call: Call, channel: CallChannel) -> Completed:
         peer = self._peer
         if peer is None or not peer.wire.can_send:
             peer = await self._next_peer()

@@ -9,6 +9,7 @@ from mcp_types.methods import CACHEABLE_METHODS, validate_client_request, valida
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from mcp_hub.calls.parking import Parking
 from mcp_hub.calls.registry import Registry
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
@@ -108,7 +109,8 @@ def test_empty_lists(kind: Kind, version: str) -> None:
 def binding(instructions: str | None) -> Binding:
     clock = SystemClock()
     catalog = Catalog({}, {None: ViewRules({})}, Changes(), clock, 0)
-    hub = Facade(catalog, Registry(clock, running=1, waiting=1), {}, {}, 10)
+    registry = Registry(clock, running=1, waiting=1)
+    hub = Facade(catalog, registry, {}, {}, 10, Parking(clock, 1, registry.cancel))
     return Binding(hub, Identity({"name": "hub", "version": "1"}, lambda profile: instructions))
 
 

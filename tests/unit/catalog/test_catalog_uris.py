@@ -1,12 +1,13 @@
 import pytest
 
+from mcp_hub.catalog.links import Remembered
 from mcp_hub.catalog.uris import Templates, UriTable, assign, assign_templates
 
 
 def table(
     *listed: tuple[str, str], templates: tuple[tuple[str, str], ...] = (), readers: tuple[str, ...] = ("a", "b")
 ) -> UriTable:
-    return UriTable(assign(listed), Templates(templates), ("a", "b", "c"), readers)
+    return UriTable(assign(listed), Templates(templates), ("a", "b", "c"), readers, Remembered())
 
 
 def test_a_unique_uri_stays_and_the_first_server_keeps_a_shared_one() -> None:

@@ -1,7 +1,7 @@
 """What reaches a client of its call, by what it asked for and by its era."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +9,7 @@ from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.errors import DeadlineExceeded, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, Log, Progress, Started
 from mcp_hub.fronts.delivery import Delivery, level_admits
+from mcp_hub.hub import Facade
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import CallId, Era
@@ -36,7 +37,7 @@ class Client:
         self.record = CallRecord(call, unused, TimeLimits(1, 1), Clock())
         self.woken = 0
         session = Session("s", LOCAL, era, "2025-11-25", log_level=level)
-        self.delivery = Delivery(b'"r1"', session, self.record, token, self.wake)
+        self.delivery = Delivery(cast(Facade, None), b'"r1"', session, self.record, token, self.wake)
         self.record.log.append(Started())
 
     def wake(self) -> None:

@@ -342,10 +342,11 @@ async def test_a_ping_is_answered_and_any_other_request_refused_under_its_own_id
     async with talking() as (_, server):
         await server.send(id="p", method="ping")
         assert await server.line() == {"jsonrpc": "2.0", "id": "p", "result": {}}
-        await server.send(id=7, method="sampling/createMessage", params={})
-        refusal = await server.line()
-        assert (refusal["id"], refusal["error"]["code"]) == (7, -32601)
-        assert "sampling/createMessage" in refusal["error"]["message"]
+        for method, code in (("sampling/createMessage", -32600), ("no/such", -32601)):
+            await server.send(id=7, method=method, params={})
+            refusal = await server.line()
+            assert (refusal["id"], refusal["error"]["code"]) == (7, code)
+            assert method in refusal["error"]["message"]
         await server.send(id=1.5, method="ping")
         await server.send(id=None, method="ping")
         await server.send(id=8, method="ping")

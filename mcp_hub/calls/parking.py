@@ -1,0 +1,118 @@
+"""Calls that wait while a modern client gathers input: each leg ends with a sealed `requestState`, good for one retry.
+
+Source: specification 2026-07-28, basic/patterns/mrtr "Server Requirements": the state is bound to the principal, to the
+request that it came from and to a time; single use is enforced here. The call itself goes on in the registry, whose
+deadlines end it when nobody comes back.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.clock import Clock
+from mcp_hub.errors import InvalidParams
+from mcp_hub.upstreams.base import Call
+
+__all__ = ["Parked", "Parking", "is_parked", "mark", "unmark"]
+
+_MARK: Final = "hub1."
+_UPSTREAM: Final = "up1."
+_MOST: Final = 1024
+"""Parked calls; the one parked first makes room and is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A call at the beginning of a leg: its record, how far its events were delivered, until when it may be fetched."""
+
+    record: CallRecord
+    cursor: int = 0
+    leg: str = ""
+    until: float = 0.0
+
+
+class Parking:
+    """The calls that wait. `cancel` is told of one that had to make room."""
+
+    def __init__(self, clock: Clock, seconds: float, cancel: Callable[[CallRecord, str], None]) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._cancel = cancel
+        self._key = secrets.token_bytes(32)
+        self._parked: OrderedDict[str, Parked] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def park(self, record: CallRecord, cursor: int) -> str:
+        """Keeps the call for one retry; returns the `requestState` that the retry must carry."""
+        self._sweep()
+        leg = secrets.token_urlsafe(12)
+        self._parked[record.call.id] = Parked(record, cursor, leg, self._clock.now() + self._seconds)
+        self._parked.move_to_end(record.call.id)
+        if len(self._parked) > _MOST:
+            _, oldest = self._parked.popitem(last=False)
+            self._cancel(oldest.record, "too many calls wait for input")
+        return f"{_MARK}{record.call.id}.{leg}.{self._seal(record.call, leg)}"
+
+    def fetch(self, state: str, call: Call) -> Parked:
+        """The parked call that `call` is the retry of; a state opens it once.
+
+        Raises `InvalidParams`, the same for a state that is forged, foreign, replayed or too old.
+        """
+        self._sweep()
+        id_, _, rest = state.removeprefix(_MARK).partition(".")
+        leg, _, seal = rest.partition(".")
+        parked = self._parked.get(id_)
+        if (
+            parked is None
+            or not hmac.compare_digest(parked.leg.encode(), leg.encode())
+            or not hmac.compare_digest(self._seal(call, leg, id_).encode(), seal.encode())
+        ):
+            raise InvalidParams(
+                "params.requestState is unknown: it was used, has expired or belongs to another request"
+            )
+        del self._parked[id_]
+        return parked
+
+    def _sweep(self) -> None:
+        """Lets go of what nobody came back for. All wait equally long, so the first in order are the oldest."""
+        now = self._clock.now()
+        while self._parked and next(iter(self._parked.values())).until <= now:
+            _, parked = self._parked.popitem(last=False)
+            self._cancel(parked.record, "the client did not come back with its input")
+
+    def _seal(self, call: Call, leg: str, id_: str | None = None) -> str:
+        """Binds a leg of a call to who asked and what for; `id_` is that of the call where `call` is a retry."""
+        what = [id_ or call.id, leg, call.principal, call.upstream, call.method, _digest(call)]
+        return hmac.new(self._key, msgspec.json.encode(what), hashlib.sha256).hexdigest()
+
+
+def is_parked(state: str) -> bool:
+    """Whether a `requestState` names (or claims to name) a call that waits here."""
+    return state.startswith(_MARK)
+
+
+def mark(state: str) -> str:
+    """A modern server's own `requestState`, so that it is not taken for one of the hub's."""
+    return _UPSTREAM + state
+
+
+def unmark(state: str) -> str:
+    """The server's own again. Raises `InvalidParams` for one that never went through `mark`."""
+    if not state.startswith(_UPSTREAM):
+        raise InvalidParams("params.requestState was not given by this server")
+    return state.removeprefix(_UPSTREAM)
+
+
+def _digest(call: Call) -> str:
+    """The params by content: a client may write the same arguments in another order."""
+    params = {key: msgspec.json.decode(raw) for key, raw in call.params.items()}
+    return hashlib.sha256(msgspec.json.encode(params, order="sorted")).hexdigest()

@@ -1,0 +1,81 @@
+"""Turns at a server whose questions carry no link to a call: different sessions do not overlap on it.
+
+A question on a shared pipe belongs to the session that all calls in flight are of (protocol.md §2, "Who asked?"). Once
+a server has asked anything, that session is made to exist: sessions take turns, in order of arrival.
+"""
+
+from collections import deque
+from typing import Final
+
+import anyio
+
+from mcp_hub.errors import Busy
+
+__all__ = ["Turns"]
+
+_WAIT: Final = 30.0
+"""Seconds that a call waits for its turn."""
+_MOST: Final = 1024
+"""Calls that may wait for a turn at one server."""
+
+
+class Turns:
+    """Who is at the server now. Counts from the start, so that it knows when it is switched on."""
+
+    def __init__(self, server: str, wait: float = _WAIT) -> None:
+        self._server = server
+        self._wait = wait
+        self._active: dict[str, int] = {}
+        self._waiting: deque[tuple[str, anyio.Event]] = deque()
+        self.is_on = False
+
+    def enter_now(self, session: str) -> bool:
+        """Enters if nobody else's calls are there and nobody waits; always, while turns are off."""
+        if self.is_on and (self._waiting or not self._active.keys() <= {session}):
+            return False
+        self._active[session] = self._active.get(session, 0) + 1
+        return True
+
+    async def enter(self, session: str) -> None:
+        """Waits for the turn. Raises `Busy` when it does not come in time or too many wait."""
+        if self.enter_now(session):
+            return
+        if len(self._waiting) >= _MOST:
+            raise self._busy("too many calls wait")
+        turn = (session, anyio.Event())
+        self._waiting.append(turn)
+        try:
+            with anyio.move_on_after(self._wait):
+                await turn[1].wait()
+        except anyio.get_cancelled_exc_class():
+            if turn[1].is_set():  # it came, too late for this call
+                self.leave(session)
+            raise
+        finally:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                self._admit()
+        if not turn[1].is_set():
+            raise self._busy(f"another session has been using it for {self._wait:g} s")
+
+    def leave(self, session: str) -> None:
+        """The call is over; the next session may come."""
+        self._active[session] -= 1
+        if not self._active[session]:
+            del self._active[session]
+        if self._waiting:
+            self._admit()
+
+    def _admit(self) -> None:
+        """Lets in whoever is first in line, and those of the same session right behind."""
+        while self._waiting and self._active.keys() <= {self._waiting[0][0]}:
+            session, event = self._waiting.popleft()
+            self._active[session] = self._active.get(session, 0) + 1
+            event.set()
+
+    def _busy(self, why: str) -> Busy:
+        return Busy(
+            f'upstream "{self._server}" is busy: {why}; it asks its callers questions, so sessions take turns; '
+            "`scope: session` gives each its own process",
+            data={"upstream": {"server": self._server}, "setting": "scope: session"},
+        )

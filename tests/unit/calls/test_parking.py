@@ -1,0 +1,135 @@
+"""Parked calls: a state opens its call once, for the same request of the same principal, in time; nothing else does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_hub.calls import parking
+from mcp_hub.calls.parking import Parking
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.errors import InvalidParams
+from mcp_hub.events import Completed
+from mcp_hub.ids import new_call_id
+from mcp_hub.types import Era
+from mcp_hub.upstreams.base import Call, CallChannel
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def call(arguments: str = '{"a":1,"b":[2]}', **differs: Any) -> Call:
+    params = {"name": msgspec.Raw(b'"ask"'), "arguments": msgspec.Raw(arguments.encode())}
+    made = Call(new_call_id(), "git", "tools/call", params, {}, "s", "anna", Era.MODERN, {})
+    return msgspec.structs.replace(made, **differs)
+
+
+async def unused(call: Call, channel: CallChannel) -> Completed:
+    raise NotImplementedError
+
+
+class Waiting:
+    """A parking with one call in it."""
+
+    def __init__(self, seconds: float = 600) -> None:
+        self.clock = Clock()
+        self.cancelled: list[tuple[CallRecord, str]] = []
+        self.parking = Parking(self.clock, seconds, lambda record, why: self.cancelled.append((record, why)))
+        self.record = self.made()
+        self.state = self.parking.park(self.record, 7)
+
+    def made(self) -> CallRecord:
+        return CallRecord(call(), unused, TimeLimits(1, 1), self.clock)
+
+    def refuses(self, state: str, retry: Call) -> None:
+        with pytest.raises(InvalidParams, match="requestState is unknown"):
+            self.parking.fetch(state, retry)
+
+
+def test_the_retry_finds_the_call_where_it_was_left() -> None:
+    waiting = Waiting()
+    parked = waiting.parking.fetch(waiting.state, call())
+    assert parked.record is waiting.record and parked.cursor == 7
+    assert len(waiting.parking) == 0
+
+
+def test_arguments_are_compared_by_content() -> None:
+    waiting = Waiting()
+    assert waiting.parking.fetch(waiting.state, call('{ "b": [ 2 ], "a": 1 }')).record is waiting.record
+
+
+def test_a_state_opens_its_call_once_also_after_the_next_leg() -> None:
+    waiting = Waiting()
+    waiting.parking.fetch(waiting.state, call())
+    waiting.refuses(waiting.state, call())
+    following = waiting.parking.park(waiting.record, 9)
+    waiting.refuses(waiting.state, call())
+    assert waiting.parking.fetch(following, call()).cursor == 9
+
+
+OTHERS: Mapping[str, Call] = {
+    "principal": call(principal="bert"),
+    "server": call(upstream="hg"),
+    "method": call(method="prompts/get"),
+    "arguments": call('{"a":2,"b":[2]}'),
+    "more arguments": call('{"a":1,"b":[2],"c":null}'),
+}
+
+
+@pytest.mark.parametrize("retry", OTHERS.values(), ids=OTHERS.keys())
+def test_another_request_does_not_open_it(retry: Call) -> None:
+    waiting = Waiting()
+    waiting.refuses(waiting.state, retry)
+    assert waiting.parking.fetch(waiting.state, call()), "a failed attempt must not use it up"
+
+
+@pytest.mark.parametrize("at", range(0, 200, 3))
+def test_no_character_can_be_changed(at: int) -> None:
+    waiting = Waiting()
+    if at < len(waiting.state) and at >= len("hub1."):
+        other = "x" if waiting.state[at] != "x" else "y"
+        waiting.refuses(waiting.state[:at] + other + waiting.state[at + 1 :], call())
+    assert waiting.parking.fetch(waiting.state, call())
+
+
+@pytest.mark.parametrize("state", ["hub1.", "hub1..", "hub1.a.b.c", "hub1.ü.ü.ü", "hub1." + "x" * 10_000])
+def test_nonsense_is_refused(state: str) -> None:
+    waiting = Waiting()
+    waiting.refuses(state, call())
+
+
+def test_another_hub_does_not_take_it() -> None:
+    waiting, other = Waiting(), Waiting()
+    other.refuses(waiting.state, call())
+
+
+def test_what_nobody_fetches_is_cancelled_in_time() -> None:
+    waiting = Waiting(seconds=60)
+    waiting.clock.time += 59.9
+    waiting.parking.park(waiting.made(), 0)
+    assert not waiting.cancelled
+    waiting.clock.time += 0.2
+    waiting.refuses(waiting.state, call())
+    assert [record for record, _ in waiting.cancelled] == [waiting.record]
+
+
+def test_the_call_parked_first_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parking, "_MOST", 3)
+    waiting = Waiting()
+    for _ in range(3):
+        waiting.parking.park(waiting.made(), 0)
+    assert [record for record, _ in waiting.cancelled] == [waiting.record] and len(waiting.parking) == 3
+
+
+def test_marks_tell_the_states_of_servers_from_the_hubs_own() -> None:
+    for own in ("", "hub1.x", "up1.x", "ü"):
+        assert not parking.is_parked(parking.mark(own)) and parking.unmark(parking.mark(own)) == own
+    for forged in ("", "x", "hub1.x"):
+        with pytest.raises(InvalidParams, match="was not given by this server"):
+            parking.unmark(forged)

@@ -1,0 +1,123 @@
+"""Turns at an interactive server: sessions do not overlap, in order of arrival, nobody waits for ever."""
+
+import anyio
+import pytest
+
+from mcp_hub.errors import Busy
+from mcp_hub.upstreams.turns import Turns
+
+pytestmark = pytest.mark.anyio
+
+
+def on(wait: float = 5) -> Turns:
+    turns = Turns("git", wait)
+    turns.is_on = True
+    return turns
+
+
+async def test_off_everybody_overlaps_and_is_counted() -> None:
+    turns = Turns("git")
+    assert turns.enter_now("a") and turns.enter_now("b")
+    turns.is_on = True
+    assert not turns.enter_now("a"), "b is still there"
+    turns.leave("b")
+    assert turns.enter_now("a")
+
+
+async def test_calls_of_one_session_overlap() -> None:
+    turns = on()
+    assert turns.enter_now("a") and turns.enter_now("a")
+    turns.leave("a")
+    assert not turns.enter_now("b")
+    turns.leave("a")
+    assert turns.enter_now("b")
+
+
+async def test_sessions_come_in_order_and_whoever_is_there_does_not_jump_the_queue() -> None:
+    turns, order = on(), []
+    turns.enter_now("a")
+
+    async def call(name: str, session: str, done: anyio.Event) -> None:
+        await turns.enter(session)
+        order.append(name)
+        await done.wait()
+        turns.leave(session)
+
+    done = {name: anyio.Event() for name in ("b1", "b2", "a2", "c1")}
+    async with anyio.create_task_group() as tasks:
+        for name in done:
+            tasks.start_soon(call, name, name[0], done[name])
+            await anyio.wait_all_tasks_blocked()
+        assert order == []
+        turns.leave("a")
+        await anyio.wait_all_tasks_blocked()
+        assert order == ["b1", "b2"]
+        done["b1"].set()
+        await anyio.wait_all_tasks_blocked()
+        assert order == ["b1", "b2"]
+        done["b2"].set()
+        await anyio.wait_all_tasks_blocked()
+        assert order == ["b1", "b2", "a2"]
+        done["a2"].set()
+        done["c1"].set()
+    assert order[-1] == "c1" and turns.enter_now("d")
+
+
+async def test_a_turn_that_does_not_come_is_busy_and_says_what_to_set() -> None:
+    turns = on(wait=0.01)
+    turns.enter_now("a")
+    with pytest.raises(Busy, match=r'upstream "git" is busy.*`scope: session`'):
+        await turns.enter("b")
+    turns.leave("a")
+    assert turns.enter_now("c"), "who gave up left nothing behind"
+
+
+async def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind() -> None:
+    turns = on()
+    turns.enter_now("a")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(turns.enter, "b")
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    turns.leave("a")
+    assert turns.enter_now("c")
+
+
+async def test_whoever_is_cancelled_as_the_turn_comes_gives_it_back() -> None:
+    turns = on()
+    turns.enter_now("a")
+
+    async def call() -> None:
+        await turns.enter("b")
+        turns.leave("b")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        turns.leave("a")
+        tasks.cancel_scope.cancel()
+    assert turns.enter_now("c")
+
+
+async def test_a_waiter_that_gives_up_lets_those_behind_it_pass() -> None:
+    turns = on(wait=0.01)
+    turns.enter_now("a")
+    patient = Turns.enter
+    entered = anyio.Event()
+
+    async def same_session() -> None:
+        turns._wait = 5
+        await patient(turns, "a")
+        entered.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_busy, turns, "b")
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(same_session)
+        with anyio.fail_after(5):
+            await entered.wait()
+
+
+async def _busy(turns: Turns, session: str) -> None:
+    with pytest.raises(Busy):
+        await turns.enter(session)

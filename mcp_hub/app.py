@@ -6,9 +6,9 @@ their ending, then all upstreams are closed side by side.
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,7 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.instructions import compose
 from mcp_hub.catalog.view import ServerRules, ViewRules
-from mcp_hub.clock import SystemClock
+from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.config.load import Loaded
 from mcp_hub.config.schema import FilterSettings, ServerSettings, Settings
 from mcp_hub.fronts.mcp_server import Binding, Identity
@@ -34,10 +34,13 @@ from mcp_hub.upstreams import commands
 from mcp_hub.upstreams.absent import AbsentUpstream
 from mcp_hub.upstreams.base import Upstream
 from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.connection import Connection
+from mcp_hub.upstreams.http import HttpConnection, HttpSpec
 from mcp_hub.upstreams.lifecycle import RestartRule
 from mcp_hub.upstreams.listing import ListLimits
 from mcp_hub.upstreams.local import LocalUpstream
-from mcp_hub.upstreams.memory import EraMemory, server_key
+from mcp_hub.upstreams.memory import EraMemory, server_key, url_key
+from mcp_hub.upstreams.scoped import Scoped
 from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.supervisor import Supervisor, SupervisorRules
 
@@ -74,7 +77,7 @@ async def open_app(loaded: Loaded, env: Mapping[str, str]) -> AsyncIterator[App]
     app = build(loaded, env)
     async with anyio.create_task_group() as tasks:
         for upstream in app.upstreams.values():
-            if isinstance(upstream, Supervisor):
+            if isinstance(upstream, Supervisor | Scoped):
                 tasks.start_soon(upstream.run, name=f"upstream {upstream.name}")
         try:
             yield app
@@ -96,18 +99,30 @@ def build(loaded: Loaded, env: Mapping[str, str]) -> App:
         elif server.local is not None:
             upstreams[name] = LocalUpstream.load(name, server.local, folder)
         else:
-            make_spec = partial(_spec, settings, server, env, folder)
+            connect: Callable[[], Connection] = partial(
+                StdioConnection, name, partial(_spec, settings, server, env, folder), memory
+            )
+            if server.url is not None:
+                connect = partial(HttpConnection, name, _http_spec(settings, server, server.url), memory)
             rules = _supervisor_rules(settings, name)
-            connect = partial(StdioConnection, name, make_spec, memory)
-            upstreams[name] = Supervisor(name, connect, rules, clock=clock, changes=changes)
+            upstreams[name] = first = Supervisor(name, connect, rules, clock=clock, changes=changes)
+            if server.scope in ("session", "call"):
+                make = partial(_member, name, connect, rules, clock)
+                upstreams[name] = Scoped(first, make, server.scope, clock)
     limits = settings.hub.limits
     catalog = Catalog(upstreams, _view_rules(settings), changes, clock, settings.hub.first_list_wait)
     registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls)
     parking = Parking(clock, limits.question_timeout, registry.cancel)
-    hub = Facade(catalog, registry, upstreams, _time_limits(settings), settings.hub.page_size, parking)
+    hub = Facade(catalog, registry, upstreams, _time_limits(settings), settings.hub.page_size, parking, changes)
     info = {"name": settings.hub.name, "version": __version__}
     binding = Binding(hub, Identity(info, partial(_instructions, settings, catalog)))
     return App(settings, hub, binding, upstreams, registry, changes)
+
+
+def _member(name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock) -> Supervisor:
+    """One of many processes of a server; its callers wait for it to start, and nobody else hears of its changes."""
+    patient = replace(rules, ready_wait=rules.start_timeout)
+    return Supervisor(name, connect, patient, clock=clock, changes=Changes())
 
 
 def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
@@ -127,12 +142,25 @@ def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], fo
     )
 
 
+def _http_spec(settings: Settings, server: ServerSettings, url: str) -> HttpSpec:
+    return HttpSpec(
+        url=url,
+        key=url_key(url),
+        headers=server.sent_headers(),
+        transport=server.type,
+        era=None if server.era == "auto" else Era(server.era),
+        line_limit=settings.hub.limits.line,
+    )
+
+
 def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
     own, limits = settings.effective(name), settings.hub.limits
+    # a remote server that is down says nothing about the next minute
+    is_patient = settings.servers[name].url is not None and settings.servers[name].restart is None
     return SupervisorRules(
         start_timeout=own.start_timeout,
         request_timeout=own.request_timeout,
-        restart=RestartRule(own.restart.intensity, own.restart.period),
+        restart=RestartRule(sys.maxsize if is_patient else own.restart.intensity, own.restart.period),
         lists=ListLimits(limits.pages, limits.tools_per_server),
     )
 

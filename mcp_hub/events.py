@@ -63,13 +63,12 @@ class Log:
 class InputRequired:
     """A question of the upstream to the caller: `sampling/createMessage`, `elicitation/create` or `roots/list`.
 
-    `key` is unique within the call; `params` are as sent, in the shape of `era`.
+    `key` is unique within the call; `params` are as sent.
     """
 
     key: str
     method: str
     params: RawJson
-    era: Era = Era.HANDSHAKE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The facade that every front calls: list, call, cancel, levels, status. Stateless; what lasts lives in its parts."""
+"""The facade that every front calls: list, call, cancel, subscribe, levels, status. What lasts lives in its parts."""
 
 from collections.abc import Mapping
 
@@ -10,12 +10,16 @@ from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.view import CatalogView
+from mcp_hub.errors import RpcError
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Era, Kind, RawObject, UpstreamStatus
+from mcp_hub.sessions.subscriptions import Subscriptions
+from mcp_hub.types import Era, Kind, RawJson, RawObject, UpstreamStatus
 from mcp_hub.upstreams.base import Call, Upstream
+from mcp_hub.upstreams.changes import Changes, Origin
 
 __all__ = ["Facade"]
 
@@ -33,13 +37,16 @@ class Facade:
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
         page_size: int,
         parking: Parking,
+        changes: Changes,
     ) -> None:
         self.catalog = catalog
+        self.changes = changes
         self._registry = registry
         self._upstreams = upstreams
         self._limits = limits
         self._page_size = page_size
         self._parking = parking
+        self._subscriptions = Subscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
         return self.catalog.view(session.caller.profile)
@@ -91,9 +98,48 @@ class Facade:
         """Keeps a call whose modern caller has to gather input; the `requestState` of the retry."""
         return self._parking.park(record, cursor)
 
+    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
+        """The result of a call with its resource URIs as the session's client can read them."""
+        return self.catalog.exported_in_result(session.caller.profile, call, result)
+
+    def is_shared(self, session: Session, record: CallRecord) -> bool:
+        """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
+        return self.catalog.is_shared(session.caller.profile) and not record.had_input
+
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         """Ends a call because its caller said so; its upstream is told."""
         self._registry.cancel(record, reason)
+
+    async def subscribe(self, session: Session, uri: str) -> None:
+        """Returns when its upstream watches the resource; updates are noted in `changes` from then on.
+
+        Raises `UnknownEntry` as reading it would, `Busy`, and the error of an upstream that refuses.
+        """
+        if self.view(session).resolve_uri(uri) is None:
+            await self.catalog.settled()  # its server may be on its way up: wait as long as a list would
+        server, own = self._origin(session, uri)
+        try:
+            await self._subscriptions.add(session, (server, own), uri)
+        except RpcError as error:
+            raise for_caller(error, session.era, server, session.capabilities) from None
+
+    def unsubscribe(self, session: Session, uri: str) -> None:
+        """Ends the subscription to what the client knows as `uri`, if there is one."""
+        known = [origin for origin, name in session.subscriptions.items() if name == uri]
+        origin = known[0] if known else self.view(session).resolve_uri(uri)
+        if origin is not None:
+            self._subscriptions.remove(session, origin)
+
+    def end(self, session: Session) -> None:
+        """The client is gone, and with it what it was subscribed to. Idempotent."""
+        self._subscriptions.clear(session)
+        for upstream in self._upstreams.values():
+            upstream.session_ended(session.id)
+
+    def _origin(self, session: Session, uri: str) -> Origin:
+        params = {"uri": msgspec.Raw(msgspec.json.encode(uri))}
+        to = route(self.view(session), session.era, "resources/read", params)
+        return to.server, msgspec.json.decode(to.params["uri"], type=str)
 
     def set_log_level(self, session: Session, level: str) -> None:
         """What the session wants to hear from now on; upstreams are asked for the most verbose level wanted."""

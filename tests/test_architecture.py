@@ -34,7 +34,7 @@ PURE = {
     *("catalog.names", "catalog.filters", "catalog.compact", "catalog.view", "catalog.search"),
     *("calls.machine", "calls.cursors", "calls.coalesce", "calls.progress", "upstreams.lifecycle", "client.messages"),
     # not named by the document, but their docstrings claim it
-    *("catalog.uris", "catalog.definitions", "catalog.routes", "catalog.instructions"),
+    *("catalog.uris", "catalog.links", "catalog.definitions", "catalog.routes", "catalog.instructions"),
     "fronts.guard",
 }
 IMPURE = {"anyio", "asyncio", "socket", "subprocess", "starlette", "uvicorn", "sqlite3", "structlog"}

@@ -3,8 +3,13 @@
 One delivery path (architecture.md): every consumer pulls `fetch(after)`; live is "resume from 0". What the slowest
 reader has seen is let go; what it has not is bounded: above `coalesce.LAG` unread events progress is held back, newest
 wins, and log messages are counted, until the reader has caught up or something comes that may not wait. What nobody
-follows keeps its last events only. Sequence numbers are 1, 2, 3… without
-holes.
+follows keeps its last events only. Sequence numbers are 1, 2, 3… without holes, and what one of them stands for never
+changes.
+
+A log that keeps (`keep`) lets nothing go for having been seen, for a client that comes back and reads it again from
+where it was: at most `MOST_EVENTS` and `MOST_BYTES`, the oldest first. While that client is away it is a reader that
+has stopped: what it has not seen waits and is merged as for a slow one, and nobody waits for it. Of what is in the log
+only a reader that is there holds on to anything.
 """
 
 from collections.abc import Callable
@@ -14,18 +19,25 @@ import anyio
 
 from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
-from mcp_hub.events import CallEvent, Log, Progress
+from mcp_hub.events import CallEvent, Completed, Delta, Failed, InputRequired, Log, Progress
 
-__all__ = ["CallLog", "Reader"]
+__all__ = ["MOST_BYTES", "MOST_EVENTS", "CallLog", "Reader"]
 
+MOST_EVENTS: Final = 10_000
+"""Of a log that keeps (streams.md §3)."""
+MOST_BYTES: Final = 8 << 20
+"""Of payload in a log that keeps, its ending aside."""
 _KEPT: Final = 64
 """Seen events that may stay before they are let go together: most calls end sooner and never pay for it."""
 
 
 class CallLog:
-    """Events of one call and the readers that follow it."""
+    """Events of one call and the readers that follow it. `size`, in bytes of payload, is counted while it keeps."""
 
-    __slots__ = ("_events", "_first", "_held", "_readers", "_room", "_suppressed", "refused", "status")
+    __slots__ = (
+        "_events", "_first", "_held", "_keeps", "_readers", "_room", "_suppressed", "_taken", "refused", "size",
+        "status",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._events: list[CallEvent] = []
@@ -34,6 +46,9 @@ class CallLog:
         self._room: anyio.Event | None = None
         self._held: Progress | None = None
         self._suppressed = 0
+        self._keeps = False
+        self._taken = 0  # the furthest that any reader which has left had come
+        self.size = 0
         self.status: CallStatus | None = None
         self.refused = 0
 
@@ -42,8 +57,18 @@ class CallLog:
         return has_ended(self.status)
 
     @property
+    def first_seq(self) -> int:
+        """Of the oldest event that is still held."""
+        return self._first
+
+    @property
     def last_seq(self) -> int:
         return self._first + len(self._events) - 1
+
+    def keep(self) -> None:
+        """From now on what was read stays to be read again."""
+        self._keeps = True
+        self.size = sum(map(_payload, self._events))
 
     def append(self, event: CallEvent) -> bool:
         """Adds an event and wakes readers; one that the call's status does not allow is counted and dropped."""
@@ -52,23 +77,46 @@ class CallLog:
         except IllegalEvent:
             self.refused += 1
             return False
-        if len(self._events) >= coalesce.LAG:
-            if not self._readers:
-                self._drop(len(self._events) // 2)
-            elif self._unread() >= coalesce.LAG and self._hold(event):
-                return True
+        if (len(self._events) >= coalesce.LAG or self.size >= MOST_BYTES) and self._waits(event):
+            return True
         self._release()
-        self._events.append(event)
+        self._add(event)
         self.status = status
         self._wake()
         return True
+
+    def _add(self, event: CallEvent) -> None:
+        self._events.append(event)
+        if self._keeps:
+            self.size += _payload(event)
 
     def _wake(self) -> None:
         for reader in self._readers:
             reader.wake()
 
-    def _unread(self) -> int:
-        return self.last_seq - min((reader.cursor for reader in self._readers), default=self.last_seq)
+    def _waits(self, event: CallEvent) -> bool:
+        """Makes room for an event; whether it is held back instead."""
+        if not self._readers and not self._keeps:
+            self._drop(len(self._events) // 2)
+            return False
+        self._let_go(self._seen)
+        if self._is_crowded and self._hold(event):
+            return True
+        if not self._readers:
+            self._let_go(self.last_seq)
+        return False
+
+    @property
+    def _seen(self) -> int:
+        """The last event that every reader has seen, the one included that is away."""
+        if self._readers:
+            return min(reader.cursor for reader in self._readers)
+        return max(self._taken, self._first - 1) if self._keeps else self.last_seq
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether so much is unread that what can wait has to."""
+        return self.size >= MOST_BYTES or self.last_seq - self._seen >= coalesce.LAG
 
     def _hold(self, event: CallEvent) -> bool:
         """Keeps the event back if that loses nothing that matters."""
@@ -83,10 +131,10 @@ class CallLog:
     def _release(self) -> None:
         """Appends what was held back, in front of whatever comes now."""
         if self._held is not None:
-            self._events.append(self._held)
+            self._add(self._held)
             self._held = None
         if self._suppressed:
-            self._events.append(coalesce.suppressed(self._suppressed))
+            self._add(coalesce.suppressed(self._suppressed))
             self._suppressed = 0
 
     def reader(self, wake: Callable[[], None], after: int = 0) -> "Reader":
@@ -97,26 +145,40 @@ class CallLog:
 
     async def drained(self) -> None:
         """Waits until every reader is within `coalesce.LAG` events of the end."""
-        while self._unread() >= coalesce.LAG:
+        while self._readers and self._is_crowded:
             if self._room is None:
                 self._room = anyio.Event()
             await self._room.wait()
 
-    def _fetch(self, after: int) -> list[CallEvent]:
-        return self._events[after + 1 - self._first :]
+    def _fetch(self, after: int, most: int | None) -> list[CallEvent]:
+        start = after + 1 - self._first
+        return self._events[start : None if most is None else start + most]
 
     def _trim(self) -> None:
         """Lets go of what every reader has seen; the ending stays."""
-        if self._readers:
-            seen = min(reader.cursor for reader in self._readers)
-            self._drop(min(seen - self._first + 1, len(self._events) - 1))
-        if self._unread() < coalesce.LAG:
-            if self._held is not None or self._suppressed:
-                self._release()
-                self._wake()
-            if self._room is not None:
-                self._room.set()
-                self._room = None
+        if self._keeps:
+            self._let_go(self._seen)
+        elif self._readers:
+            self._drop(min(self._seen - self._first + 1, len(self._events) - 1))
+        is_crowded = self._is_crowded
+        if not is_crowded and (self._held is not None or self._suppressed):
+            self._release()
+            self._wake()
+        if self._room is not None and not (is_crowded and self._readers):
+            self._room.set()
+            self._room = None
+
+    def _let_go(self, upto: int) -> None:
+        """Of a log that is full the oldest events, but none after `upto`: an eighth at once, so that it is seldom."""
+        if not self._keeps or self.ended or (len(self._events) < MOST_EVENTS and self.size < MOST_BYTES):
+            return
+        count = 0
+        while self._first + count <= upto and (
+            len(self._events) - count > MOST_EVENTS * 7 // 8 or self.size > MOST_BYTES * 7 // 8
+        ):
+            self.size -= _payload(self._events[count])
+            count += 1
+        self._drop(count)
 
     def _drop(self, count: int) -> None:
         if count > 0:
@@ -134,12 +196,12 @@ class Reader:
         self.cursor = cursor
         self.wake = wake
 
-    def take(self) -> list[CallEvent]:
-        """All events that are new; bounded by what the log may hold for a slow reader."""
-        events = self._log._fetch(self.cursor)
+    def take(self, most: int | None = None) -> list[CallEvent]:
+        """The events that are new, `most` of them; bounded by what the log may hold for a slow reader."""
+        events = self._log._fetch(self.cursor, most)
         if events:
             self.cursor += len(events)
-            if self.cursor - self._log._first >= _KEPT:
+            if self.cursor - self._log._first >= _KEPT or self._log.size >= MOST_BYTES:
                 self._log._trim()
         return events
 
@@ -154,6 +216,21 @@ class Reader:
 
     def close(self) -> None:
         """Stops following; the log no longer waits for this reader."""
-        if self in self._log._readers:
-            self._log._readers.remove(self)
-            self._log._trim()
+        log = self._log
+        if self in log._readers:
+            log._readers.remove(self)
+            log._taken = max(log._taken, self.cursor)
+            log._trim()
+
+
+def _payload(event: CallEvent) -> int:
+    """Bytes of what peers sent, which is what makes an event large."""
+    match event:
+        case Progress(rest=rest):
+            return sum(map(len, rest.values())) if rest else 0
+        case Log(params=raw) | InputRequired(params=raw) | Delta(content=raw) | Completed(result=raw):
+            return len(raw)
+        case Failed(error):
+            return len(error.raw if error.raw is not None else error.message)
+        case _:
+            return 0

@@ -62,6 +62,7 @@ class Registry:
         if lane is None:
             lane = self._lanes[call.principal] = _Lane()
         record = CallRecord(call, handler, limits, self._clock)
+        record.sooner = self._turn_by
         if lane.running < self._max_running:
             lane.running += 1
             runner.run(record, self._ended)

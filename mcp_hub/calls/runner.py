@@ -44,11 +44,14 @@ class TimeLimits:
 
 
 class CallRecord:
-    """A call, its log and its task. It is the `CallChannel` that the handler is handed."""
+    """A call, its log and its task. It is the `CallChannel` that the handler is handed.
+
+    `sooner` is told when the call may run out of time earlier than it could so far.
+    """
 
     __slots__ = (
-        "_asked", "_clock", "_guard", "_heard", "_open", "call", "entered", "handler", "limits", "log", "started",
-        "stopping", "task",
+        "_asked", "_clock", "_guard", "_heard", "_open", "call", "entered", "handler", "limits", "log", "sooner",
+        "started", "stopping", "task",
     )  # fmt: skip
 
     def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
@@ -63,6 +66,7 @@ class CallRecord:
         self._guard = ProgressGuard()
         self._open: dict[str, Question] = {}
         self._asked = 0
+        self.sooner: Callable[[float], None] | None = None
         self.started = self._heard = clock.now()
 
     def send(self, event: CallEvent) -> None:
@@ -74,6 +78,9 @@ class CallRecord:
             event = admitted
         self.log.append(event)
 
+    def heard(self) -> None:
+        self._heard = self._clock.now()
+
     def ask(self, question: Question) -> str:
         self._asked += 1
         key = f"q{self._asked}"
@@ -83,7 +90,9 @@ class CallRecord:
             return key
         self._heard = self._clock.now()
         self._open[key] = question
-        self.log.append(InputRequired(key, question.method, question.params, question.era))
+        self.log.append(InputRequired(key, question.method, question.params))
+        if self.sooner is not None:
+            self.sooner(self.due)
         return key
 
     def withdraw(self, key: str) -> None:
@@ -98,6 +107,12 @@ class CallRecord:
         self.log.append(InputReceived(key, len(self._open)))
         question.answered(outcome)
         return True
+
+    @property
+    def had_input(self) -> bool:
+        """Whether the caller was asked anything on the way, or comes back with what it was asked for."""
+        call = self.call
+        return self._asked > 0 or call.input_responses is not None or call.request_state is not None
 
     @property
     def open_questions(self) -> Mapping[str, Question]:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 
 import anyio
 
+from mcp_hub.catalog.links import Remembered, readdress
+from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.view import CatalogView, ViewRules, build
 from mcp_hub.clock import Clock
-from mcp_hub.types import Snapshot, UpstreamState
-from mcp_hub.upstreams.base import Upstream
+from mcp_hub.types import RawJson, Snapshot, UpstreamState
+from mcp_hub.upstreams.base import Call, Upstream
 from mcp_hub.upstreams.changes import Changes
 
 __all__ = ["Catalog"]
@@ -36,6 +38,7 @@ class Catalog:
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
         self._views: dict[str | None, CatalogView] = {}
+        self._remembered = Remembered()
 
     @property
     def version(self) -> int:
@@ -51,8 +54,12 @@ class Catalog:
         self._look()
         view = self._views.get(profile)
         if view is None:
-            view = self._views[profile] = build(self._snapshots, self._rules[profile])
+            view = self._views[profile] = build(self._snapshots, self._rules[profile], self._remembered)
         return view
+
+    def is_shared(self, profile: str | None) -> bool:
+        """Whether nothing but the servers decides what callers of this profile get (see `ViewRules`)."""
+        return self._rules[profile].shared
 
     def _look(self) -> None:
         if self._changes.version != self._seen:
@@ -61,6 +68,21 @@ class Catalog:
             if fresh != self._snapshots:
                 self._snapshots = fresh
                 self._views.clear()
+
+    def exported_in_result(self, profile: str | None, call: Call, result: RawJson) -> RawJson:
+        """The result of `call` with each resource URI as callers of this profile can read it.
+
+        What was read goes by the URI that it was asked for. A URI that nobody lists is remembered with its server; a
+        hidden one is passed on, and reading it refused. Raises `KeyError` for a profile that is not configured.
+        """
+        own = text(call.params, "uri", call.method) if call.method == "resources/read" else None
+
+        def exported(uri: str) -> str:
+            if uri == own:
+                return call.exported_uri or uri
+            return self.view(profile).exported_uri(call.upstream, uri)
+
+        return readdress(call.method, result, exported)
 
     def instructions(self) -> dict[str, str | None]:
         """What each server that was listed says of itself."""

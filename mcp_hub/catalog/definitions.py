@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Era, Kind, RawObject
 
@@ -125,6 +126,8 @@ _CHECKS: Mapping[Kind, Callable[[bytes], _Listed]] = {
     Kind.TEMPLATE: msgspec.json.Decoder(_Template).decode,
     Kind.PROMPT: msgspec.json.Decoder(_Prompt).decode,
 }
+_ERA_BOUND = (b'"execution"', b'"outputSchema"')
+_OFFERS_TASKS = (b'"optional"', b'"required"')
 
 
 class _Unfit(Exception):
@@ -160,16 +163,30 @@ def encode_as(found: Definition, exported: str) -> bytes:
 def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
     """A definition made by `encode_as` without what the era cannot carry (protocol.md §2, shapes).
 
-    The handshake era has no output schemas except of objects; the modern era has no `execution`.
+    The modern era has no `execution`. The handshake era has no output schemas except of objects, and the hub, which
+    runs tasks itself, offers it none.
     """
-    member = "execution" if era is Era.MODERN else "outputSchema"
-    if kind is not Kind.TOOL or member.encode() not in raw:
+    if kind is not Kind.TOOL or not any(name in raw for name in _ERA_BOUND):
         return raw
     fields = _OBJECT.decode(raw)
-    if member not in fields or (era is Era.HANDSHAKE and _describes_object(fields[member])):
-        return raw
-    del fields[member]
-    return msgspec.json.encode(fields)
+    kept = _of_modern(fields) if era is Era.MODERN else _of_handshake(fields)
+    return raw if kept == fields else msgspec.json.encode(kept)
+
+
+def _of_modern(fields: RawObject) -> RawObject:
+    return {name: value for name, value in fields.items() if name != "execution"}
+
+
+def _of_handshake(fields: RawObject) -> RawObject:
+    kept = dict(fields)
+    if "outputSchema" in kept and not _describes_object(kept["outputSchema"]):
+        del kept["outputSchema"]
+    execution = raw_object(kept.get("execution", msgspec.UNSET)) or {}
+    if bytes(execution.pop("taskSupport", b"")) in _OFFERS_TASKS:
+        del kept["execution"]
+        if execution:
+            kept["execution"] = msgspec.Raw(msgspec.json.encode(execution))
+    return kept
 
 
 def _describes_object(schema: msgspec.Raw) -> bool:

@@ -3,14 +3,17 @@
 A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
 others' become `hub://<server>/<original>`; an original that is no valid URI is wrapped percent-encoded, as
 `hub://<server>!<n>/<encoded>`, which undoes exactly. Listed URIs are resolved by lookup, an upstream's own `hub://…`
-included; the prefix is taken off only for what no server lists (expanded templates).
+included; the prefix is taken off only for what no server lists (expanded templates). A URI that nobody lists belongs
+to the first server that mentioned it, for as long as that is remembered.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from urllib.parse import quote, unquote
+
+from mcp_hub.catalog.links import Remembered
 
 __all__ = ["MAX_MATCHED", "Origin", "Templates", "UriTable", "assign", "assign_templates"]
 
@@ -176,30 +179,49 @@ class UriTable:
         templates: Templates,
         servers: Iterable[str],
         readers: Sequence[str],
+        remembered: Remembered,
     ) -> None:
-        """`readers` are the servers with the resources capability."""
+        """`readers` are the servers with the resources capability; `remembered` is shared and may know others."""
         self._exported = dict(exported)
         self._origins = {name: origin for origin, name in self._exported.items()}
         self._templates = templates
-        self._hosts = {_host(server): server for server in servers}
+        self._servers = frozenset(servers)
+        self._hosts = {_host(server): server for server in self._servers}
         self._sole_reader = readers[0] if len(readers) == 1 else None
+        self._remembered = remembered
 
     def resolve(self, uri: str) -> Origin | None:
-        """Listed → its origin; `hub://<server>/…` → that server; an expansion → the template's server; else the
-        only server that has resources at all."""
+        """Listed → its origin; `hub://<server>/…` → that server; mentioned in a result → who mentioned it; an
+        expansion → the template's server; else the only server that has resources at all."""
         origin = self._origins.get(uri) or self._unwrapped(uri)
         if origin is not None:
             return origin
-        server = self._templates.server_for(uri) or self._sole_reader
+        server = self._remembered.owner(uri)
+        if server not in self._servers:
+            server = self._templates.server_for(uri) or self._sole_reader
         return None if server is None else (server, uri)
 
     def exported(self, server: str, uri: str) -> str:
-        """The URI under which a client reaches `uri` of `server`; of an unknown server, `uri` itself."""
+        """The URI under which a client reaches `uri` of `server`; if it is not listed, it is remembered.
+
+        Of an unknown server, or longer than `MAX_MATCHED` characters, it is `uri` itself.
+        """
         listed = self._exported.get((server, uri))
-        if listed is not None or _host(server) not in self._hosts:
-            return uri if listed is None else listed
-        names = chain((uri,), _wrappings(server, uri))
-        return next(name for name in names if self.resolve(name) == (server, uri))
+        if listed is not None:
+            return listed
+        if server not in self._servers or len(uri) > MAX_MATCHED or self._keeps(server, uri):
+            return uri
+        return next(name for name in _wrappings(server, uri) if self.resolve(name) == (server, uri))
+
+    def _keeps(self, server: str, uri: str) -> bool:
+        """Whether an unlisted URI needs no wrapping: it is nobody else's, by list, template or memory."""
+        if uri in self._origins or uri.startswith(_HUB):
+            return False
+        if self._remembered.owner(uri) == server:
+            return True
+        if self._templates.server_for(uri) not in (None, server):
+            return False
+        return self._remembered.claim(uri, server) or self.resolve(uri) == (server, uri)
 
     def _unwrapped(self, uri: str) -> Origin | None:
         parts = _WRAPPED.fullmatch(uri)

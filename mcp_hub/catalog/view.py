@@ -17,6 +17,7 @@ import msgspec
 from mcp_hub.catalog import names, uris
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse
 from mcp_hub.catalog.filters import EVERYTHING, Filter
+from mcp_hub.catalog.links import Remembered
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
@@ -89,7 +90,7 @@ class Entry:
 
 
 class CatalogView:
-    """Immutable; made by `build`. Caches only what follows from its contents."""
+    """Immutable; made by `build`. Caches only what follows from its contents, but shares a memory of unlisted URIs."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class CatalogView:
         return origin if allowed.admits(upstream_uri, uri) and not hidden else None
 
     def exported_uri(self, server: str, upstream_uri: str) -> str:
-        """The URI under which clients know it, or can reach it if it is not listed."""
+        """The URI under which clients know it, or can reach it from now on if it is not listed (it is remembered)."""
         return self._table.exported(server, upstream_uri)
 
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
@@ -201,8 +202,11 @@ def _exported_in(cursor: str) -> str:
     return exported if _cursor_at(exported) == cursor else ""
 
 
-def build(snapshots: Iterable[Snapshot], rules: ViewRules) -> CatalogView:
-    """The view of these servers, one snapshot each in any order; servers without rules are left out."""
+def build(snapshots: Iterable[Snapshot], rules: ViewRules, remembered: Remembered | None = None) -> CatalogView:
+    """The view of these servers, one snapshot each in any order; servers without rules are left out.
+
+    `remembered` holds the unlisted URIs that servers mentioned and outlives the view; by default it is the view's own.
+    """
     offered = {snapshot.server: snapshot for snapshot in snapshots}
     present = [offered[server] for server in rules.servers if server in offered]
     found: dict[Kind, list[tuple[str, Definition]]] = {}
@@ -220,6 +224,7 @@ def build(snapshots: Iterable[Snapshot], rules: ViewRules) -> CatalogView:
         uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE]),
         [snapshot.server for snapshot in present],
         [snapshot.server for snapshot in present if _lists(snapshot, Kind.RESOURCE)],
+        Remembered() if remembered is None else remembered,
     )
     filters = {snapshot.server: rules.servers[snapshot.server].resources for snapshot in present}
     hints = {kind: _hint(kind, present, rules) for kind in Kind}

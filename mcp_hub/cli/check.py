@@ -75,7 +75,7 @@ def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
 
 
 def _server(server: ServerSettings, program: str | None) -> JsonObject:
-    kind = "local" if server.local is not None else "command"
+    kind = next(key for key in ("command", "url", "local") if getattr(server, key) is not None)
     return {"kind": kind, "enabled": server.enabled, "runs": program}
 
 

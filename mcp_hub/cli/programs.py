@@ -1,4 +1,4 @@
-"""What a configured server would run, looked up without running it."""
+"""What a configured server would run, or where it is, looked up without running or reaching it."""
 
 import importlib.machinery
 import importlib.util
@@ -14,10 +14,13 @@ __all__ = ["find_program"]
 
 
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
-    """The absolute path of the server's program, or its `local` reference; `folder` is that of the configuration.
+    """The absolute path of the server's program, its `local` reference, or its URL without what follows the path (that
+    may be secret); `folder` is that of the configuration.
 
     Of a `local` only the top module is looked for: looking further would import it. Raises: `StartFailed`.
     """
+    if server.url is not None:
+        return server.url.partition("?")[0].partition("#")[0]
     if server.local is not None:
         top = server.local.partition(":")[0].partition(".")[0]
         if not _is_module(top, folder):

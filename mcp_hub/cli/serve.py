@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,9 @@ log = structlog.get_logger(__name__)
 
 
 @click.command()
-@click.option("--http", "over_http", is_flag=True, help="Serve Streamable HTTP at /mcp instead of stdio.")
+@click.option(
+    "--http", "over_http", is_flag=True, help="Serve Streamable HTTP at /mcp (and SSE at /sse) instead of stdio."
+)
 @click.option("--host", help="Address to listen on (hub.http.host).")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on, 0 takes a free one (hub.http.port).")
 @click.option("--profile", help="The profile that clients get (with tokens: the token's).")
@@ -133,22 +135,31 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
+    from mcp_hub.fronts.endpoints import Endpoints
+    from mcp_hub.fronts.legacy_sse import LegacySse
     from mcp_hub.fronts.streamable_http import StreamableHttp  # imports the SDK, which stdio does without
 
     http = loaded.settings.hub.http
     async with _signals() as signalled, open_app(loaded, os.environ) as app:
+        mcp = StreamableHttp(
+            app.hub,
+            app.binding,
+            max_body=http.max_body,
+            max_sessions=http.max_sessions,
+            close_streams_after=http.close_streams_after,
+        )
+        legacy = LegacySse(app.hub, app.binding, max_body=http.max_body, max_sessions=http.max_sessions)
         guard = _guard(loaded.settings, listener, profile)
-        front = StreamableHttp(app.hub, app.binding, guard, max_body=http.max_body, max_sessions=http.max_sessions)
-        server = _server(front)
+        server = _server(Endpoints(guard, {**mcp.routes, **legacy.routes}))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(front.run)
-            tasks.start_soon(_stop_when, signalled, app, server, front)
+            tasks.start_soon(mcp.run)
+            tasks.start_soon(_stop_when, signalled, app, server, [mcp, legacy])
             _announce(app, listener)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
 
 
-def _server(front: Any) -> "uvicorn.Server":
+def _server(endpoints: Any) -> "uvicorn.Server":
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -159,7 +170,7 @@ def _server(front: Any) -> "uvicorn.Server":
             yield
 
     config = uvicorn.Config(
-        front,
+        endpoints,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -171,10 +182,11 @@ def _server(front: Any) -> "uvicorn.Server":
     return Server(config)
 
 
-async def _stop_when(event: anyio.Event, app: App, server: "uvicorn.Server", front: Any) -> None:
+async def _stop_when(event: anyio.Event, app: App, server: "uvicorn.Server", fronts: Iterable[Any]) -> None:
     """Streams that would not end by themselves end; running calls get their answer; then the server may stop."""
     await event.wait()
-    front.close()
+    for front in fronts:
+        front.close()
     await app.stop()
     server.should_exit = True
 

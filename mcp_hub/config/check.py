@@ -40,7 +40,7 @@ _MESSAGES: Mapping[str, Callable[[JsonObject], str]] = {
     "value_error": lambda ctx: str(ctx["error"]),
     "finding": lambda ctx: str(ctx["message"]),
 }
-_READ_AS_OTHERS_WRITE = {Settings: ("mcpServers",), ServerSettings: ("disabled", "type")}
+_READ_AS_OTHERS_WRITE = {Settings: ("mcpServers",), ServerSettings: ("disabled", "transport")}
 
 
 def validated(tree: JsonObject, report: Report) -> Settings:

@@ -11,6 +11,7 @@ from mcp_hub.config.findings import DataPath, Report
 from mcp_hub.config.interpolate import LEFT_OUT, Interpolation, OnFailure, Unresolved, expand_home, resolve
 from mcp_hub.config.locate import read_document
 from mcp_hub.config.quantities import as_flag
+from mcp_hub.config.remote import is_cleartext
 from mcp_hub.config.schema import Settings
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import JsonObject
@@ -20,15 +21,15 @@ __all__ = ["Loaded", "find_config", "load", "parse"]
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
-_PLACEHOLDERS_STAY = ("command", "local", "args", "env")  # a disabled server keeps the shape it was written in
+_PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled server keeps the shape it was written in
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Settings, the file they came from, texts to keep out of logs and pages, and findings that are no errors.
 
-    `secrets` holds every token, and what servers and tokens took from the environment or files (from 6 characters on;
-    not `HOME` and its like).
+    `secrets` holds every token, the headers that remote servers are sent, and what servers and tokens took from the
+    environment or files (from 6 characters on; not `HOME` and its like).
     """
 
     settings: Settings
@@ -94,9 +95,22 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
     settings = validated(tree, report)
     if not settings.servers:
         report.warn((), f"no servers; add one, for example: {_STARTER}")
-    tokens = {token.token.get_secret_value() for token in settings.hub.tokens}
-    secrets = frozenset(interpolation.secrets | tokens)
+    for server, own in settings.servers.items():
+        if own.url is not None and own.enabled and is_cleartext(own.url):
+            report.warn(("servers", server, "url"), "http:// lets everybody on the way read along; use https://")
+    secrets = frozenset(interpolation.secrets | _written_secrets(settings))
     return Loaded(settings, Path(name), secrets, report.rendered(report.warnings))
+
+
+def _written_secrets(settings: Settings) -> set[str]:
+    """Tokens and what remote servers are sent, also where the file itself holds it.
+
+    Not the shortest values of headers, which are rarely secret: "true", a region.
+    """
+    tokens = {token.token for token in settings.hub.tokens}
+    bearers = {server.bearer for server in settings.servers.values() if server.bearer is not None}
+    sent = {value.get_secret_value() for server in settings.servers.values() for value in server.headers.values()}
+    return {token.get_secret_value() for token in tokens | bearers} | {text for text in sent if len(text) >= 6}
 
 
 def _sections(data: object, report: Report) -> JsonObject:

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mcp_hub.config.quantities import as_flag, format_duration, format_size, parse_duration, parse_size
+from mcp_hub.config.remote import TRANSPORTS, problem_of
 from mcp_hub.types import JsonObject
 
 __all__ = [
@@ -121,7 +122,10 @@ class _Section(BaseModel):
 
 
 class RestartSettings(_Section):
-    """A server that failed is started again, up to `intensity` times within `period` seconds; then it stays failed."""
+    """A server that failed is started again, up to `intensity` times within `period` seconds; then it stays failed.
+
+    A remote server is tried for as long as the hub runs, unless it has a `restart` of its own.
+    """
 
     intensity: Annotated[int, Field(ge=0)] = 5
     period: PositiveDuration = 60.0
@@ -137,8 +141,8 @@ class FilterSettings(_Section):
 class HttpSettings(_Section):
     """The HTTP front, at `http://host:port/mcp`. `max_body` in bytes, of one request; port 0 takes a free one.
 
-    `allowed_hosts` and `allowed_origins` are accepted besides the address itself. `allow_public` permits a
-    non-loopback `host` without tokens.
+    `allowed_hosts` and `allowed_origins` are accepted besides the address itself. `allow_public` permits a non-loopback
+    `host` without tokens. `close_streams_after` (at least 30 s) is for clients that come back for the rest of a stream.
     """
 
     host: Annotated[Text, AfterValidator(_one_line)] = "127.0.0.1"
@@ -148,6 +152,7 @@ class HttpSettings(_Section):
     allow_public: bool = False
     max_body: Size = 32 * MiB
     max_sessions: Count = 1000
+    close_streams_after: Annotated[Duration, Field(ge=30)] | None = None
 
 
 class TokenSettings(_Section):
@@ -218,31 +223,54 @@ class Defaults(_Section):
 
 _OTHER_CLIENTS: JsonObject = {
     "disabled": {"type": "boolean", "description": "The opposite of enabled, as other clients write it."},
-    "type": {"const": "stdio", "description": "Accepted next to a command, as other clients write it."},
+    "type": {
+        "enum": ["stdio", *TRANSPORTS],
+        "description": "How a url is reached, found out if it is left out; stdio is accepted next to a command.",
+    },
+    "transport": {"enum": ["stdio", *TRANSPORTS], "description": "The same as type, as other clients write it."},
+}
+_SOURCES = ("command", "url", "local")
+_BELONGS = {
+    "args": "command",
+    "env": "command",
+    "cwd": "command",
+    "scope": "command",
+    "type": "url",
+    "headers": "url",
+    "bearer": "url",
 }
 
 
 def _describe_server(schema: JsonObject) -> None:
     schema["properties"].update(_OTHER_CLIENTS)
-    schema["oneOf"] = [{"required": ["command"]}, {"required": ["local"]}]
+    schema["oneOf"] = [{"required": [key]} for key in _SOURCES]
 
 
 class ServerSettings(_Section):
-    """One upstream: a child process (`command`) or Python functions (`local`, "module:attribute"), exactly one.
+    """One upstream: a child process (`command`), a remote server (`url`) or Python functions (`local`,
+    "module:attribute"), exactly one.
 
-    `args`, `env` (added to an allow-listed environment) and `cwd` belong to a command. `tools`, `resources` and
+    `args`, `env` (added to an allow-listed environment), `cwd` and `scope` (one process for all callers, shared, the
+    default; for each session; for each call) belong to a command. `type` (found out if left out),
+    `headers` and `bearer` (a token, sent as `Authorization`) belong to a url. `tools`, `resources` and
     `prompts` filter on the server's own names; `rename` maps such a name to the exported one. `prefix` is a text or one
     of auto, always, never. A duration or `restart` left out is taken from `defaults`: ask `Settings.effective`.
-    `disabled`, and `type: stdio` next to a command, are read as other clients write them.
+    `disabled`, `transport`, other words for `type`, and `type: stdio` next to a command are read as other clients write
+    them.
     """
 
     model_config = ConfigDict(json_schema_extra=_describe_server)
 
     command: Annotated[Text, AfterValidator(_one_line)] | None = None
+    url: Text | None = Field(default=None, repr=False)
     local: Annotated[str, AfterValidator(_reference)] | None = None
     args: list[Line] = Field(default=[], repr=False)
     env: dict[VariableName, Line] = Field(default={}, repr=False)
     cwd: Annotated[Text, AfterValidator(_one_line)] | None = None
+    scope: Literal["shared", "session", "call"] | None = None
+    type: Literal["http", "sse"] | None = None
+    headers: dict[str, SecretStr] = {}
+    bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
     enabled: bool = True
     tools: FilterSettings = FilterSettings()
     resources: FilterSettings = FilterSettings()
@@ -263,12 +291,12 @@ class ServerSettings(_Section):
         if not isinstance(data, dict):
             return data
         own = dict(data)
-        if own.pop("url", None) is not None:
-            raise _finding("remote (HTTP) upstreams are not supported by this version", "url")
-        if own.get("type") not in (None, "stdio"):
-            raise _finding('only "stdio" is supported by this version', "type")
-        if "local" not in own:
-            own.pop("type", None)
+        if "transport" in own and own.setdefault("type", own["transport"]) != own.pop("transport"):
+            raise _finding("type says something else: keep one of them", "transport")
+        if own.get("type") == "stdio" and "command" in own:
+            del own["type"]
+        elif isinstance(kind := own.get("type"), str):
+            own["type"] = TRANSPORTS.get(kind, kind)
         disabled = own.pop("disabled", None)
         if disabled is not None:
             own["enabled"] = _opposite(disabled, own.get("enabled"))
@@ -276,16 +304,33 @@ class ServerSettings(_Section):
 
     @model_validator(mode="after")
     def _is_one_source(self) -> Self:
-        if self.command is not None and self.local is not None:
-            raise _finding("a server has a command or a local, not both", "local")
-        if self.command is None and self.local is None:
-            raise _finding('needs a "command" to start, or "local" for Python functions')
-        for key in ("args", "env", "cwd"):
-            if self.local is not None and getattr(self, key):
-                raise _finding("belongs to a command; a local has none", key)
+        found = [key for key in _SOURCES if getattr(self, key) is not None]
+        if not found:
+            raise _finding('needs a "command" to start, a "url" to connect to, or "local" for Python functions')
+        if len(found) > 1:
+            raise _finding(f"a server has a {found[0]} or a {found[1]}, not both", found[1])
+        for key, owner in _BELONGS.items():
+            if owner not in found and getattr(self, key):
+                raise _finding(f"belongs to a {owner}; a {found[0]} has none", key)
         if len(set(self.rename.values())) < len(self.rename):
             raise _finding("two names are exported as the same one", "rename")
         return self
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        if self.url is not None and self.enabled:  # a disabled server may lack what is yet to be filled in
+            headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+            problem = problem_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
+            if problem is not None:
+                raise _finding(problem[1], problem[0])
+        if self.type == "sse" and self.era == "modern":
+            raise _finding("the sse transport belongs to the handshake era", "era")
+        return self
+
+    def sent_headers(self) -> dict[str, str]:
+        """What a remote server is sent with every request, credentials included."""
+        sent = {name: value.get_secret_value() for name, value in self.headers.items()}
+        return sent if self.bearer is None else {**sent, "Authorization": f"Bearer {self.bearer.get_secret_value()}"}
 
 
 def _opposite(disabled: object, enabled: object) -> bool:

@@ -1,41 +1,91 @@
-"""Which lists of a profile have changed, for handshake clients: compared by content, debounced (protocol.md §3)."""
+"""What one client has not been told yet: lists that differ from those it was told of, resources that were updated.
 
+Pulled from versions and a ring (`Changes`), so a client that is slow or away costs nothing and is told once of what
+happened meanwhile. Lists are compared by content, everything is debounced (protocol.md §3).
+"""
+
+from collections.abc import Iterator
 from typing import Final
 
 import anyio
+import msgspec
 
-from mcp_hub.catalog.view import same_list
+from mcp_hub.catalog.view import CatalogView
 from mcp_hub.hub import Facade
-from mcp_hub.protocol.envelope import notification_frame
-from mcp_hub.types import Kind
+from mcp_hub.protocol.envelope import notification_frame, object_bytes, raw_object
+from mcp_hub.protocol.notices import SUBSCRIPTION_ID, UPDATED, list_changed
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import Kind, RawObject
+from mcp_hub.upstreams.changes import Origin
 
-__all__ = ["Announcer"]
+__all__ = ["EVERY_LIST", "Announcer"]
 
-_DEBOUNCE: Final = 0.1
-"""Seconds between a change and its announcement: servers come up together."""
-_METHODS: Final = {
-    Kind.TOOL: "notifications/tools/list_changed",
-    Kind.RESOURCE: "notifications/resources/list_changed",
-    Kind.TEMPLATE: "notifications/resources/list_changed",
-    Kind.PROMPT: "notifications/prompts/list_changed",
-}
+_DEBOUNCE: Final = 0.05
+"""Seconds between a change and its announcement: servers come up together, resources change in bursts."""
+EVERY_LIST: Final = frozenset(map(list_changed, Kind))
+
+_Lists = dict[Kind, int]
 
 
 class Announcer:
-    """Follows the catalog for one client, from the view of this moment on."""
+    """Follows the hub for one client, from this moment on: the lists of `methods`, the session's subscriptions.
 
-    def __init__(self, hub: Facade, profile: str | None) -> None:
+    `stamp` is the encoded id of the `subscriptions/listen` that the client hears this on, if it is one.
+    """
+
+    def __init__(
+        self, hub: Facade, session: Session, methods: frozenset[str] = EVERY_LIST, stamp: bytes | None = None
+    ) -> None:
         self._hub = hub
-        self._profile = profile
-        self._view = hub.catalog.view(profile)
-        self._version = hub.catalog.version
+        self._session = session
+        self._methods = methods
+        self._stamp: RawObject = {} if stamp is None else {SUBSCRIPTION_ID: msgspec.Raw(stamp)}
+        self._lists = _digests(hub.view(session))
+        self._place = hub.changes.version, hub.changes.noted
+        self._untold = self._lists, self._place
 
     async def next(self) -> list[bytes]:
-        """The notifications of the next change that a client can see."""
+        """The notifications for what comes next; the same again until `told`."""
         while True:
-            self._version = await self._hub.catalog.wait_changed(self._version)
+            await self._hub.changes.wait_any(*self._place)
             await anyio.sleep(_DEBOUNCE)
-            old, self._view = self._view, self._hub.catalog.view(self._profile)
-            methods = {_METHODS[kind]: None for kind in Kind if not same_list(old, self._view, kind)}
-            if methods:
-                return [notification_frame(method) for method in methods]
+            place = self._hub.changes.version, self._hub.changes.noted
+            lists = _digests(self._hub.view(self._session)) if place[0] != self._place[0] else self._lists
+            self._untold = lists, place
+            frames = [*self._changed(lists), *self._updated()]
+            if frames:
+                return frames
+            self.told()
+
+    def told(self) -> None:
+        """What `next` returned last is on its way."""
+        self._lists, self._place = self._untold
+
+    def _changed(self, lists: _Lists) -> Iterator[bytes]:
+        methods = {list_changed(kind): None for kind in Kind if lists[kind] != self._lists[kind]}
+        params = object_bytes({"_meta": self._stamp}) if self._stamp else None
+        return (notification_frame(method, params) for method in methods if method in self._methods)
+
+    def _updated(self) -> Iterator[bytes]:
+        noted = self._place[1]
+        for origin, known in self._session.subscriptions.items():
+            for uri, params in self._hub.changes.notices(origin, noted):
+                yield notification_frame(UPDATED, self._readdressed(origin, known, uri, params))
+
+    def _readdressed(self, origin: Origin, known: str, uri: str, params: bytes) -> bytes:
+        """The params with the URI that the client knows, everything else as the server sent it."""
+        server, own = origin
+        view = self._hub.view(self._session)
+        if uri != own or view.resolve_uri(known) != origin:
+            known = view.exported_uri(server, uri)
+        members = raw_object(params) or {}
+        meta = raw_object(members.pop("_meta", msgspec.UNSET)) or {}
+        meta.pop(SUBSCRIPTION_ID, None)
+        meta.update(self._stamp)
+        shown = {**members, "uri": msgspec.Raw(object_bytes(known))}
+        return object_bytes({"_meta": meta, **shown} if meta else shown)
+
+
+def _digests(view: CatalogView) -> _Lists:
+    """What tells two lists apart without keeping them: sessions may wait long for their next change."""
+    return {kind: hash(tuple(entry.raw for entry in view.entries(kind))) for kind in Kind}

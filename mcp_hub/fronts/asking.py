@@ -35,7 +35,7 @@ class Asking:
         if pending is None:
             pending = self._open[place] = self._requests.expect(question.method)
             pending.future.add_done_callback(lambda future: self._answered(record, question.key, pending))
-        params = questions.for_era(question.method, question.params, question.era, version, new_session_id())
+        params = questions.for_version(question.method, question.params, version, new_session_id())
         return request_frame(pending.id, question.method, params)
 
     def withdraw(self, record: CallRecord, key: str) -> bytes | None:

@@ -30,11 +30,13 @@ class Delivery:
     """Follows one call for one request, from the event behind `after` on.
 
     `answer` is set when the call has ended (a cancelled one has none), or when a modern client must gather input
-    first: then the call is `parked`. `asking` reaches a handshake client; without it nothing can be asked.
+    first: then the call is `parked`. `asking` reaches a handshake client; without it nothing can be asked. A client
+    that comes back reads again from where it was (`follow`): the same messages, without questions that are settled.
     """
 
     __slots__ = (
-        "_asked", "_asking", "_hub", "_reader", "_session", "answer", "error_code", "id", "parked", "record", "token",
+        "_asked", "_asking", "_hub", "_last_words", "_reader", "_session", "answer", "error_code", "id", "parked",
+        "record", "token",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +59,8 @@ class Delivery:
         self._hub = hub
         self._session = session
         self._asking = asking
-        self._asked: list[str] = []
+        self._asked: dict[str, bytes | None] = {}
+        self._last_words: list[bytes] | None = None
         self._reader = record.log.reader(wake, after)
 
     @property
@@ -66,25 +69,49 @@ class Delivery:
 
     @property
     def has_more(self) -> bool:
-        return self._reader.has_more
+        return self._reader.has_more or self._must_ask
+
+    @property
+    def cursor(self) -> int:
+        """The number of the last event that was taken."""
+        return self._reader.cursor
+
+    def follow(self, wake: Callable[[], None], after: int) -> None:
+        """From now on for another connection of the client, from the event behind `after` on."""
+        self._reader.close()
+        self.answer = self.error_code = None
+        self._reader = self.record.log.reader(wake, after)
 
     def take(self) -> list[bytes]:
         """The next messages for the client; sets `answer` when the ending was among the events."""
-        frames: list[bytes] = []
-        for event in self._reader.take():
+        return [frame for _, frame in self.numbered()]
+
+    def numbered(self, most: int | None = None) -> list[tuple[int, bytes]]:
+        """The same of at most that many events, each with the number of its event; 0 for one that is of none."""
+        seq = self._reader.cursor
+        frames: list[tuple[int, bytes]] = []
+        for event in self._reader.take(most):
+            seq += 1
             frame = self._frame(event)
             if frame is not None:
-                frames.append(frame)
+                frames.append((seq, frame))
         if self._asked and self._reader.at_end:
-            frames += self.withdrawn()
-        if self.record.open_questions and self._session.era is Era.MODERN and not self._reader.at_end:
+            frames += [(0, frame) for frame in self.withdrawn()]
+        if self._must_ask:
             self._park()
         return frames
 
+    @property
+    def _must_ask(self) -> bool:
+        """Whether the client has to gather input before anything else can come."""
+        is_asked = self._session.era is Era.MODERN and bool(self.record.open_questions)
+        return is_asked and not (self.parked or self._reader.has_more or self._reader.at_end)
+
     def withdrawn(self) -> list[bytes]:
-        """The notifications that what the client was asked for this call is off."""
-        asked, self._asked = self._asked, []
-        return [frame for key in asked if (frame := self._withdraw(key)) is not None]
+        """The notifications that what the client is still asked for this call is off."""
+        if self._last_words is None:
+            self._last_words = [frame for key in self._asked if (frame := self._withdraw(key)) is not None]
+        return self._last_words
 
     def close(self) -> None:
         self._reader.close()
@@ -98,7 +125,7 @@ class Delivery:
             case InputRequired():
                 return self._ask(event) if self._session.era is Era.HANDSHAKE else None
             case InputReceived(key):
-                return self._withdraw(key) if key in self._asked else None
+                return self._answered(key)
             case Completed():
                 self._complete(event)
             case Failed(error):
@@ -116,8 +143,14 @@ class Delivery:
             return None
         frame = self._asking.ask(self.record, question, self._session.version)
         if frame is not None:
-            self._asked.append(question.key)
+            self._asked.setdefault(question.key)
         return frame
+
+    def _answered(self, key: str) -> bytes | None:
+        """By somebody else than this client, if there is something to tell it."""
+        if key in self._asked and self._asked[key] is None:
+            self._asked[key] = self._withdraw(key)
+        return self._asked.get(key)
 
     def _withdraw(self, key: str) -> bytes | None:
         return self._asking.withdraw(self.record, key) if self._asking is not None else None
@@ -125,7 +158,7 @@ class Delivery:
     def _park(self) -> None:
         """Answers with what is asked; the call goes on, and the client comes back for it."""
         wanted = {
-            key: (open_.method, questions.for_era(open_.method, open_.params, open_.era, self._session.version, ""))
+            key: (open_.method, questions.for_version(open_.method, open_.params, self._session.version, ""))
             for key, open_ in self.record.open_questions.items()
         }
         state = self._hub.park(self.record, self._reader.cursor)
@@ -134,10 +167,10 @@ class Delivery:
 
     def _complete(self, event: Completed) -> None:
         call = self.record.call
-        if call.exported_uri is not None:
-            event = Completed(shape.readdressed(event.result, call.params["uri"], call.exported_uri), event.era)
+        own = Completed(self._hub.exported(self._session, call, event.result), event.era)
+        shared = self._hub.is_shared(self._session, self.record)
         try:
-            result = shape.call_result(call.method, _marked(event), self._session.era)
+            result = shape.call_result(call.method, _marked(own), self._session.era, shared=shared)
         except RpcError as error:
             self._fail(error)
         else:
@@ -149,7 +182,7 @@ class Delivery:
             if wanted and _can_open_urls(self._session):
                 self.answer = result_frame(self.id, questions.input_required_result(wanted, None))
                 return
-        shaped = for_caller(error, self._session.era, self.record.call.upstream)
+        shaped = for_caller(error, self._session.era, self.record.call.upstream, self._session.capabilities)
         self.error_code = shaped.code
         self.answer = error_frame(self.id, shaped.encoded())
 

@@ -1,14 +1,17 @@
 """One HTTP response to one MCP request: JSON when the call ends quietly, SSE as soon as something comes first.
 
 A quick call costs no task beside its own: only an exchange that the housekeeper finds still open after a quarter of a
-second gets a watcher for the client's disconnect and keep-alive comments (performance.md, "Techniques").
+second gets a watcher for the client's disconnect and keep-alive comments (performance.md, "Techniques"). Events are
+taken and written a slice at a time, so that what one client has to catch up with holds up nobody else.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 
+from mcp_hub.calls.cursors import Cursor
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS
@@ -20,9 +23,20 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+Frames = list[tuple[int, bytes]]
+"""Messages, each with the number of its event (`Delivery.numbered`)."""
+
 KEEP_ALIVE: Final = 15.0
 """Seconds of silence before a comment: proxies cut idle responses at 30 s and more."""
 _PATIENCE: Final = 0.25
+_SLICE: Final = 4096
+"""Events: more than one read of an upstream's pipe can hold, so that a client that reads never falls behind."""
+_CHUNK: Final = 1 << 18
+"""Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
+_STALLED: Final = 60.0
+"""Seconds in which a client has to take a chunk (streams.md §4)."""
+_LAST: Final = 1.0
+"""Seconds to end a response that its client may not be reading."""
 SSE_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -41,16 +55,34 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: list[tupl
 
 
 class Exchange:
-    """Follows one delivery to its end. `is_slow` is set by the housekeeper."""
+    """Follows one delivery to its end, unless it is told to `stop`. `is_slow` is set by the housekeeper.
 
-    def __init__(self, era: Era, receive: Receive, send: Send, *, can_stream: bool) -> None:
+    `on_stream` makes an event stream one that can be resumed: it is called when the response becomes one, what it
+    returns goes first, and every message carries its place in the call's stream. `is_resumed` is for the response to
+    a GET, which is an event stream, or 204 if there is nothing to send.
+    """
+
+    def __init__(
+        self,
+        era: Era,
+        receive: Receive,
+        send: Send,
+        *,
+        can_stream: bool,
+        on_stream: Callable[[], bytes] | None = None,
+        is_resumed: bool = False,
+    ) -> None:
         self._era = era
         self._can_stream = can_stream  # a client that takes only JSON gets the answer without what came before
         self._receive = receive
         self._send = send
+        self._on_stream = on_stream
+        self._is_resumed = is_resumed
         self._event = anyio.Event()
         self._streaming = False
-        self.is_slow = False
+        self._scope: anyio.CancelScope | None = None
+        self._stopped: anyio.Event | None = None
+        self.is_slow = is_resumed
         self.disconnected = False
         self.delivery: Delivery
 
@@ -58,52 +90,108 @@ class Exchange:
         self._event.set()
 
     async def run(self) -> None:
-        """Returns when the response is complete or the client gone (`disconnected`)."""
-        while not self.is_slow:
-            if await self._step():
+        """Returns when the response is complete or stopped, or the client gone (`disconnected`)."""
+        frames: Frames = []
+        while not (self.is_slow or (frames and self._can_stream)):
+            if self.delivery.ended:
+                await self._finish()
                 return
-            await self._event.wait()
-            self._event = anyio.Event()
+            if not self.delivery.has_more:
+                await self._event.wait()
+                self._event = anyio.Event()
+            frames = self._take()
+        try:
+            await self._follow(frames)
+        finally:
+            if self._stopped is not None:
+                self._stopped.set()
+
+    def stop(self) -> anyio.Event:
+        """Ends an event stream where it is, its call goes on; what is returned is set when nothing more is sent."""
+        if self._stopped is None:
+            self._stopped = anyio.Event()
+        if self._scope is not None:
+            self._scope.cancel()
+        return self._stopped
+
+    async def _follow(self, frames: Frames) -> None:
+        """The rest of a response that is an event stream or takes long."""
+        is_complete = is_watched = False
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_disconnect)
-            while not self.disconnected and not await self._step():
-                with anyio.move_on_after(KEEP_ALIVE) as silence:
-                    await self._event.wait()
-                if silence.cancelled_caught:
-                    if self._can_stream:
-                        await self._stream(sse.COMMENT)
-                else:
-                    self._event = anyio.Event()
+            self._scope = tasks.cancel_scope
+            while not (self.disconnected or self._stopped is not None):
+                if frames and self._can_stream:
+                    await self._stream(b"".join(self._message(seq, frame) for seq, frame in frames))
+                if self.delivery.ended:
+                    await self._finish()
+                    is_complete = True
+                    break
+                if self.is_slow and not is_watched:
+                    is_watched = True
+                    tasks.start_soon(self._watch_disconnect)
+                if await self._is_silent() and self._can_stream:
+                    await self._stream(sse.COMMENT)
+                frames = self._take()
             tasks.cancel_scope.cancel()
+        if self._stopped is not None and not is_complete:
+            with anyio.move_on_after(_LAST, shield=True):
+                await self._send({"type": "http.response.body", "body": b""})
 
-    async def _step(self) -> bool:
-        """Sends what there is; True when the response is complete."""
-        delivery = self.delivery
-        if delivery.has_more:
-            frames = delivery.take()
-            if frames and self._can_stream:
-                await self._stream(b"".join(map(sse.message, frames)))
-        if not delivery.ended:
+    def _take(self) -> Frames:
+        return self.delivery.numbered(_SLICE) if self.delivery.has_more else []
+
+    async def _is_silent(self) -> bool:
+        """Waits for something to send, but not for long; not at all before a resumed stream is open."""
+        if self.delivery.has_more:
+            await anyio.lowlevel.checkpoint()
             return False
-        await self._finish()
-        return True
+        if self._is_resumed and not self._streaming:
+            return True
+        if self.is_slow:
+            with anyio.move_on_after(KEEP_ALIVE):
+                await self._event.wait()
+        else:
+            await self._event.wait()
+        is_silent = not self._event.is_set()
+        self._event = anyio.Event()
+        return is_silent
 
-    async def _stream(self, body: bytes) -> None:
-        if not self._streaming:
-            self._streaming = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+    def _message(self, seq: int, frame: bytes) -> bytes:
+        if self._on_stream is None or not seq:
+            return sse.message(frame)
+        return sse.message(frame, str(Cursor(self.delivery.record.call.id, seq)))
 
     async def _finish(self) -> None:
         answer = self.delivery.answer
-        if answer is None or self._streaming:
-            # a cancelled call has no answer: its stream just ends
-            await self._stream(sse.message(answer) if answer is not None else b"")
-            await self._send({"type": "http.response.body", "body": b""})
-        else:
+        if answer is not None and not (self._streaming or self._is_resumed):
             code = self.delivery.error_code
             status = HTTP_STATUS.get(code, 200) if code is not None and self._era is Era.MODERN else 200
             await respond(self._send, status, answer)
+        elif answer is not None:
+            await self._stream(self._message(self.delivery.cursor, answer), is_last=True)
+        elif self._is_resumed and not self._streaming:
+            await respond(self._send, 204)
+        else:  # a cancelled call has no answer: its stream just ends, and there is nothing to come back for
+            self._on_stream = None
+            await self._stream(b"", is_last=True)
+
+    async def _stream(self, body: bytes, *, is_last: bool = False) -> None:
+        """Sends events. A client that takes nothing for long counts as gone."""
+        if not self._streaming:
+            self._streaming = True
+            if self._on_stream is not None:
+                body = self._on_stream() + body
+            await self._send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+        for start in range(0, len(body), _CHUNK):
+            await self._write(body[start : start + _CHUNK], more=True)
+        if is_last:
+            await self._write(b"", more=False)
+
+    async def _write(self, body: bytes, *, more: bool) -> None:
+        if not self.disconnected:
+            with anyio.move_on_after(_STALLED) as patience:
+                await self._send({"type": "http.response.body", "body": body, "more_body": more})
+            self.disconnected = patience.cancelled_caught
 
     async def _watch_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -56,6 +56,10 @@ class ModernHttp:
         except RpcError as error:
             await request.refused(id_, error, Era.MODERN)
 
+    def close(self) -> None:
+        """Ends the streams that would not end by themselves."""
+        self._binding.streams.complete()
+
     def _checked(self, request: HttpRequest, headers: Mapping[str, str]) -> Session:
         """The request's session once headers and envelope agree. Raises `RpcError`."""
         if len(request.raw_headers) != len(request.headers):  # folding lost something

@@ -4,19 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_hub.errors import InvalidParams, RpcError
-from mcp_hub.fronts.asking import Asking
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
-from mcp_hub.fronts.mcp_server import Binding, Deferred
+from mcp_hub.fronts.http_stream import stream
+from mcp_hub.fronts.listening import Streams
+from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen, Running
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import Envelope, Unset, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
+from mcp_hub.protocol.notices import Filter
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, RawJson, RawObject
 
-__all__ = ["HttpRequest", "answer_call", "json_error", "json_result"]
+__all__ = ["HttpRequest", "answer_call", "begin", "json_error", "json_result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,43 +70,62 @@ class HttpRequest:
         await respond(self.send, status, envelope.error_frame(id_, error.encoded()))
 
 
-async def answer_call(
-    hub: Facade,
-    binding: Binding,
-    keeper: Housekeeper,
-    request: HttpRequest,
-    session: Session,
-    id_: bytes,
-    open_calls: dict[int | str, Delivery | None] | None = None,
-    asking: Asking | None = None,
-) -> None:
-    """Handles one request of a session to the end of its response.
+async def begin(
+    binding: Binding, request: HttpRequest, session: Session, id_: bytes
+) -> tuple[Running, RequestMeta] | None:
+    """Starts the call of a request, to be followed at once; None after the response to a request that needs none.
 
-    The client that goes away cancels its call in the modern era; in the handshake era the call goes on (streams.md
-    §3). `open_calls` is where a handshake session's cancellations look, `asking` what asks its client.
+    Raises `RpcError`.
     """
     params, meta = request.params()
     reply = binding.handle(session, str(request.message.method), params, meta)
+    if isinstance(reply, Listen):
+        await _listen(binding.streams, request, session, id_, reply.wanted)
+        return None
     if isinstance(reply, Deferred):
         reply = await reply.reply
     if isinstance(reply, bytes):
         await json_result(request.send, id_, reply)
+        return None
+    return reply, meta
+
+
+async def answer_call(
+    hub: Facade, binding: Binding, keeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes
+) -> None:
+    """Handles one modern request to the end of its response; a client that goes away cancels its call.
+
+    Raises `RpcError`. Not here: calls that survive their connection (`resumption`).
+    """
+    begun = await begin(binding, request, session, id_)
+    if begun is None:
         return
-    record = reply.record
+    running, meta = begun
+    record = running.record
     exchange = Exchange(session.era, request.receive, request.send, can_stream=request.takes_sse)
-    reach = asking if request.takes_sse else None
-    delivery = Delivery(hub, id_, session, record, meta.token, exchange.wake, reach, reply.after)
+    delivery = Delivery(hub, id_, session, record, meta.token, exchange.wake, after=running.after)
     exchange.delivery = delivery
-    if open_calls is not None:
-        open_calls[envelope.id_key(id_)] = delivery
     keeper.add(exchange)
     try:
         await exchange.run()
     finally:
         keeper.discard(exchange)
         delivery.close()
-        if open_calls is None and not (record.log.ended or delivery.parked):
+        if not (record.log.ended or delivery.parked):
             hub.cancel(record, "the client closed the response stream")
+
+
+async def _listen(streams: Streams, request: HttpRequest, session: Session, id_: bytes, wanted: Filter) -> None:
+    """A stream until the client closes it or the hub stops."""
+    if not request.takes_sse:
+        refusal = json_error(id_, INVALID_REQUEST, "the answer is a stream: Accept must name text/event-stream")
+        await respond(request.send, 406, refusal)
+        return
+    listening = streams.open(session, id_, wanted)
+    try:
+        await stream(listening, request.receive, request.send, listening.scope, listening.completed())
+    finally:
+        streams.close(listening)
 
 
 async def json_result(

@@ -13,17 +13,19 @@ import msgspec
 
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
+from mcp_hub.fronts.listening import Streams
 from mcp_hub.hub import Facade
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.kinds import BY_LIST_METHOD
 from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
+from mcp_hub.protocol.notices import Filter
 from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 
-__all__ = ["Binding", "Deferred", "Identity", "Reply", "Running", "modern_session", "uninitialized"]
+__all__ = ["Binding", "Deferred", "Identity", "Listen", "Reply", "Running", "modern_session", "uninitialized"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,14 @@ class Deferred:
     reply: Awaitable[bytes | Running]
 
 
-Reply = bytes | Running | Deferred
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """The answer is a stream of notifications, to be had from the binding's `streams`."""
+
+    wanted: Filter
+
+
+Reply = bytes | Running | Deferred | Listen
 _T = TypeVar("_T")
 
 _DISCOVERY_TTL: Final = 60_000
@@ -60,6 +69,7 @@ class Binding:
     """Answers requests on behalf of a `Facade`."""
 
     def __init__(self, hub: Facade, identity: Identity) -> None:
+        self.streams = Streams(hub)
         self._hub = hub
         self._identity = identity
 
@@ -89,6 +99,8 @@ class Binding:
         kind = BY_LIST_METHOD.get(method)
         if kind is not None:
             return self._list(session, kind, params)
+        if method in eras.SUBSCRIPTION_METHODS:
+            return self._subscription(session, method, params)
         match method:
             case "server/discover":
                 return self._discover(session)
@@ -126,6 +138,22 @@ class Binding:
     async def _list_later(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         await self._hub.catalog.settled()
         return self._hub.list_page(session, kind, cursor)
+
+    def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
+        if method == "subscriptions/listen":
+            return Listen(_decoded(params, _Wanted, method).notifications)
+        uri = _decoded(params, _Resource, method).uri
+        # both later, so that requests that come together are served in their order
+        asked = self._subscribe if method == "resources/subscribe" else self._unsubscribe
+        return Deferred(asked(session, uri))
+
+    async def _subscribe(self, session: Session, uri: str) -> bytes:
+        await self._hub.subscribe(session, uri)
+        return b"{}"
+
+    async def _unsubscribe(self, session: Session, uri: str) -> bytes:
+        self._hub.unsubscribe(session, uri)
+        return b"{}"
 
     def _discover(self, session: Session) -> bytes:
         result: JsonObject = {
@@ -172,6 +200,14 @@ class _Hello(msgspec.Struct):
     clientInfo: JsonObject
 
 
+class _Resource(msgspec.Struct):
+    uri: str
+
+
+class _Wanted(msgspec.Struct):
+    notifications: Filter
+
+
 class _Page(msgspec.Struct):
     cursor: str | None = None
 
@@ -199,8 +235,9 @@ def _level(raw: RawJson | None, what: str) -> str:
 
 def _capabilities(session: Session) -> JsonObject:
     """What the hub offers whatever its upstreams turn out to offer: nobody is waited for (product.md, promise 9)."""
-    changes: JsonObject = {"listChanged": True} if session.era is Era.HANDSHAKE else {}
-    offered: JsonObject = {"tools": changes, "resources": changes, "prompts": changes, "logging": {}}
+    changes: JsonObject = {"listChanged": True}
+    resources = {**changes, "subscribe": True}
+    offered: JsonObject = {"tools": changes, "resources": resources, "prompts": changes, "logging": {}}
     if session.version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method but not the capability
         offered["completions"] = {}
     return offered

@@ -15,6 +15,7 @@ __all__ = [
     "LATEST_MODERN",
     "LOG_LEVELS",
     "MODERN_VERSIONS",
+    "SUBSCRIPTION_METHODS",
     "era_of",
     "is_at_least",
     "negotiate",
@@ -32,10 +33,12 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 CALL_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 """Requests that become a call to exactly one upstream."""
 
+SUBSCRIPTION_METHODS: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "subscriptions/listen"})
+
 _SHARED = CALL_METHODS | {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
 _METHODS: Final = {
-    Era.HANDSHAKE: _SHARED | {"initialize", "ping", "logging/setLevel"},
-    Era.MODERN: _SHARED | {"server/discover"},
+    Era.HANDSHAKE: _SHARED | {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"},
+    Era.MODERN: _SHARED | {"server/discover", "subscriptions/listen"},
 }
 
 

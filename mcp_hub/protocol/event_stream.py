@@ -4,43 +4,69 @@ Source: WHATWG HTML, "Server-sent events", "Parsing an event stream". Not here: 
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from mcp_hub.protocol.framing import TooLong
 
-__all__ = ["EventParser"]
+__all__ = ["Event", "EventParser"]
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
 _HEAD: Final = 4096
 """Bytes kept of an event that is too long: enough to say what it was."""
+_LONGEST_ID: Final = 1024
+"""Bytes of an event's id; a longer one would not fit into the header that names it, so it counts as none."""
+_LONGEST_RETRY: Final = 9
+"""Digits of a pause in milliseconds: eleven days."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event; its `type` is `message` unless the stream says otherwise."""
+
+    type: bytes
+    data: bytes
 
 
 class EventParser:
-    """Gives the data of each `message` event; comments and events of other types are dropped.
+    """Reads one stream. An event whose lines hold more than `limit` bytes becomes one `TooLong` as soon as that is
+    known, and nothing after it is read: what it took to get there is lost.
 
-    An event whose lines hold more than `limit` bytes becomes one `TooLong` as soon as that is known, and nothing
-    after it is read: what it took to get there is lost.
+    `last_id` is the id of the last whole event that had one (to begin with: `after`), what a resumed stream continues
+    after; `retry` the pause before that in milliseconds, if the stream named one.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, after: bytes | None = None) -> None:
+        self.last_id = after
+        self.retry: int | None = None
         self._limit = limit
         self._parts: list[bytes] = []  # of the line that has not ended
         self._size = 0  # bytes of that line and of the event's data
         self._data: list[bytes] = []
         self._type = b""
+        self._id = after
         self._after_return = False
         self._is_first = True
         self._is_over = False
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
+        """The data of the `message` events that `chunk` completes; events of other types are dropped."""
+        events = self.events(chunk)
+        return [
+            found.data if isinstance(found, Event) else found
+            for found in events
+            if isinstance(found, TooLong) or found.type == b"message"
+        ]
+
+    def events(self, chunk: bytes) -> list[Event | TooLong]:
         """The events that `chunk` completes."""
         if self._is_over or not chunk:
             return []
         if self._after_return and chunk[:1] == b"\n":  # the second half of a line end that was cut in two
             chunk = chunk[1:]
         self._after_return = chunk[-1:] == b"\r"
-        events: list[bytes | TooLong] = []
+        events: list[Event | TooLong] = []
         *ended, last = _LINE_END.split(chunk)
         for piece in ended:
             if self._keep(piece, events):
@@ -49,7 +75,7 @@ class EventParser:
         self._keep(last, events)
         return events
 
-    def _keep(self, piece: bytes, events: list[bytes | TooLong]) -> bool:
+    def _keep(self, piece: bytes, events: list[Event | TooLong]) -> bool:
         """Adds to the line; whether that was too much."""
         if piece:
             self._parts.append(piece)
@@ -60,22 +86,27 @@ class EventParser:
             self._parts, self._data = [], []
         return self._is_over
 
-    def _end_line(self, events: list[bytes | TooLong]) -> None:
+    def _end_line(self, events: list[Event | TooLong]) -> None:
         line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
         if self._is_first:
             self._is_first = False
             line = line.removeprefix(_BOM)
         if not line:
-            if self._data and self._type in (b"", b"message"):
-                events.append(b"\n".join(self._data))
+            if self._data:
+                events.append(Event(self._type or b"message", b"\n".join(self._data)))
+            self.last_id = self._id
             self._data, self._type, self._size = [], b"", 0
             return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-        else:
-            self._size -= len(line)  # not kept
-            if name == b"event":
-                self._type = value
+            return
+        self._size -= len(line)  # not kept
+        if name == b"event":
+            self._type = value
+        elif name == b"id" and b"\0" not in value:
+            self._id = value if 0 < len(value) <= _LONGEST_ID else None
+        elif name == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
+            self.retry = int(value)

@@ -6,10 +6,15 @@ Source: specification 2026-07-28, basic/transports/streamable-http "Request Meta
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-__all__ = ["Path", "header_value", "mirrored", "param_headers"]
+import msgspec
+
+from mcp_hub.protocol.envelope import raw_object
+from mcp_hub.types import RawJson, RawObject
+
+__all__ = ["Mirrors", "Path", "header_value", "mirrored", "param_headers", "request_headers"]
 
 Path = tuple[str, ...]
 """The chain of `properties` keys that leads to a parameter."""
@@ -18,6 +23,8 @@ _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _ANNOTATION: Final = "x-mcp-header"
 _TYPES: Final = ("string", "integer", "boolean")
+_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The parameter that `Mcp-Name` repeats, by method."""
 _DATA: Final = frozenset({"default", "examples", "const", "enum"})
 """Keywords whose values are instances: what looks like an annotation there is none."""
 _MAPS: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
@@ -29,6 +36,57 @@ def header_value(text: str) -> str:
     if _PLAIN.fullmatch(text) and text == text.strip() and not (text.startswith("=?base64?") and text.endswith("?=")):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def request_headers(version: str, method: str, params: RawJson) -> dict[str, str]:
+    """The headers that every request of the modern era has; a name that cannot be read is left to the server."""
+    headers = {"mcp-protocol-version": version, "mcp-method": method}
+    key = _NAMED_BY.get(method)
+    name = _decoded((raw_object(params) or {}).get(key)) if key is not None else None
+    if isinstance(name, str):
+        headers["mcp-name"] = header_value(name)
+    return headers
+
+
+class Mirrors:
+    """Which arguments of a server's tools travel in headers besides the body, as of its last list."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, dict[str, Path]] = {}
+
+    def learn(self, definitions: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
+        """The tools of a list that may be used, and for each other one why not."""
+        self._wanted = {}
+        usable, refused = [], []
+        for raw in definitions:
+            try:
+                if _ANNOTATION.encode() in raw:
+                    self._learn_one(raw_object(raw) or {})
+                usable.append(raw)
+            except ValueError as exc:
+                refused.append(str(exc))
+        return usable, refused
+
+    def _learn_one(self, members: RawObject) -> None:
+        name = _decoded(members.get("name"))
+        if isinstance(name, str):  # what has none is nobody's, and found out elsewhere
+            try:
+                self._wanted[name] = param_headers(_decoded(members.get("inputSchema")))
+            except ValueError as exc:
+                raise ValueError(f"{name[:100]} is left out: {exc}") from None
+
+    def headers(self, params: RawObject) -> dict[str, str] | None:
+        """What the arguments of this `tools/call` add to its headers."""
+        wanted = self._wanted.get(str(_decoded(params.get("name")))) if self._wanted else None
+        return mirrored(wanted, _decoded(params.get("arguments"))) if wanted else None
+
+
+def _decoded(raw: RawJson | None) -> object:
+    """The value; None for what cannot be decoded, about which the server has the last word."""
+    try:
+        return msgspec.json.decode(raw) if raw is not None else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def param_headers(schema: object) -> dict[str, Path]:

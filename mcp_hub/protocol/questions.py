@@ -1,65 +1,210 @@
-"""Interim; the final module of this name is being written."""
+"""What a server may ask its caller: who can answer it, how each version writes it, and the multi round-trip form.
+
+Source: specification 2025-11-25, client/{elicitation,sampling,roots}; 2026-07-28, basic/patterns/mrtr; protocol.md §2.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.protocol.capabilities import missing
 from mcp_hub.protocol.envelope import object_bytes, raw_object
+from mcp_hub.protocol.eras import era_of, is_at_least
+from mcp_hub.protocol.meta import PROGRESS_TOKEN
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 
-QUESTIONS = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
+__all__ = [
+    "MAX_QUESTIONS",
+    "MAX_STATE",
+    "QUESTIONS",
+    "InputRequiredResult",
+    "Question",
+    "can_answer",
+    "capability_for",
+    "for_version",
+    "input_requests",
+    "input_required_result",
+    "take_retry",
+]
+
+Question = tuple[str, RawJson]
+"""Method and params."""
+
+_ELICIT: Final = "elicitation/create"
+_SAMPLE: Final = "sampling/createMessage"
+QUESTIONS: Final[Mapping[str, str]] = {_ELICIT: "elicitation", _SAMPLE: "sampling", "roots/list": "roots"}
+"""The requests that a client may get, and the capability that each takes."""
+
+MAX_QUESTIONS: Final = 64
+"""Questions in one result; each is a dialogue, so a caller sees a handful at most."""
+MAX_STATE: Final = 65_536
+"""Characters of a `requestState`, which travels with each retry."""
+
+_WITH_ELICITATION: Final = "2025-06-18"
+_WITH_MODES: Final = "2025-11-25"
+_RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
+_ONE_HOP: Final = (PROGRESS_TOKEN, _RELATED_TASK)
+"""`_meta` keys that mean something to the two ends of one connection only."""
+_NULL: Final = msgspec.Raw(b"null")
+
+_string = msgspec.json.Decoder(str).decode
 
 
-@dataclass(frozen=True, slots=True)
-class InputRequests:
-    requests: dict[str, tuple[str, RawJson]]
-    state: str | None
+def capability_for(method: str, params: RawJson) -> JsonObject:
+    """What a client must have declared to be asked this. Raises `KeyError` for what is no question.
+
+    `includeContext` takes nothing: a client without the capability ignores it.
+    """
+    members = raw_object(params) or {}
+    if method == _ELICIT:
+        return {"elicitation": {_mode(members): {}}}
+    if method == _SAMPLE and any(members.get(name, _NULL) != _NULL for name in ("tools", "toolChoice")):
+        return {"sampling": {"tools": {}}}
+    return {QUESTIONS[method]: {}}
 
 
 def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJson) -> str | None:
-    name = method.partition("/")[0]
-    return None if name in capabilities else f"the client did not declare {name}"
+    """None if a client of these capabilities and this version may be asked; else why not, for people."""
+    if method not in QUESTIONS:
+        return f"no client can be asked for {method[:100]}"
+    if method == _ELICIT and not is_at_least(version, _WITH_ELICITATION):
+        return f"protocol version {version} has no elicitation"
+    lack = missing(capability_for(method, params), capabilities)
+    return None if lack is None else f"the client did not declare {lack[:100]}"
 
 
-def for_era(method: str, params: RawJson, source: Era, version: str, elicitation_id: str) -> RawJson:
-    return params
+def for_version(method: str, params: RawJson, version: str, elicitation_id: str) -> RawJson:
+    """The params of a question as a client of `version` has to get them, whoever asked; unknown members pass.
+
+    `elicitation_id` is for a question that opens a URL and came without an id, where the version wants one. What
+    belongs to the hop that it came over goes: the progress token, and tasks, which the hub never offers.
+    """
+    members = raw_object(params)
+    if members is None:
+        return params
+    kept = {name: value for name, value in members.items() if name != "task"}
+    meta = raw_object(kept.get("_meta", msgspec.UNSET)) or {}
+    if any(name in meta for name in _ONE_HOP):
+        meta = {name: value for name, value in meta.items() if name not in _ONE_HOP}
+        kept["_meta"] = msgspec.Raw(object_bytes(meta))
+    if method == _ELICIT:
+        kept = _elicitation_for(kept, version, elicitation_id)
+    return params if kept == members else object_bytes(kept)
 
 
-def input_required_result(wanted: Mapping[str, tuple[str, RawJson]], state: str | None) -> RawJson:
+def _elicitation_for(members: RawObject, version: str, elicitation_id: str) -> RawObject:
+    if era_of(version) is Era.MODERN:
+        return {name: value for name, value in members.items() if name != "elicitationId"}
+    if _mode(members) == "url":
+        return {"elicitationId": msgspec.Raw(object_bytes(elicitation_id)), **members}
+    if not is_at_least(version, _WITH_MODES):
+        return {name: value for name, value in members.items() if name != "mode"}
+    return members
+
+
+def _mode(members: RawObject) -> str:
+    """`form` unless another is named (2025-11-25, client/elicitation "Elicitation Requests")."""
+    try:
+        return _string(members.get("mode", b'"form"'))
+    except (msgspec.DecodeError, RecursionError):
+        return "form"
+
+
+@dataclass(frozen=True, slots=True)
+class InputRequiredResult:
+    """What a modern server wants before it goes on: questions by its own keys, and a state to hand back; or one."""
+
+    requests: dict[str, Question]
+    state: str | None
+
+
+def input_required_result(questions: Mapping[str, Question], request_state: str | None) -> RawJson:
+    """The result that asks a modern client; one of the two must be given. Params in the modern shape."""
     result: JsonObject = {"resultType": "input_required"}
-    result["inputRequests"] = {
-        key: {"method": method, "params": msgspec.Raw(bytes(params))} for key, (method, params) in wanted.items()
-    }
-    if state is not None:
-        result["requestState"] = state
+    if questions:
+        result["inputRequests"] = {
+            key: {"method": method, "params": msgspec.Raw(params)} for key, (method, params) in questions.items()
+        }
+    if request_state is not None:
+        result["requestState"] = request_state
     return object_bytes(result)
 
 
-def take_retry(params: RawObject) -> tuple[RawObject | None, str | None]:
-    responses, state = params.pop("inputResponses", None), params.pop("requestState", None)
-    try:
-        return (
-            raw_object(responses) if responses is not None else None,
-            msgspec.json.decode(state, type=str) if state is not None else None,
-        )
-    except msgspec.DecodeError as exc:
-        raise InvalidParams(f"params.requestState: {exc}") from None
+def input_requests(result: RawJson) -> InputRequiredResult | None:
+    """What an upstream's result asks for; None if it asks for nothing.
 
-
-def input_requests(result: RawJson) -> InputRequests | None:
+    Raises `RpcError` for a question that is none, more than `MAX_QUESTIONS`, and what is malformed or too long.
+    """
     members = raw_object(result) or {}
-    if members.get("resultType") != msgspec.Raw(b'"input_required"'):
+    if bytes(members.get("resultType", b"")) != b'"input_required"':
         return None
-    found = msgspec.json.decode(members.get("inputRequests", b"{}"), type=dict[str, dict[str, msgspec.Raw]])
-    state = msgspec.json.decode(members["requestState"], type=str) if "requestState" in members else None
-    if not found and state is None:
-        raise RpcError("upstream asked for nothing")
-    return InputRequests(
-        {
-            k: (msgspec.json.decode(v["method"], type=str), v.get("params", msgspec.Raw(b"{}")))
-            for k, v in found.items()
-        },
-        state,
-    )
+    found = members.get("inputRequests", _NULL)
+    raws = raw_object(found) if found != _NULL else {}
+    if raws is None:
+        raise RpcError("upstream asked for input in a way that cannot be read: inputRequests is no object")
+    if len(raws) > MAX_QUESTIONS:
+        raise RpcError(f"upstream asked for {len(raws)} inputs at once, more than {MAX_QUESTIONS}")
+    try:
+        state = _state(members)
+    except ValueError as problem:
+        raise RpcError(f"upstream asked for input in a way that cannot be read: {problem}") from None
+    if not raws and state is None:
+        raise RpcError("upstream asked for input without saying which")
+    return InputRequiredResult({key: _question(key, raw) for key, raw in raws.items()}, state)
+
+
+def _question(key: str, raw: msgspec.Raw) -> Question:
+    members = raw_object(raw) or {}
+    try:
+        method = _string(members.get("method", b""))
+    except (msgspec.DecodeError, RecursionError):
+        raise RpcError(f"upstream asked for input in a way that cannot be read: {key[:100]!r}") from None
+    if method not in QUESTIONS:
+        raise RpcError(f"upstream asked for {method[:100]!r}, which no client can be asked for")
+    params = members.get("params", msgspec.Raw(b"{}"))
+    if not _is_object(params):
+        raise RpcError(f"upstream asked for {method} with params that are no object")
+    return method, params
+
+
+def take_retry(params: RawObject) -> tuple[RawObject | None, str | None]:
+    """Removes `inputResponses` and `requestState` from a modern request's params; null counts as absent.
+
+    Raises `InvalidParams` for anything but an object of objects and a string of at most `MAX_STATE` characters.
+    """
+    try:
+        state = _state(params)
+    except ValueError as problem:
+        raise InvalidParams(f"params.{problem}") from None
+    found = params.pop("inputResponses", _NULL)
+    params.pop("requestState", None)
+    if found == _NULL:
+        return None, state
+    responses = raw_object(found)
+    if responses is None:
+        raise InvalidParams("params.inputResponses must be an object")
+    for key, response in responses.items():
+        if not _is_object(response):
+            raise InvalidParams(f"params.inputResponses: the response to {key[:100]!r} must be an object")
+    return responses, state
+
+
+def _state(members: RawObject) -> str | None:
+    """The `requestState`. Raises `ValueError`, which says what is wrong with it."""
+    raw = members.get("requestState", _NULL)
+    if raw == _NULL:
+        return None
+    try:
+        state = _string(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError("requestState must be a string") from None
+    if len(state) > MAX_STATE:
+        raise ValueError(f"requestState is longer than {MAX_STATE} characters")
+    return state
+
+
+def _is_object(raw: msgspec.Raw) -> bool:
+    return bytes(memoryview(raw)[:1]) == b"{"

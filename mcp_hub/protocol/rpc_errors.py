@@ -3,11 +3,14 @@
 Source: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes"; protocol.md §3 "Lossless".
 """
 
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
 
 import msgspec
 
 from mcp_hub.errors import RpcError
+from mcp_hub.protocol.capabilities import missing
 from mcp_hub.types import Era, JsonObject, RawJson
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "URL_ELICITATION_REQUIRED",
     "for_caller",
     "from_wire",
+    "url_elicitations",
 ]
 
 PARSE_ERROR: Final = -32700
@@ -48,9 +52,13 @@ HTTP_STATUS: Final = {
 }
 """Status of a modern JSON answer that is this error; any other code goes out with 200."""
 
+_MOST_ELICITATIONS: Final = 64
+"""URLs that one error may want opened; a caller sees a handful at most."""
+
 _OWN_HOP: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 _RESERVED_MODERN: Final = range(-32099, -32019)
 """-32020…-32099: a modern peer may give only the meanings of the specification to these."""
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class _WireError(msgspec.Struct):
@@ -77,14 +85,18 @@ def from_wire(raw: RawJson) -> RpcError:
     return RpcError(error.message, code=error.code, raw=raw)
 
 
-def for_caller(error: RpcError, era: Era, server: str | None) -> RpcError:
-    """The error that a caller of `era` may see: unchanged, or what the specification puts in its place.
+def for_caller(
+    error: RpcError, era: Era, server: str | None, capabilities: Mapping[str, object] = _NOTHING
+) -> RpcError:
+    """The error that a caller of `era` and `capabilities` may see: unchanged, or what the specification puts there.
 
-    -32020/-32022 describe the hub's own hop to the upstream and never reach a caller as such; -32021 does where the
-    hub passed on the caller's own capabilities (modern to modern). Towards a modern caller -32002 becomes -32602 and
-    any other code of the reserved range becomes -32603.
+    -32020/-32022 describe the hub's own hop to the upstream and never reach a caller as such; -32021 does if the
+    caller lacks what `data.requiredCapabilities` names. Towards a modern caller -32002 becomes -32602 and any other
+    code of the reserved range -32603. An error of the hub's own says which server it is about.
     """
-    if error.raw is None or (error.code == MISSING_CAPABILITY and era is Era.MODERN):
+    if error.raw is None:
+        return _about(error, server)
+    if error.code == MISSING_CAPABILITY and missing(_required(error), capabilities) is not None:
         return error
     if error.code in _OWN_HOP:
         return _wrapped(error, server, INTERNAL_ERROR, f"upstream refused the hub's request: {error.message}")
@@ -95,6 +107,29 @@ def for_caller(error: RpcError, era: Era, server: str | None) -> RpcError:
     if error.code in _RESERVED_MODERN:
         return _wrapped(error, server, INTERNAL_ERROR, error.message)
     return error
+
+
+class _MissingData(msgspec.Struct, rename="camel"):
+    required_capabilities: JsonObject
+
+
+class _MissingError(msgspec.Struct):
+    data: _MissingData
+
+
+def _required(error: RpcError) -> JsonObject:
+    try:
+        return msgspec.json.decode(error.encoded(), type=_MissingError).data.required_capabilities
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def _about(error: RpcError, server: str | None) -> RpcError:
+    upstream = (error.data or {}).get("upstream", {})
+    if server is None or not isinstance(upstream, dict) or "server" in upstream:
+        return error
+    data = {**(error.data or {}), "upstream": {"server": server, **upstream}}
+    return type(error)(error.message, code=error.code, data=data)
 
 
 def _wrapped(error: RpcError, server: str | None, code: int, message: str) -> RpcError:
@@ -108,6 +143,38 @@ def _recoded(error: RpcError, code: int) -> RpcError:
     return RpcError(error.message, code=code, raw=msgspec.json.encode(fields))
 
 
+class _Elicitation(msgspec.Struct):
+    mode: Literal["url"]
+    url: str
+    message: str
+
+
+class _ElicitationData(msgspec.Struct):
+    elicitations: list[msgspec.Raw]
+
+
+class _ElicitationError(msgspec.Struct):
+    data: _ElicitationData
+
+
 def url_elicitations(error: RpcError) -> dict[str, tuple[str, RawJson]] | None:
-    """Interim."""
-    return None
+    """What to ask a modern caller in place of -32042: params of `elicitation/create` by keys of the hub's own.
+
+    None for any other error, and for one that is malformed or names more than 64.
+    """
+    if error.code != URL_ELICITATION_REQUIRED:
+        return None
+    try:
+        raws = msgspec.json.decode(error.encoded(), type=_ElicitationError).data.elicitations
+        for raw in raws:
+            msgspec.json.decode(raw, type=_Elicitation)
+        asked = [msgspec.json.decode(raw, type=dict[str, msgspec.Raw]) for raw in raws]
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not 0 < len(asked) <= _MOST_ELICITATIONS:
+        return None
+    for params in asked:
+        params.pop("elicitationId", None)  # the modern era has none
+    return {
+        f"elicitation-{n}": ("elicitation/create", msgspec.json.encode(params)) for n, params in enumerate(asked, 1)
+    }

@@ -11,31 +11,57 @@ from mcp_hub.events import Completed, Log, Progress
 from mcp_hub.protocol.envelope import notification_frame, object_bytes, raw_object
 from mcp_hub.types import Era, RawJson, RawObject
 
-__all__ = ["COALESCED", "call_result", "log_frame", "progress_frame", "readdressed"]
+__all__ = ["COALESCED", "call_result", "log_frame", "progress_frame"]
 
 COALESCED = "dev.mcp-hub/coalesced"
 """`_meta` key of a progress notification that stands for earlier ones too: how many were merged into it."""
 
 _COMPLETE = msgspec.Raw(b'"complete"')
-_ASKS = (msgspec.Raw(b'"input_required"'),)
+_ASKS = msgspec.Raw(b'"input_required"')
 _HEAD = b'{"resultType":"complete",'
 """How most modern servers begin a result."""
+_MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Calls that a server may answer with a question (basic/patterns/mrtr "Supported Requests")."""
 _CACHEABLE = frozenset({"resources/read"})
 _UNCACHEABLE = {"ttlMs": msgspec.Raw(b"0"), "cacheScope": msgspec.Raw(b'"private"')}
+_PUBLIC = msgspec.Raw(b'"public"')
 
 
-def call_result(method: str, done: Completed, era: Era) -> tuple[RawJson | memoryview, ...]:
+def call_result(method: str, done: Completed, era: Era, *, shared: bool = False) -> tuple[RawJson | memoryview, ...]:
     """The result of a call for a caller of `era`, in parts that are to be joined: a large one is copied once only.
 
+    `shared` is a claim that no profile, token or session influenced it; only then may caches of several users keep it.
     Raises `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
     """
-    if done.era is era:
-        if era is Era.HANDSHAKE and "resultType" in (raw_object(done.result) or ()):
-            return _down(method, done.result)
-        if era is Era.MODERN and bytes(memoryview(done.result)[: len(_HEAD)]) != _HEAD:
-            _refuse_extension(raw_object(done.result) or {}, _ASKS)
-        return (done.result,)
-    return _up(method, done.result) if era is Era.MODERN else _down(method, done.result)
+    if era is Era.HANDSHAKE:
+        return _down(method, done)
+    return _up(method, done.result) if done.era is Era.HANDSHAKE else _modern(method, done.result, shared)
+
+
+def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memoryview, ...]:
+    """Modern to modern: the bytes stay, unless the result type or the cache hints are not what the era wants."""
+    if method not in _CACHEABLE and _begins(result, _HEAD):
+        return (result,)
+    members = raw_object(result)
+    if members is None:
+        return (result,)
+    _refuse_extension(members, (_ASKS,) if method in _MAY_ASK else ())
+    kept = {"resultType": _COMPLETE, **members} if "resultType" not in members else members
+    if kept["resultType"] == _ASKS:
+        kept = _without(members, tuple(_UNCACHEABLE))
+    elif method in _CACHEABLE:
+        kept = {**kept, **_cache_hints(members, shared)}
+    return (result,) if kept == members else (object_bytes(kept),)
+
+
+def _cache_hints(members: RawObject, shared: bool) -> RawObject:
+    """The upstream's own as far as they are valid; what is missing is as careful as can be."""
+    hints = dict(_UNCACHEABLE)
+    if bytes(members.get("ttlMs", b"")).isdigit():
+        hints["ttlMs"] = members["ttlMs"]
+    if shared and members.get("cacheScope") == _PUBLIC:
+        hints["cacheScope"] = _PUBLIC
+    return hints
 
 
 def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
@@ -45,47 +71,36 @@ def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
     if members and "resultType" not in members and method not in _CACHEABLE:
         return (_HEAD, memoryview(result)[1:])
     extra = _UNCACHEABLE if method in _CACHEABLE else {}
-    return (object_bytes({"resultType": _COMPLETE, **extra, **_without(members, ("resultType",))}),)
+    return (object_bytes({"resultType": _COMPLETE, **extra, **_without(members, ("resultType", *extra))}),)
 
 
-def _down(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
-    members = raw_object(result)
+def _down(method: str, done: Completed) -> tuple[RawJson | memoryview, ...]:
+    """For a handshake caller: nothing of the modern era, and no error where the upstream is of the old one too."""
+    members = raw_object(done.result)
     if members is None:
-        return (result,)
+        return (done.result,)
     _refuse_extension(members, ())
+    foreign = ["resultType", *(_UNCACHEABLE if method in _CACHEABLE else ())]
     structured = members.get("structuredContent")
-    # before 2026-07-28 structuredContent is an object; the text content says the same
-    foreign = ("structuredContent",) if structured is not None and bytes(memoryview(structured)[:1]) != b"{" else ()
-    if method in _CACHEABLE:
-        foreign = (*foreign, *_UNCACHEABLE)
-    view = memoryview(result)
-    if not foreign and len(members) > 1 and bytes(view[: len(_HEAD)]) == _HEAD:
-        return (b"{", view[len(_HEAD) :])
-    return (object_bytes(_without(members, ("resultType", *foreign))),)
+    if done.era is Era.MODERN and structured is not None and not _begins(structured, b"{"):
+        foreign.append("structuredContent")  # before 2026-07-28 it is an object; the text content says the same
+    foreign = [name for name in foreign if name in members]
+    if not foreign:
+        return (done.result,)
+    if foreign == ["resultType"] and _begins(done.result, _HEAD):
+        return (b"{", memoryview(done.result)[len(_HEAD) :])
+    return (object_bytes(_without(members, tuple(foreign))),)
 
 
-def readdressed(result: RawJson, own: RawJson, exported: str) -> RawJson:
-    """The result of `resources/read` with the URI that the client read in place of the upstream's `own`."""
-    members = raw_object(result)
-    try:
-        contents = msgspec.json.decode((members or {})["contents"], type=list[RawObject])
-        wanted = msgspec.json.decode(own)
-        changed = [
-            {**item, "uri": msgspec.Raw(object_bytes(exported))}
-            if msgspec.json.decode(item.get("uri", b"null")) == wanted
-            else item
-            for item in contents
-        ]
-    except (KeyError, msgspec.DecodeError, RecursionError):
-        return result
-    return object_bytes({**(members or {}), "contents": changed})
+def _begins(raw: RawJson, text: bytes) -> bool:
+    return bytes(memoryview(raw)[: len(text)]) == text
 
 
 def _refuse_extension(members: RawObject, allowed: tuple[msgspec.Raw, ...]) -> None:
     """A result of a type that this caller did not agree to would be misread. Raises `RpcError`."""
     kind = members.get("resultType", _COMPLETE)
     if kind != _COMPLETE and kind not in allowed:
-        what = "for input that this client cannot be asked for" if kind in _ASKS else "to go on in another way"
+        what = "for input that this client cannot be asked for" if kind == _ASKS else "to go on in another way"
         raise RpcError(f"upstream asked {what}", data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}})
 
 

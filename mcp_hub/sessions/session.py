@@ -25,7 +25,10 @@ LOCAL = Caller()
 
 @dataclass(slots=True)
 class Session:
-    """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern)."""
+    """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
+
+    `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`).
+    """
 
     id: str
     caller: Caller
@@ -34,6 +37,8 @@ class Session:
     capabilities: JsonObject = field(default_factory=dict)
     client_info: JsonObject = field(default_factory=dict)
     log_level: str | None = None
+    subscriptions: dict[tuple[str, str], str] = field(default_factory=dict)
+    is_over: bool = False
 
 
 class Sessions:
@@ -46,13 +51,15 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def add(self, session: Session) -> None:
-        """Raises `Busy` if sessions are switched off (`most` 0)."""
+    def add(self, session: Session) -> list[Session]:
+        """Those that made room. Raises `Busy` if sessions are switched off (`most` 0)."""
         if self._most < 1:
             raise Busy("no sessions allowed (hub.http.max_sessions)")
+        gone = []
         while len(self._by_id) >= self._most:
-            self._by_id.popitem(last=False)
+            gone.append(self._by_id.popitem(last=False)[1])
         self._by_id[session.id] = session
+        return gone
 
     def find(self, id_: str, caller: Caller) -> Session | None:
         """The session if it is this caller's; a foreign one is as unknown as one that never was."""

@@ -25,3 +25,12 @@ class AbsentUpstream:
 
     def set_log_level(self, level: str) -> None:
         """There is nobody to tell."""
+
+    def session_ended(self, session: str) -> None:
+        """Nothing is kept for one session."""
+
+    async def subscribe(self, uri: str) -> None:
+        raise UpstreamUnavailable(f'upstream "{self.name}" is disabled in the configuration')
+
+    def unsubscribe(self, uri: str) -> None:
+        """Nobody is subscribed."""

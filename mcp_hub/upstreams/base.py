@@ -41,11 +41,10 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an upstream asks its caller, params as sent in the shape of `era`."""
+    """What an upstream asks its caller, params as sent."""
 
     method: str
     params: RawJson
-    era: Era
     answered: Callable[[RawJson | RpcError], None]
 
 
@@ -66,6 +65,10 @@ class CallChannel(Protocol):
 
     def withdraw(self, key: str) -> None:
         """The upstream no longer wants the answer. Unknown keys are ignored."""
+        ...
+
+    def heard(self) -> None:
+        """The upstream is at work on the call, though it has nothing to say."""
         ...
 
     async def drained(self) -> None:
@@ -94,4 +97,20 @@ class Upstream(Protocol):
 
     def set_log_level(self, level: str) -> None:
         """Some client wants messages of `level` and above; a source that cannot be told ignores it."""
+        ...
+
+    def session_ended(self, session: str) -> None:
+        """A handshake session is over; what was kept for it alone can go. Unknown ones are ignored."""
+        ...
+
+    async def subscribe(self, uri: str) -> None:
+        """Takes a reference at once, then waits until updates of the resource are noted in `Changes`.
+
+        `uri` is the source's own. Each call, also one that fails or is cancelled, is made up for by an `unsubscribe`.
+        Raises `RpcError`: the source's error, `MethodNotFound` if it has no subscriptions, `UpstreamUnavailable`.
+        """
+        ...
+
+    def unsubscribe(self, uri: str) -> None:
+        """Gives a reference back; after the last one the source is told when it can be."""
         ...

@@ -28,6 +28,11 @@ class Connection(Protocol):
         """Whether another start may go better; not, say, when the command does not exist."""
         ...
 
+    @property
+    def lost_session(self) -> bool:
+        """Whether it ended because the server has forgotten the session, and nothing worse."""
+        ...
+
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Connects and settles the era; what must run while it is open runs in `tasks`.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from mcp_hub.types import UpstreamState
 
-__all__ = ["FINAL", "Life", "RestartRule", "died", "gave_up", "is_ready", "ready", "starting", "stopped"]
+__all__ = ["FINAL", "Life", "RestartRule", "died", "gave_up", "is_ready", "ready", "renewed", "starting", "stopped"]
 
 _BASE: Final = 0.5
 _CAP: Final = 30.0
@@ -66,6 +66,13 @@ def died(life: Life, rule: RestartRule, now: float, reason: str, jitter: float) 
     return replace(
         life, state=UpstreamState.BACKING_OFF, reason=reason, deaths=recent, streak=streak, delay=min(delay, _CAP)
     )
+
+
+def renewed(life: Life, reason: str) -> Life:
+    """The server runs and has merely forgotten the session: no failure, the next one begins at once."""
+    if life.state is not UpstreamState.READY:
+        return life
+    return replace(life, state=UpstreamState.STARTING, reason=reason, restarts=life.restarts + 1)
 
 
 def gave_up(life: Life, reason: str) -> Life:

@@ -82,6 +82,15 @@ class LocalUpstream:
     def set_log_level(self, level: str) -> None:
         """Functions log at every level; the front lets through what its client wants."""
 
+    def session_ended(self, session: str) -> None:
+        """Nothing is kept for one session."""
+
+    async def subscribe(self, uri: str) -> None:
+        raise MethodNotFound(f'upstream "{self.name}" has tools only, no resources to subscribe to')
+
+    def unsubscribe(self, uri: str) -> None:
+        """Nobody is subscribed."""
+
     def _target(self, call: Call) -> tuple[Tool, bytes]:
         if self._registry is None:
             state = {"upstream": self.name, "state": UpstreamState.FAILED, "reason": self._reason}

@@ -11,7 +11,7 @@ import structlog
 
 from mcp_hub.types import Era
 
-__all__ = ["EraMemory", "server_key"]
+__all__ = ["EraMemory", "server_key", "url_key"]
 
 log = structlog.get_logger(__name__)
 
@@ -22,6 +22,11 @@ _MOST: Final = 500
 def server_key(command: str, args: Sequence[str]) -> str:
     """Names a server by what is run, not by what the configuration calls it."""
     return hashlib.sha256("\0".join((command, *args)).encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def url_key(url: str) -> str:
+    """Names a remote server; the URL itself may hold a secret."""
+    return server_key("url", (url,))
 
 
 class EraMemory:

@@ -12,17 +12,27 @@ import msgspec
 
 from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
 from mcp_hub.protocol import eras
+from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer import CLIENT_INFO, Peer, PeerInfo
+from mcp_hub.wire.remote import HttpRefused
 
-__all__ = ["PROBE_SECONDS", "ProbeKilled", "negotiate"]
+__all__ = ["PROBE_SECONDS", "InitializeRefused", "ProbeKilled", "negotiate"]
 
 PROBE_SECONDS: Final = 3.0
 """How long a server may take to answer the probe; one that never does is asked to initialise and remembered."""
 
 _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+
+
+_NOT_ADMITTED: Final = (401, 403)
+"""HTTP statuses that say nothing of the era."""
+
+
+class InitializeRefused(StartFailed):
+    """The server answered `initialize` with an error, or not as MCP does."""
 
 
 class ProbeKilled(StartFailed):
@@ -77,13 +87,13 @@ class _IsModern(StartFailed):
 async def _discover(peer: Peer) -> PeerInfo:
     peer.info = PeerInfo(Era.MODERN, eras.LATEST_MODERN)
     try:
-        raw = await peer.answer(peer.send("server/discover"), may_cancel=False)
+        raw = await _asked_twice(peer)
     except UpstreamLost as exc:
-        if peer.closed.is_set():
-            raise StartFailed(f"server/discover failed: {exc}") from None
-        raise _NotModern(f"server/discover failed: {exc}") from None
+        says_nothing = isinstance(exc, HttpRefused) and exc.status in _NOT_ADMITTED
+        kind = StartFailed if says_nothing or peer.closed.is_set() else _NotModern
+        raise kind(f"server/discover failed: {exc}") from None
     except RpcError as exc:
-        if exc.code in _MODERN_CODES:
+        if exc.code in _MODERN_CODES and not _offered(exc) & set(eras.HANDSHAKE_VERSIONS):
             raise StartFailed(f"no common protocol version: {exc} ({_encoded(exc)})") from None
         raise _NotModern(f"server/discover failed: {exc}") from None
     result = _decoded(raw, "server/discover")
@@ -96,21 +106,49 @@ async def _discover(peer: Peer) -> PeerInfo:
     return _info(Era.MODERN, common[-1], result, info)
 
 
+async def _asked_twice(peer: Peer) -> RawJson:
+    """The answer to `server/discover`, which is repeated if it is refused by version while that version is offered."""
+    try:
+        return await peer.answer(peer.send("server/discover"), may_cancel=False)
+    except RpcError as exc:
+        if exc.code != UNSUPPORTED_VERSION or peer.info.version not in _offered(exc):
+            raise
+    return await peer.answer(peer.send("server/discover"), may_cancel=False)
+
+
+def _offered(exc: RpcError) -> set[str]:
+    """The versions that a refusal by version names (2026-07-28, basic/versioning "Protocol Version Negotiation")."""
+    try:
+        error = msgspec.json.decode(exc.encoded(), type=_Refusal)
+    except (msgspec.DecodeError, RecursionError):
+        return set()
+    return set(error.data.supported)
+
+
+class _Supported(msgspec.Struct, frozen=True):
+    supported: list[str] = []
+
+
+class _Refusal(msgspec.Struct):
+    data: _Supported = _Supported()
+
+
 async def _initialize(peer: Peer) -> PeerInfo:
     peer.info = PeerInfo(Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
-    hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": {}, "clientInfo": CLIENT_INFO}
+    hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": SUPERSET, "clientInfo": CLIENT_INFO}
     params = {key: msgspec.Raw(object_bytes(value)) for key, value in hello.items()}
     try:
         raw = await peer.answer(peer.send("initialize", params), may_cancel=False)
     except RpcError as exc:
-        kind = _IsModern if exc.code == UNSUPPORTED_VERSION else StartFailed
+        kind = _IsModern if exc.code in _MODERN_CODES else InitializeRefused
         raise kind(f"initialize failed: {exc}") from None
     result = _decoded(raw, "initialize")
     version = result.get("protocolVersion")
     if not isinstance(version, str) or version in eras.MODERN_VERSIONS:
         raise StartFailed(f"initialize settled on no handshake version: {version!r}")
+    peer.info = _info(Era.HANDSHAKE, version, result, result.get("serverInfo"))
     peer.notify("notifications/initialized")
-    return _info(Era.HANDSHAKE, version, result, result.get("serverInfo"))
+    return peer.info
 
 
 def _info(era: Era, version: str, result: JsonObject, server_info: object) -> PeerInfo:

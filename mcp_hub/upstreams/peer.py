@@ -5,6 +5,7 @@ to the one call in flight, or to the session that all calls in flight are of, el
 (protocol.md §2, "Who asked?").
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,12 +17,16 @@ from mcp_hub import __version__
 from mcp_hub.errors import Busy, UpstreamLost
 from mcp_hub.events import Completed, Log, Progress
 from mcp_hub.protocol import envelope, rpc_errors
+from mcp_hub.protocol.capabilities import relayed
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
+from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
+from mcp_hub.protocol.notices import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up
-from mcp_hub.wire.base import Pending, Wire, WireClosed
+from mcp_hub.upstreams.tasks import Tasks
+from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
 
 __all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
 
@@ -33,10 +38,11 @@ _LAST_WORDS: Final = 1.0
 _ECHO: Final = 5.0
 """Seconds of silence after which a call that was given up is believed to say no more."""
 _CHANGED: Final = {
-    "notifications/tools/list_changed": (Kind.TOOL,),
-    "notifications/prompts/list_changed": (Kind.PROMPT,),
-    "notifications/resources/list_changed": (Kind.RESOURCE, Kind.TEMPLATE),
+    list_changed(Kind.TOOL): (Kind.TOOL,),
+    list_changed(Kind.PROMPT): (Kind.PROMPT,),
+    list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE),
 }
+_ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,11 @@ class Peer:
         self.changed: set[Kind] = set()
         self.wake = anyio.Event()
         self.noise: list[str] = []
+        self.mirrors: Mirrors | None = None  # set where arguments travel in headers, too
+        self.on_notice: Callable[[str, RawObject], None] | None = None  # told of updates and of listens; must not block
         self.is_interactive = False  # it has asked something while calls were in flight
+        self.task_tools: frozenset[str] = frozenset()  # to be called as tasks only (2025-11-25)
+        self._tasks = Tasks()
         self._asked = Asked(lambda frame: self.wire.send(frame))
         self._given_up: dict[int, tuple[str, float]] = {}  # request → its session, until when it may still log
 
@@ -131,18 +141,33 @@ class Peer:
         `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
         """
         if self.info.era is Era.MODERN and call.era is Era.HANDSHAKE and call.method in PARKABLE:
-            return await follow_up(call, channel, self._relay)
-        return await self._relay(call, channel)
+            return await follow_up(call, channel, self._plain)
+        if self.task_tools and self._needs_task(call):
+            return Completed(await self._tasks.run(call, channel, self._relay, self._ask), self.info.era)
+        return await self._plain(call, channel)
 
-    async def _relay(self, call: Call, channel: CallChannel) -> Completed:
+    def _needs_task(self, call: Call) -> bool:
+        return call.method == "tools/call" and msgspec.json.decode(call.params["name"]) in self.task_tools
+
+    async def _plain(self, call: Call, channel: CallChannel) -> Completed:
+        result, _ = await self._relay(call, channel)
+        return Completed(result, self.info.era)
+
+    async def _ask(self, method: str, params: RawObject) -> RawJson:
+        return await self.answer(self.send(method, params))
+
+    async def _relay(self, call: Call, channel: CallChannel) -> tuple[RawJson, int]:
         if self.wire.is_congested:
             raise Busy(
                 f'upstream "{self.name}" does not read its input; this call was not sent',
                 data={"upstream": {"server": self.name}},
             )
-        pending = self.wire.request(call.method, lambda id_: self._params(call, id_), (call, channel))
+        headers = self.mirrors.headers(call.params) if self.mirrors and call.method == "tools/call" else None
+        pending = self.wire.request(call.method, lambda id_: self._params(call, id_), (call, channel), headers)
         try:
             message = await self.wire.answer(pending, _cancellation)
+        except NotSent:
+            raise
         except WireClosed:
             raise await self._lost() from None
         except anyio.get_cancelled_exc_class():
@@ -150,16 +175,14 @@ class Peer:
             self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept[1] > now}
             self._given_up[pending.id] = call.session, now + _ECHO
             raise
-        return Completed(self._result(message), self.info.era)
+        return self._result(message), pending.id
 
     def _params(self, call: Call, id_: int) -> bytes:
         meta, params = call.meta, call.params
         if self.info.era is Era.MODERN:
             if call.input_responses is not None or call.request_state is not None:
                 params = _retried(call)
-            # extensions are agreed for one hop; the hub terminates none
-            capabilities = {k: v for k, v in call.capabilities.items() if k != "extensions"}
-            meta = {**meta, **modern_meta(self.info.version, CLIENT_INFO, capabilities, call.log_level)}
+            meta = {**meta, **modern_meta(self.info.version, CLIENT_INFO, relayed(call.capabilities), call.log_level)}
         if call.wants_progress:
             meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
         return object_bytes({**params, "_meta": meta} if meta else params)
@@ -173,11 +196,14 @@ class Peer:
         if message.method == "ping":
             self.wire.send(envelope.result_frame(id_, b"{}"))
             return
-        self.is_interactive |= any(pending.context is not None for pending in self.wire.requests.pending.values())
-        self._asked.take(message, self._asker(source))
+        if source is None:  # on a stream of its own a question says whose it is
+            self.is_interactive |= any(pending.context is not None for pending in self.wire.requests.pending.values())
+        self._asked.take(message, self._asker(message, source))
 
-    def _asker(self, source: Pending | None) -> tuple[Call, CallChannel] | None:
+    def _asker(self, message: Envelope, source: Pending | None) -> tuple[Call, CallChannel] | None:
         """The call that a message belongs to, if that is known (protocol.md §2, "Who asked?")."""
+        if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
+            return found
         if source is None:
             return self._sole_asker(anyio.current_time())
         return _context(source) if source.context is not None else None
@@ -193,19 +219,23 @@ class Peer:
         elif method in _CHANGED:
             self.changed.update(_CHANGED[str(method)])
             self.wake.set()
+        if method in _ON_LISTEN and self.on_notice is not None:
+            self.on_notice(str(method), raw_object(message.params) or {})
 
     def _progress(self, message: Envelope) -> None:
         params = raw_object(message.params)
         if not params or PROGRESS_TOKEN not in params or "progress" not in params:
             return
         key = envelope.id_key(bytes(params.pop(PROGRESS_TOKEN)))
-        pending = self.wire.requests.pending.get(key) if type(key) is int else None
-        if pending is None or pending.context is None:
+        if type(key) is not int:
+            return
+        pending = self.wire.requests.pending.get(key)
+        found = _context(pending) if pending is not None and pending.context is not None else self._tasks.reporter(key)
+        if found is None:
             return  # a token that nobody gave, or a call that has ended
-        _, channel = _context(pending)
         total = params.pop("total", None)
         event = Progress(_number(params.pop("progress")), _number(total) if total is not None else None, params or None)
-        channel.send(event)
+        found[1].send(event)
 
     def _log_message(self, message: Envelope, source: Pending | None) -> None:
         params = raw_object(message.params)
@@ -215,7 +245,7 @@ class Peer:
             level = msgspec.json.decode(params["level"], type=str)
         except msgspec.DecodeError:
             return
-        found = self._asker(source)
+        found = self._asker(message, source)
         if found is None:
             log.debug("upstream_log", upstream=self.name, level=level)
         else:

@@ -15,7 +15,7 @@ from mcp_hub.events import Completed
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.envelope import Envelope, error_frame, id_key, raw_object, result_frame, usable_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
-from mcp_hub.types import Era, JsonObject, RawJson, RawObject
+from mcp_hub.types import JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Question
 
 __all__ = ["PARKABLE", "Asked", "follow_up"]
@@ -62,7 +62,7 @@ class Asked:
             else:
                 self._send(result_frame(id_, outcome))
 
-        name = channel.ask(Question(method, params, Era.HANDSHAKE, answered))
+        name = channel.ask(Question(method, params, answered))
         if key in self._open:
             self._open[key] = channel, name
 
@@ -138,7 +138,7 @@ async def _ask_all(call: Call, channel: CallChannel, wanted: Mapping[str, tuple[
     asked: list[str] = []
     try:
         for key, (method, params) in wanted.items():
-            asked.append(channel.ask(Question(method, params, Era.MODERN, answered_as(key))))
+            asked.append(channel.ask(Question(method, params, answered_as(key))))
         await news.wait()
     finally:
         for name in asked:

@@ -68,6 +68,11 @@ class StdioConnection:
         """A process that could not even be started will not be found the next time either."""
         return self.child is not None
 
+    @property
+    def lost_session(self) -> bool:
+        """The session is the process."""
+        return False
+
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Starts the process and settles the era; a process that dies of the probe is started once more.
 

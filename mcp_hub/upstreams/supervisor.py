@@ -13,10 +13,11 @@ import anyio
 import structlog
 
 from mcp_hub.clock import Clock
-from mcp_hub.errors import StartFailed, UpstreamUnavailable
+from mcp_hub.errors import RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.envelope import object_bytes
+from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams import lifecycle
 from mcp_hub.upstreams.base import Call, CallChannel
@@ -25,6 +26,8 @@ from mcp_hub.upstreams.connection import Connection
 from mcp_hub.upstreams.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.listing import ListLimits, list_kinds
 from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.subscriptions import Subscriptions
+from mcp_hub.upstreams.tasks import required_tasks
 from mcp_hub.upstreams.turns import Turns
 from mcp_hub.wire.base import WireClosed
 
@@ -32,18 +35,22 @@ __all__ = ["Supervisor", "SupervisorRules"]
 
 log = structlog.get_logger(__name__)
 
-_READY_WAIT: Final = 5.0
-"""Seconds that a call waits for an upstream which is starting or about to be started again."""
+_SESSION: Final = 1.0
+"""Seconds that a session has to last for its loss to be followed by the next one at once."""
 _SETTLE: Final = 0.1
 """Seconds to collect `list_changed` notifications before listing again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorRules:
-    """Limits of one upstream, in seconds where not said otherwise."""
+    """Limits of one upstream, in seconds where not said otherwise.
+
+    `ready_wait` is how long a call waits for an upstream that is starting or about to be started again.
+    """
 
     start_timeout: float = 60.0
     request_timeout: float = 60.0
+    ready_wait: float = 5.0
     restart: RestartRule = RestartRule()
     lists: ListLimits = ListLimits()
 
@@ -68,11 +75,13 @@ class Supervisor:
         self._changes = changes
         self._jitter = jitter
         self._life = Life()
+        self._ready_at = 0.0
         self._connection: Connection | None = None
         self._peer: Peer | None = None
         self._snapshot: Snapshot | None = None
         self._log_level: str | None = None
         self._turns = Turns(name)
+        self._subscriptions = Subscriptions(name, changes, rules.request_timeout)
 
     # -- what others ask ----------------------------------------------------------------------------------------
 
@@ -82,12 +91,18 @@ class Supervisor:
         Raises `UpstreamUnavailable` with state and reason, `Busy` when another session keeps it too long, and what
         `Peer.call` raises.
         """
+        if self._peer is not None and self._peer.is_interactive:
+            self._turns.is_on = True
         if not self._turns.enter_now(call.session):
             await self._turns.enter(call.session)
+        given_up = False
         try:
             return await self._call(call, channel)
+        except anyio.get_cancelled_exc_class():
+            given_up = True
+            raise
         finally:
-            self._turns.leave(call.session)
+            self._turns.leave(call.session, given_up=given_up)
 
     async def _call(self, call: Call, channel: CallChannel) -> Completed:
         peer = self._peer
@@ -97,10 +112,27 @@ class Supervisor:
             self.set_log_level(call.log_level)
         for _ in range(2):
             try:
-                return await peer.call(call, channel)
+                return await self._relay(peer, call, channel)
             except WireClosed:  # nothing was sent, so trying once more is safe
                 peer = await self._next_peer()
         raise self._unavailable()
+
+    async def _relay(self, peer: Peer, call: Call, channel: CallChannel) -> Completed:
+        """Relays a call; one whose headers are refused is repeated with those of the tool's present definition.
+
+        Source: specification 2026-07-28, basic/transports/streamable-http "Client Behavior".
+        """
+        try:
+            return await peer.call(call, channel)
+        except RpcError as refused:
+            if refused.code != HEADER_MISMATCH or peer.mirrors is None:
+                raise
+            try:
+                with anyio.move_on_after(self._rules.request_timeout):
+                    await self._list(peer, {Kind.TOOL})
+            except StartFailed:
+                raise refused from None
+        return await peer.call(call, channel)
 
     def status(self) -> UpstreamStatus:
         life, connection, peer = self._life, self._connection, self._peer
@@ -129,13 +161,26 @@ class Supervisor:
         if self._peer is not None:
             self._send_log_level(self._peer)
 
+    def session_ended(self, session: str) -> None:
+        """Nothing is kept for one session."""
+
+    async def subscribe(self, uri: str) -> None:
+        """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""
+        self._subscriptions.want(uri)
+        if self._peer is None or not self._peer.wire.can_send:
+            await self._next_peer()
+        await self._subscriptions.confirmed(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        self._subscriptions.release(uri)
+
     def _send_log_level(self, peer: Peer) -> None:
         if self._log_level and peer.info.era is Era.HANDSHAKE and "logging" in peer.info.capabilities:
             params = object_bytes({"level": self._log_level})
             peer.wire.request("logging/setLevel", params)
 
     async def _next_peer(self) -> Peer:
-        with anyio.move_on_after(_READY_WAIT):
+        with anyio.move_on_after(self._rules.ready_wait):
             while True:
                 version = self._changes.version
                 if self._peer is not None and self._peer.wire.can_send:
@@ -162,15 +207,22 @@ class Supervisor:
                 reason = await self._attempt()
                 if self._life.state is UpstreamState.FAILED:
                     await anyio.sleep_forever()
-                now = self._clock.now()
-                self._become(lifecycle.died(self._life, self._rules.restart, now, reason, self._jitter()))
+                self._become(self._after(reason))
                 if self._life.state is UpstreamState.BACKING_OFF:
                     await anyio.sleep(self._life.delay)
                     self._become(lifecycle.starting(self._life))
-                else:
+                elif self._life.state is not UpstreamState.STARTING:
                     await anyio.sleep_forever()
         finally:
             self._become(lifecycle.stopped(self._life))
+
+    def _after(self, reason: str) -> Life:
+        """What follows a session that has ended, or did not begin."""
+        now = self._clock.now()
+        was_ready = self._life.state is UpstreamState.READY and now - self._ready_at >= _SESSION
+        if was_ready and self._connection is not None and self._connection.lost_session:
+            return lifecycle.renewed(self._life, reason)
+        return lifecycle.died(self._life, self._rules.restart, now, reason, self._jitter())
 
     async def _attempt(self) -> str:
         """One process from start to end; returns why it ended."""
@@ -199,9 +251,11 @@ class Supervisor:
         limit = self._rules.start_timeout
         with anyio.move_on_after(limit):
             peer = await connection.open(tasks)
+            await tasks.start(self._subscriptions.follow, peer)
             await self._list(peer, set(Kind))
             self._peer = peer
             self._send_log_level(peer)
+            self._ready_at = self._clock.now()
             self._become(lifecycle.ready(self._life))
             log.info("upstream_ready", upstream=self.name, era=peer.info.era.value, version=peer.info.version)
         if self._peer is None:
@@ -228,6 +282,11 @@ class Supervisor:
 
     async def _list(self, peer: Peer, kinds: set[Kind]) -> None:
         found = await list_kinds(peer, kinds, self._rules.lists)
+        if peer.mirrors is not None and (tools := found.get(Kind.TOOL)) is not None:
+            tools.raws, refused = peer.mirrors.learn(tools.raws)
+            tools.warnings += refused
+            for problem in refused:
+                log.warning("upstream_list", upstream=self.name, kind=Kind.TOOL.value, problem=problem)
         old = self._snapshot
         keep = old is not None and kinds != set(Kind)
         lists = {kind: tuple(listed.raws) for kind, listed in found.items()}
@@ -237,6 +296,8 @@ class Supervisor:
         fresh = Snapshot(self.name, info.era, lists, hints, info.capabilities, info.instructions, warnings)
         if old is not None and keep:
             fresh = replace(fresh, lists={**old.lists, **lists}, hints={**old.hints, **hints})
+        if Kind.TOOL in lists:
+            peer.task_tools = required_tasks(info.capabilities, lists[Kind.TOOL])
         if fresh != old:
             self._snapshot = fresh
             self._changes.bump()

@@ -15,6 +15,8 @@ __all__ = ["Turns"]
 
 _WAIT: Final = 30.0
 """Seconds that a call waits for its turn."""
+_ECHO: Final = 5.0
+"""Seconds after a call was given up in which the server may still ask on its behalf."""
 _MOST: Final = 1024
 """Calls that may wait for a turn at one server."""
 
@@ -22,16 +24,18 @@ _MOST: Final = 1024
 class Turns:
     """Who is at the server now. Counts from the start, so that it knows when it is switched on."""
 
-    def __init__(self, server: str, wait: float = _WAIT) -> None:
+    def __init__(self, server: str, wait: float = _WAIT, echo: float = _ECHO) -> None:
         self._server = server
         self._wait = wait
+        self._echo = echo
         self._active: dict[str, int] = {}
+        self._echoes: dict[str, float] = {}
         self._waiting: deque[tuple[str, anyio.Event]] = deque()
         self.is_on = False
 
     def enter_now(self, session: str) -> bool:
         """Enters if nobody else's calls are there and nobody waits; always, while turns are off."""
-        if self.is_on and (self._waiting or not self._active.keys() <= {session}):
+        if self.is_on and (self._waiting or not self._is_free(session)):
             return False
         self._active[session] = self._active.get(session, 0) + 1
         return True
@@ -45,8 +49,7 @@ class Turns:
         turn = (session, anyio.Event())
         self._waiting.append(turn)
         try:
-            with anyio.move_on_after(self._wait):
-                await turn[1].wait()
+            await self._come(turn[1])
         except anyio.get_cancelled_exc_class():
             if turn[1].is_set():  # it came, too late for this call
                 self.leave(session)
@@ -58,17 +61,33 @@ class Turns:
         if not turn[1].is_set():
             raise self._busy(f"another session has been using it for {self._wait:g} s")
 
-    def leave(self, session: str) -> None:
-        """The call is over; the next session may come."""
+    async def _come(self, turn: anyio.Event) -> None:
+        """Returns when it is this one's turn, or the wait is over."""
+        end = anyio.current_time() + self._wait
+        while not turn.is_set() and (now := anyio.current_time()) < end:
+            with anyio.move_on_after(min([end, *self._echoes.values()]) - now):
+                await turn.wait()
+            self._admit()
+
+    def leave(self, session: str, *, given_up: bool = False) -> None:
+        """The call is over; the next session may come. What was given up may still be heard of for a while."""
         self._active[session] -= 1
         if not self._active[session]:
             del self._active[session]
+        if given_up and self.is_on:
+            self._echoes[session] = anyio.current_time() + self._echo
         if self._waiting:
             self._admit()
 
+    def _is_free(self, session: str) -> bool:
+        if self._echoes:
+            now = anyio.current_time()
+            self._echoes = {name: until for name, until in self._echoes.items() if until > now}
+        return self._active.keys() <= {session} and self._echoes.keys() <= {session}
+
     def _admit(self) -> None:
         """Lets in whoever is first in line, and those of the same session right behind."""
-        while self._waiting and self._active.keys() <= {self._waiting[0][0]}:
+        while self._waiting and self._is_free(self._waiting[0][0]):
             session, event = self._waiting.popleft()
             self._active[session] = self._active.get(session, 0) + 1
             event.set()

@@ -11,7 +11,7 @@ from typing import Protocol
 from mcp_hub.protocol.envelope import BadMessage, Envelope
 from mcp_hub.types import RawJson
 
-__all__ = ["Cancellation", "Pending", "Requests", "Wire", "WireClosed", "WireHandler"]
+__all__ = ["Cancellation", "NotSent", "Pending", "Requests", "Wire", "WireClosed", "WireHandler"]
 
 _LATE_IDS = 1024
 """Abandoned request ids remembered, so that their late answers are not taken for strays."""
@@ -22,6 +22,10 @@ Cancellation = Callable[[int], bytes]
 
 class WireClosed(Exception):
     """The connection is gone; what it was to carry was not sent."""
+
+
+class NotSent(WireClosed):
+    """The peer has certainly not acted on the request, so that it may be sent again elsewhere."""
 
 
 class Pending:

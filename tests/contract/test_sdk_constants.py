@@ -9,14 +9,8 @@ from mcp_types import methods, version
 
 from mcp_hub.protocol import eras, meta, rpc_errors
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import Era
 
 VERSIONS = version.KNOWN_PROTOCOL_VERSIONS
-NOT_SERVED = {
-    Era.HANDSHAKE: {"resources/subscribe", "resources/unsubscribe"},
-    Era.MODERN: {"subscriptions/listen"},
-}
-"""What the specification has and the hub does not answer (yet)."""
 
 
 def test_the_versions_of_each_era_are_those_of_the_sdk() -> None:
@@ -38,7 +32,7 @@ def test_the_hub_serves_the_methods_that_the_version_has(one: str) -> None:
     era = eras.era_of(one)
     of_version = {method for method, at in methods.CLIENT_REQUESTS if at == one}
     served = {method for method in methods.SPEC_CLIENT_METHODS if eras.serves(era, method)}
-    assert served == of_version - NOT_SERVED[era]
+    assert served == of_version
     assert all((method, one) in methods.SERVER_RESULTS for method in served)
 
 

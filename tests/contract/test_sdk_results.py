@@ -108,9 +108,10 @@ def test_empty_lists(kind: Kind, version: str) -> None:
 
 def binding(instructions: str | None) -> Binding:
     clock = SystemClock()
-    catalog = Catalog({}, {None: ViewRules({})}, Changes(), clock, 0)
+    changes = Changes()
+    catalog = Catalog({}, {None: ViewRules({})}, changes, clock, 0)
     registry = Registry(clock, running=1, waiting=1)
-    hub = Facade(catalog, registry, {}, {}, 10, Parking(clock, 1, registry.cancel))
+    hub = Facade(catalog, registry, {}, {}, 10, Parking(clock, 1, registry.cancel), changes)
     return Binding(hub, Identity({"name": "hub", "version": "1"}, lambda profile: instructions))
 
 

@@ -18,7 +18,9 @@ from typing import Any, Self
 
 import anyio
 import httpx2
+from anyio.abc import TaskGroup
 
+from tests.e2e.answers import Answers
 from tests.upstreams.child import GRACE, WAIT, Child, PeerClosed, until
 from tests.upstreams.messages import CLIENT, MODERN_VERSION, PREFIX, Id, Message, Params, modern, rpc
 from tests.upstreams.stdio_client import StdioClient
@@ -112,10 +114,12 @@ class Answer:
 class SseStream:
     """An answer being received, event by event; a JSON body counts as one event.
 
-    After a `TimeoutError` the rest of the answer is lost: leave the block.
+    `on_question` gets every request of the server's. After a `TimeoutError` the rest of the answer is lost: leave the
+    block.
     """
 
-    def __init__(self, response: httpx2.Response) -> None:
+    def __init__(self, response: httpx2.Response, on_question: Callable[[Message], None] | None = None) -> None:
+        self._on_question = on_question
         self.status = response.status_code
         self.headers = response.headers
         self.events: list[SseEvent] = []
@@ -124,6 +128,16 @@ class SseStream:
         self._chunks = response.aiter_bytes()
         self._body = bytearray()
         self._pending: list[SseEvent] = []
+
+    @property
+    def last_id(self) -> str | None:
+        """The last event id so far: what `HttpClient.listen` resumes after."""
+        return next((event.id for event in reversed(self.events) if event.id is not None), None)
+
+    @property
+    def retry(self) -> int | None:
+        """The last `retry:` so far, in milliseconds."""
+        return next((event.retry for event in reversed(self.events) if event.retry is not None), None)
 
     @property
     def text(self) -> str:
@@ -170,7 +184,12 @@ class SseStream:
             else:
                 self._body += chunk
                 self._pending = self.parser.feed(chunk) if self.is_sse else []
-        self.events.append(self._pending.pop(0))
+        event = self._pending.pop(0)
+        self.events.append(event)
+        if self._on_question is not None:
+            for message in _decoded(event.data):
+                if "method" in message and "id" in message:
+                    self._on_question(message)
         return True
 
 
@@ -199,7 +218,8 @@ class HttpClient:
 
     A message with the modern envelope gets the modern headers, any other the session's. `initialize` keeps
     `session` and `version`; both can be set or cleared by hand. Extra `headers` win over computed ones, and None
-    leaves a header out.
+    leaves a header out. Once `answers` is set, requests of the server's on any stream that is being read are answered
+    by a POST, each in a task of its own; `answered` has what those were told.
     """
 
     def __init__(self, url: str, token: str | None = None, *, seconds: float = WAIT) -> None:
@@ -207,19 +227,31 @@ class HttpClient:
         self.url = url
         self.session: str | None = None
         self.version: str | None = None
+        self.answers: Answers | None = None
+        self.answered: list[Answer] = []
         self._seconds = seconds
         self._last_id = 0
         self._http = httpx2.AsyncClient(timeout=httpx2.Timeout(seconds), headers=authorization, trust_env=False)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
+        self._tasks: TaskGroup = anyio.create_task_group()
+        await self._tasks.__aenter__()
         return self
 
     async def __aexit__(self, *error: Any) -> None:
+        self._tasks.cancel_scope.cancel()
+        # without the error: a task group would wrap it in an ExceptionGroup
+        await self._tasks.__aexit__(None, None, None)
         await self._http.__aexit__(*error)
 
     async def initialize(self, version: str = "2025-11-25", capabilities: Params = None) -> Answer:
-        """The handshake, `notifications/initialized` included; returns the answer to `initialize`."""
+        """The handshake, `notifications/initialized` included; returns the answer to `initialize`.
+
+        The capabilities are those of `answers` unless given.
+        """
+        if capabilities is None and self.answers is not None:
+            capabilities = self.answers.capabilities
         params = {"protocolVersion": version, "capabilities": dict(capabilities or {}), "clientInfo": CLIENT}
         answer = await self.request("initialize", params)
         if answer.messages and "result" in answer.last:
@@ -275,7 +307,17 @@ class HttpClient:
     ) -> AsyncIterator[SseStream]:
         sent = {name: value for name, value in headers.items() if value is not None}
         async with self._http.stream(method, self.url, content=body, headers=sent) as response:
-            yield SseStream(response)
+            yield SseStream(response, self._question if self.answers is not None else None)
+
+    def _question(self, message: Message) -> None:
+        assert self.answers is not None
+        self._tasks.start_soon(self.answers.answer, message, self._answer)
+
+    async def _answer(self, message: Message) -> None:
+        try:
+            self.answered.append(await self.post(message))
+        except httpx2.TransportError as gone:
+            raise PeerClosed(f"{self.url} takes no answer") from gone
 
     def _session_headers(self) -> dict[str, str | None]:
         return {"mcp-session-id": self.session, "mcp-protocol-version": self.version}

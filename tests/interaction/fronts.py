@@ -3,12 +3,14 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.answers import Answers, follow_input
 from tests.e2e.client import HttpClient, Hub, Message, StdioClient, modern, running_hub
 from tests.upstreams.child import WAIT
+from tests.upstreams.http_child import HttpUpstream
 from tests.upstreams.messages import Id, Params
 
 __all__ = [
@@ -33,11 +35,15 @@ FRONTS = ("stdio", "http")
 
 @dataclass(frozen=True)
 class Seen:
-    """What one request brought: its answer, and the notifications before it in wire order."""
+    """What one request brought: its answer, and the notifications and questions before it in wire order.
+
+    `rounds` has the `input_required` results that a modern peer with answers followed.
+    """
 
     answer: Message
     before: list[Message] = field(default_factory=list)
     status: int | None = None
+    rounds: list[Message] = field(default_factory=list)
 
     @property
     def result(self) -> Message:
@@ -57,8 +63,8 @@ class Seen:
         return str(content["text"])
 
     def params(self, method: str) -> list[Message]:
-        """The params of these notifications."""
-        return [message["params"] for message in self.before if message["method"] == method]
+        """The params of these notifications or questions."""
+        return [message.get("params", {}) for message in self.before if message.get("method") == method]
 
     @property
     def progress(self) -> list[Message]:
@@ -66,24 +72,48 @@ class Seen:
 
 
 class Peer:
-    """A client of one era; the handshake must have happened where the era has one. One request at a time."""
+    """A client of one era; the handshake must have happened where the era has one. One request at a time.
 
-    def __init__(self, wire: StdioClient | HttpClient, era: str) -> None:
+    With `answers` it answers the server's questions in the way of its era, and declares that it can (a handshake must
+    have declared it, too).
+    """
+
+    def __init__(self, wire: StdioClient | HttpClient, era: str, answers: Answers | None = None) -> None:
         self.wire = wire
         self.era = era
+        self.answers = answers
+        if era == HANDSHAKE and answers is not None:
+            wire.answers = answers
 
     def params(self, params: Params = None, *, log_level: str | None = None, **meta: Any) -> Message:
         """Request params of this era; `meta` goes into `_meta`."""
         if self.era == MODERN:
-            return modern(params, log_level=log_level, **meta)
+            capabilities = None if self.answers is None else self.answers.capabilities
+            return modern(params, capabilities=capabilities, log_level=log_level, **meta)
         assert log_level is None, "a handshake session sets its level"
         return {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}} if meta else dict(params or {})
 
     async def request(
         self, method: str, params: Params = None, *, id: Id | None = None, seconds: float = WAIT, **meta: Any
     ) -> Seen:
-        """Send and wait; `log_level=` and members of `_meta` as for `params`."""
+        """Send and wait; `log_level=` and members of `_meta` as for `params`.
+
+        A modern peer with answers goes on until no more input is required; `id` is then that of the first leg.
+        """
         body = self.params(params, **meta)
+        if self.era == HANDSHAKE or self.answers is None:
+            return await self._exchange(method, body, id, seconds)
+        legs: list[Seen] = []
+
+        async def send(params: Message) -> Message:
+            legs.append(await self._exchange(method, params, None if legs else id, seconds))
+            return legs[-1].answer
+
+        _, rounds = await follow_input(send, body, self.answers)
+        before = [message for leg in legs for message in leg.before]
+        return replace(legs[-1], before=before, rounds=rounds)
+
+    async def _exchange(self, method: str, body: Message, id: Id | None, seconds: float) -> Seen:
         if isinstance(self.wire, HttpClient):
             answer = await self.wire.request(method, body, id=id)
             assert answer.messages, (answer.status, answer.text)
@@ -134,16 +164,19 @@ async def http_hub(config_text: str, root: Path, *args: str, **env: str) -> Asyn
 
 
 @asynccontextmanager
-async def connected(wire: StdioClient | Hub, era: str, token: str | None = None) -> AsyncIterator[Peer]:
+async def connected(
+    wire: StdioClient | Hub | HttpUpstream, era: str, token: str | None = None, *, answers: Answers | None = None
+) -> AsyncIterator[Peer]:
     """A client of that era; over stdio it shares the one pipe (whose handshake is the caller's)."""
     if isinstance(wire, StdioClient):
-        yield Peer(wire, era)
+        yield Peer(wire, era, answers)
         return
     async with HttpClient(wire.url, token) as client:
+        peer = Peer(client, era, answers)
         if era == HANDSHAKE:
             answer = await client.initialize()
             assert answer.status == 200, answer.text
-        yield Peer(client, era)
+        yield peer
 
 
 def children(pid: int) -> set[int]:

@@ -3,6 +3,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mcp_hub.catalog.links import Remembered
 from mcp_hub.catalog.uris import Templates, UriTable, assign, assign_templates
 
 SERVERS = ("a", "b", "c d", "é!")
@@ -20,7 +21,7 @@ URI = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{PCHAR}(?:#{PCHAR})?")
 
 
 def table(listed: list[tuple[str, str]], found: list[tuple[str, str]]) -> UriTable:
-    return UriTable(assign(listed), Templates(found), SERVERS, SERVERS)
+    return UriTable(assign(listed), Templates(found), SERVERS, SERVERS, Remembered())
 
 
 @given(listings, templates)

@@ -87,9 +87,71 @@ def test_up_and_down_again_is_the_identity(method: str, case: tuple[JsonObject, 
     assert decoded(*call_result(method, Completed(up, MODERN), HANDSHAKE)) == value
 
 
-@given(methods, st.sampled_from(Era), spelled(results))
-def test_within_one_era_the_bytes_stay(method: str, era: Era, case: tuple[JsonObject, bytes]) -> None:
-    assert call_result(method, Completed(case[1], era), era) == (case[1],)
+@given(methods, spelled(results))
+def test_within_the_handshake_era_the_bytes_stay(method: str, case: tuple[JsonObject, bytes]) -> None:
+    assert call_result(method, Completed(case[1], HANDSHAKE), HANDSHAKE) == (case[1],)
+
+
+COMPLETE: JsonObject = {"resultType": "complete", "ttlMs": 9, "cacheScope": "private"}
+
+
+@given(methods, spelled(results.map(lambda value: value | COMPLETE)))
+def test_within_the_modern_era_the_bytes_stay(method: str, case: tuple[JsonObject, bytes]) -> None:
+    assert call_result(method, Completed(case[1], MODERN), MODERN) == (case[1],)
+
+
+@given(methods, results)
+def test_a_modern_result_without_its_type_gets_one(method: str, value: JsonObject) -> None:
+    shaped = decoded(*call_result(method, Completed(json.dumps(value).encode(), MODERN), MODERN))
+    assert shaped.pop("resultType") == "complete" and value.items() <= shaped.items()
+
+
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("hint", [{"ttlMs": 5, "cacheScope": "public"}, {"ttlMs": 0}, {"cacheScope": "private"}])
+def test_cache_hints_never_reach_a_handshake_wire_whoever_sent_them(era: Era, hint: JsonObject) -> None:
+    raw = json.dumps({**hint, "contents": []}).encode()
+    assert decoded(*call_result("resources/read", Completed(raw, era), HANDSHAKE)) == {"contents": []}
+
+
+@pytest.mark.parametrize(
+    ("sent", "shared", "hints"),
+    [
+        ({"ttlMs": 500, "cacheScope": "public"}, True, (500, "public")),
+        ({"ttlMs": 500, "cacheScope": "public"}, False, (500, "private")),
+        ({"ttlMs": 500, "cacheScope": "private"}, True, (500, "private")),
+        ({"ttlMs": 500}, True, (500, "private")),
+        ({"cacheScope": "public"}, True, (0, "public")),
+        ({}, True, (0, "private")),
+        ({"ttlMs": -1, "cacheScope": "all"}, True, (0, "private")),
+        ({"ttlMs": "5", "cacheScope": None}, True, (0, "private")),
+        ({"ttlMs": 1.5, "cacheScope": "public"}, False, (0, "private")),
+    ],
+)
+def test_what_was_read_is_cached_as_the_server_says_but_for_all_users_only_if_it_is_the_same_for_all(
+    sent: JsonObject, shared: bool, hints: tuple[int, str]
+) -> None:
+    raw = json.dumps({"resultType": "complete", "contents": [], "x": 1, **sent}).encode()
+    shaped = decoded(*call_result("resources/read", Completed(raw, MODERN), MODERN, shared=shared))
+    assert (shaped.pop("ttlMs"), shaped.pop("cacheScope")) == hints
+    assert shaped == {"resultType": "complete", "contents": [], "x": 1}
+
+
+def test_what_a_handshake_server_sent_is_never_cached() -> None:
+    raw = json.dumps({"contents": [], "ttlMs": 500, "cacheScope": "public"}).encode()
+    shaped = decoded(*call_result("resources/read", Completed(raw, HANDSHAKE), MODERN, shared=True))
+    assert shaped == {"resultType": "complete", "contents": [], "ttlMs": 0, "cacheScope": "private"}
+
+
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
+def test_a_question_is_not_cached(method: str) -> None:
+    asks = {"resultType": "input_required", "requestState": "s", "x": 1}
+    raw = json.dumps({**asks, "ttlMs": 5, "cacheScope": "public"}).encode()
+    assert decoded(*call_result(method, Completed(raw, MODERN), MODERN, shared=True)) == asks
+
+
+def test_a_completion_cannot_ask() -> None:
+    with pytest.raises(RpcError, match="asked for input that this client cannot be asked for"):
+        call_result("completion/complete", Completed(b'{"resultType":"input_required"}', MODERN), MODERN)
 
 
 @pytest.mark.parametrize("kind", ["task", "input_required", "complete"])
@@ -128,9 +190,14 @@ def test_what_a_handshake_caller_cannot_be_asked_is_an_error_that_says_so(
 
 @given(values.filter(lambda value: not isinstance(value, dict)))
 def test_structured_content_that_is_no_object_stays_in_the_modern_era(value: object) -> None:
-    raw = json.dumps({"content": [], "structuredContent": value}).encode()
+    raw = json.dumps({"resultType": "complete", "content": [], "structuredContent": value}).encode()
     assert decoded(*call_result("tools/call", Completed(raw, MODERN), HANDSHAKE)) == {"content": []}
     assert call_result("tools/call", Completed(raw, MODERN), MODERN) == (raw,)
+
+
+def test_what_a_handshake_server_gives_a_handshake_client_is_between_the_two() -> None:
+    raw = b'{"content":[],"structuredContent":[1]}'
+    assert call_result("tools/call", Completed(raw, HANDSHAKE), HANDSHAKE) == (raw,)
 
 
 def raws(members: JsonObject) -> dict[str, msgspec.Raw]:

@@ -6,9 +6,10 @@ Specification: 2026-07-28 basic/index (`_meta`), basic/versioning; 2025-11-25 ba
 import json
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 __all__ = [
+    "CAPABILITIES",
     "HANDSHAKE",
     "HANDSHAKE_VERSIONS",
     "INVALID_PARAMS",
@@ -18,6 +19,9 @@ __all__ = [
     "MODERN",
     "MODERN_VERSIONS",
     "SUBSCRIPTION_ID",
+    "UNSUPPORTED_VERSION",
+    "VERSION",
+    "Channel",
     "Request",
     "RpcError",
     "era_of",
@@ -45,6 +49,7 @@ SUBSCRIPTION_ID = PREFIX + "subscriptionId"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 ONLY_HANDSHAKE = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+ONLY_HANDSHAKE |= {"tasks/get", "tasks/result", "tasks/cancel", "tasks/list"}
 ONLY_MODERN = {"server/discover", "subscriptions/listen"}
 CACHEABLE = {
     "server/discover",
@@ -66,14 +71,24 @@ class RpcError(Exception):
             self.error["data"] = data
 
 
+class Channel(Protocol):
+    """Where messages go: the one pipe, the stream of one POST, the stream of a session."""
+
+    def send(self, message: dict[str, Any], answered: "Request | None" = None) -> None:
+        """Send from any thread; `answered` is the request whose result this is."""
+
+
 @dataclass
 class Request:
-    """One request in flight; `cancelled` is set by `notifications/cancelled`."""
+    """One request in flight; `cancelled` is set when its client gives it up. What belongs to it goes to `channel`."""
 
     id: Any
     method: str
     params: dict[str, Any]
+    channel: Channel
     era: str = HANDSHAKE
+    headers: dict[str, str] = field(default_factory=dict)
+    """Of HTTP, by lower-case name."""
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -140,6 +155,7 @@ def shaped(
     """The result as the request's era has it; `hint` is (ttlMs, cacheScope)."""
     if request.era == HANDSHAKE:
         return result
-    caching = {"ttlMs": hint[0], "cacheScope": hint[1]} if request.method in CACHEABLE else {}
+    is_cacheable = request.method in CACHEABLE and "resultType" not in result
+    caching = {"ttlMs": hint[0], "cacheScope": hint[1]} if is_cacheable else {}
     meta = {SERVER_INFO: server_info, **result.get("_meta", {})}
     return {"resultType": "complete", **caching, **result, "_meta": meta}

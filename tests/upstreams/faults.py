@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from definitions import text
 from eras import Request
-from instance import Instance, Tool
-from tools import text
+from instance import Session, Tool
 from wire import encode
 
-__all__ = ["GARBAGE", "MODES", "Fault"]
+__all__ = ["GARBAGE", "MODES", "ONLY_STDIO", "Fault"]
 
 
 class Fault:
@@ -38,15 +38,15 @@ class Fault:
         """Whether a request of this method gets no answer."""
         return False
 
-    def calling(self, instance: Instance, request: Request) -> bool:
+    def calling(self, session: Session, request: Request) -> bool:
         """A `tools/call` is about to run; true if the fault has dealt with it."""
         name = request.params.get("name")
         if self.options.on not in (None, name):
             return False
         self._calls += 1
-        return self._calls >= self.options.count and self.strikes(instance, request)
+        return self._calls >= self.options.count and self.strikes(session, request)
 
-    def strikes(self, instance: Instance, request: Request) -> bool:
+    def strikes(self, session: Session, request: Request) -> bool:
         """From the `--count`-th `tools/call` (of `--on TOOL`) on; true if that was the answer."""
         return False
 
@@ -79,7 +79,7 @@ class CrashStart(Fault):
 
 
 class CrashAfter(Fault):
-    def strikes(self, instance: Instance, request: Request) -> bool:
+    def strikes(self, session: Session, request: Request) -> bool:
         os._exit(self.options.exit_code)
 
 
@@ -103,8 +103,8 @@ class GarbageAnswer(Fault):
 
 
 class CloseStdout(Fault):
-    def strikes(self, instance: Instance, request: Request) -> bool:
-        instance.output.close()
+    def strikes(self, session: Session, request: Request) -> bool:
+        session.instance.output.close()
         return True
 
 
@@ -120,7 +120,7 @@ class IgnoreTerm(IgnoreEof):
 
 
 class StopReading(Fault):
-    def strikes(self, instance: Instance, request: Request) -> bool:
+    def strikes(self, session: Session, request: Request) -> bool:
         threading.Event().wait()
         return True
 
@@ -134,19 +134,19 @@ class BadUtf8(Fault):
 class LongLine(Fault):
     """The answer is one line of `--bytes` bytes, newline included."""
 
-    def strikes(self, instance: Instance, request: Request) -> bool:
+    def strikes(self, session: Session, request: Request) -> bool:
         empty = encode({"jsonrpc": "2.0", "id": request.id, "result": text("")})
         at = empty.index(b'"text":""') + len(b'"text":"')
         padding = b"x" * (self.options.bytes - len(empty) - 1)
-        instance.output.write(empty[:at] + padding + empty[at:] + b"\n")
+        session.instance.output.write(empty[:at] + padding + empty[at:] + b"\n")
         return True
 
 
 class EndlessLine(Fault):
     """`--bytes` bytes without a newline, then nothing more."""
 
-    def strikes(self, instance: Instance, request: Request) -> bool:
-        instance.output.write(b"x" * self.options.bytes)
+    def strikes(self, session: Session, request: Request) -> bool:
+        session.instance.output.write(b"x" * self.options.bytes)
         return True
 
 
@@ -180,6 +180,9 @@ MODES: dict[str, type[Fault]] = {
     "late": Late,
     "unknown-id": UnknownId,
 }
+
+ONLY_STDIO = {"close-stdout", "stop-reading", "garbage-answer", "noise", "no-newline-noise", "bad-utf8"}
+ONLY_STDIO |= {"long-line", "endless-line", "late", "unknown-id"}
 
 OK = b'{"content":[{"type":"text","text":"fine"}]}'
 
@@ -215,6 +218,6 @@ GARBAGE: dict[str, Callable[[bytes], bytes]] = {
 """Answers to the request whose id is this JSON text, all of them wrong in one way."""
 
 
-def _garble(instance: Instance, request: Request, arguments: dict[str, Any]) -> None:
-    garbage = GARBAGE[arguments.get("variant", instance.options.garbage)]
-    instance.output.write(garbage(encode(request.id)) + b"\n")
+def _garble(session: Session, request: Request, arguments: dict[str, Any]) -> None:
+    garbage = GARBAGE[arguments.get("variant", session.options.garbage)]
+    session.instance.output.write(garbage(encode(request.id)) + b"\n")

@@ -17,9 +17,12 @@ def argv(*options: str, **named: Any) -> list[str]:
     return [sys.executable, str(SERVER), *flags, *options]
 
 
-def servers_yaml(servers: Mapping[str, list[str]], **settings: Any) -> str:
-    """A `servers.yaml` that runs these command lines under these names (JSON, which is YAML)."""
-    entries = {name: {"command": command[0], "args": command[1:]} for name, command in servers.items()}
+def servers_yaml(servers: Mapping[str, list[str] | str], **settings: Any) -> str:
+    """A `servers.yaml` that runs these command lines, or uses these URLs, under these names (JSON, which is YAML)."""
+    entries = {
+        name: {"url": how} if isinstance(how, str) else {"command": how[0], "args": how[1:]}
+        for name, how in servers.items()
+    }
     return json.dumps({"servers": entries, **settings}, indent=2)
 
 
@@ -38,5 +41,10 @@ def received(path: Path, method: str | None = None) -> list[dict[str, Any]]:
 
 
 def events(path: Path, name: str) -> list[dict[str, Any]]:
-    """Journal events by name: `start` (one per process), `eof`, `cancelled`, `unlistened`."""
+    """Journal events by name.
+
+    `start` (one per process), `eof`, `cancelled` (a call or a task), `listening`, `unlistened`, `subscribed`,
+    `unsubscribed`, `answered` (a question outside of a call), `stray` (an answer nobody waits for), `http` (verb, path
+    and headers of each HTTP request).
+    """
     return [record for record in journal(path) if record.get("event") == name]

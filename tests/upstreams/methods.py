@@ -5,86 +5,126 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eras import HANDSHAKE_VERSIONS, INVALID_PARAMS, LEVELS, SUBSCRIPTION_ID, Request, RpcError, key_of, supported
-from instance import LISTENABLE, Instance
-from surface import PROMPTS, complete, get_prompt, read_resource, resources, templates
+from asking import ask_at_start, ask_during_completion, ask_first
+from eras import (
+    HANDSHAKE,
+    HANDSHAKE_VERSIONS,
+    INVALID_PARAMS,
+    LEVELS,
+    METHOD_NOT_FOUND,
+    SUBSCRIPTION_ID,
+    Request,
+    RpcError,
+    key_of,
+    supported,
+)
+from instance import LISTENABLE, Instance, Result, Session, Tool
+from surface import (
+    ASKING,
+    asking_uri,
+    complete,
+    contents,
+    get_prompt,
+    prompt_message,
+    prompts,
+    read_resource,
+    resources,
+    templates,
+)
+from tasks import CAPABILITY, cancel_task, get_task, has_tasks, list_tasks, start_task, task_result
 from tools import echo
 from wire import Raw
 
-__all__ = ["METHODS"]
-
-Answer = dict[str, Any] | Raw | None
+__all__ = ["METHODS", "initialized"]
 
 
-def capabilities() -> dict[str, Any]:
+def capabilities(session: Session, era: str) -> dict[str, Any]:
+    tasks = {"tasks": CAPABILITY} if era == HANDSHAKE and has_tasks(session) else {}
     return {
         "tools": {"listChanged": True},
         "resources": {"listChanged": True, "subscribe": True},
         "prompts": {"listChanged": True},
         "completions": {},
         "logging": {},
+        **tasks,
     }
 
 
-def initialize(instance: Instance, request: Request) -> Answer:
+def initialize(session: Session, request: Request) -> Result:
     """The version asked for if we speak it, else our newest (2025-11-25 basic/lifecycle)."""
-    spoken = [version for version in HANDSHAKE_VERSIONS if version <= instance.options.max_version]
+    spoken = [version for version in HANDSHAKE_VERSIONS if version <= session.options.max_version]
     asked = request.params.get("protocolVersion")
-    instance.version = asked if asked in spoken else spoken[-1]
+    session.version = asked if asked in spoken else spoken[-1]
+    declared = request.params.get("capabilities")
+    session.capabilities = declared if isinstance(declared, dict) else {}
     return {
-        "protocolVersion": instance.version,
-        "capabilities": capabilities(),
-        "serverInfo": instance.info,
-        **_instructions(instance),
+        "protocolVersion": session.version,
+        "capabilities": capabilities(session, request.era),
+        "serverInfo": session.instance.info,
+        **_instructions(session.instance),
     }
 
 
-def discover(instance: Instance, request: Request) -> Answer:
-    versions = supported(instance.options.era)
-    return {"supportedVersions": versions, "capabilities": capabilities(), **_instructions(instance)}
+def discover(session: Session, request: Request) -> Result:
+    versions = supported(session.options.era)
+    return {
+        "supportedVersions": versions,
+        "capabilities": capabilities(session, request.era),
+        **_instructions(session.instance),
+    }
 
 
 def _instructions(instance: Instance) -> dict[str, str]:
     return {} if instance.options.instructions is None else {"instructions": instance.options.instructions}
 
 
-def ping(instance: Instance, request: Request) -> Answer:
+def initialized(session: Session) -> None:
+    """`notifications/initialized` arrived."""
+    if session.options.ask_roots_at_start:
+        ask_at_start(session)
+
+
+def ping(session: Session, request: Request) -> Result:
     return {}
 
 
-def set_level(instance: Instance, request: Request) -> Answer:
+def set_level(session: Session, request: Request) -> Result:
     level = request.params.get("level")
     if level not in LEVELS:
         raise RpcError(INVALID_PARAMS, f"Unknown log level: {level!r}")
-    instance.log_level = level
+    session.log_level = level
     return {}
 
 
-def subscribe(instance: Instance, request: Request) -> Answer:
-    instance.subscribed.add(request.params["uri"])
+def subscribe(session: Session, request: Request) -> Result:
+    session.subscribed.add(request.params["uri"])
+    session.journal.event("subscribed", uri=request.params["uri"])
     return {}
 
 
-def unsubscribe(instance: Instance, request: Request) -> Answer:
-    instance.subscribed.discard(request.params["uri"])
+def unsubscribe(session: Session, request: Request) -> Result:
+    session.subscribed.discard(request.params["uri"])
+    session.journal.event("unsubscribed", uri=request.params["uri"])
     return {}
 
 
-def listen(instance: Instance, request: Request) -> Answer:
+def listen(session: Session, request: Request) -> Result:
     """Acknowledge every type that we know and keep the request open."""
     wanted = {key: value for key, value in request.params["notifications"].items() if key in LISTENABLE}
     meta = {SUBSCRIPTION_ID: request.id}
-    instance.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": wanted})
-    instance.listening[key_of(request.id)] = (request.id, wanted)
+    acknowledged = {"_meta": meta, "notifications": wanted}
+    session.notify("notifications/subscriptions/acknowledged", acknowledged, request.channel)
+    session.listening[key_of(request.id)] = (request, wanted)
+    session.journal.event("listening", id=request.id, notifications=wanted)
     return None
 
 
-def page(instance: Instance, request: Request, key: str, items: list[Any]) -> dict[str, Any]:
+def page(session: Session, request: Request, key: str, items: list[Any]) -> dict[str, Any]:
     """`--page N` items under `key`. The second page's cursor is "": a real cursor, although it is false in Python."""
     cursor = request.params.get("cursor")
-    if instance.options.page_loop:
+    if session.options.page_loop:
         return {key: items, "nextCursor": "again"}
-    size = instance.options.page or max(len(items), 1)
+    size = session.options.page or max(len(items), 1)
     if cursor is not None and cursor != "" and not (isinstance(cursor, str) and cursor.isdecimal()):
         raise RpcError(INVALID_PARAMS, f"Invalid cursor: {cursor!r}")
     start = 0 if cursor is None else size if cursor == "" else int(cursor)
@@ -95,64 +135,88 @@ def page(instance: Instance, request: Request, key: str, items: list[Any]) -> di
     return {key: items[start:end], **({"nextCursor": following} if end < len(items) else {})}
 
 
-def list_tools(instance: Instance, request: Request) -> Answer:
+def list_tools(session: Session, request: Request) -> Result:
     """The tools, or the definitions of `--tools-json`, read anew each time and byte for byte unless paged."""
-    if instance.options.tools_json is None:
-        return page(instance, request, "tools", [tool.definition for tool in instance.tools.values()])
-    definitions = Path(instance.options.tools_json).read_text("utf-8", "surrogateescape")
-    if instance.options.page or instance.options.page_loop:
-        return page(instance, request, "tools", json.loads(definitions))
+    if session.options.tools_json is None:
+        tools = [tool for tool in session.instance.tools.values() if request.era == HANDSHAKE or tool.plan is None]
+        return page(session, request, "tools", [tool.definition for tool in tools])
+    definitions = Path(session.options.tools_json).read_text("utf-8", "surrogateescape")
+    if session.options.page or session.options.page_loop:
+        return page(session, request, "tools", json.loads(definitions))
     # one line, or it would be several messages
     return {"tools": Raw(" ".join(definitions.split("\n")))}
 
 
-def list_resources(instance: Instance, request: Request) -> Answer:
-    return page(instance, request, "resources", resources(instance.name))
+def list_resources(session: Session, request: Request) -> Result:
+    return page(session, request, "resources", resources(session.instance))
 
 
-def list_templates(instance: Instance, request: Request) -> Answer:
-    return page(instance, request, "resourceTemplates", templates(instance.name))
+def list_templates(session: Session, request: Request) -> Result:
+    return page(session, request, "resourceTemplates", templates(session.instance.name))
 
 
-def list_prompts(instance: Instance, request: Request) -> Answer:
-    return page(instance, request, "prompts", PROMPTS)
+def list_prompts(session: Session, request: Request) -> Result:
+    return page(session, request, "prompts", prompts(session.instance))
 
 
-def call_tool(instance: Instance, request: Request) -> Answer:
-    """Run the tool here, or in a thread of its own; definitions from `--tools-json` without code echo."""
-    name = request.params.get("name")
-    arguments = request.params.get("arguments") or {}
-    tool = instance.tools.get(name) if isinstance(name, str) else None
-    if tool is None and instance.options.tools_json is None:
-        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
-    run = echo if tool is None else tool.run
-
-    instance.running[key_of(request.id)] = request
-
-    def work() -> None:
-        try:
-            result = run(instance, request, arguments)
-        except RpcError as refused:
-            instance.fail(request.id, refused.error)
-            return
-        except (KeyError, TypeError, ValueError) as wrong:
-            instance.fail(request.id, {"code": INVALID_PARAMS, "message": f"Bad arguments for {name}: {wrong!r}"})
-            return
-        finally:
-            instance.running.pop(key_of(request.id), None)
-        if request.cancelled.is_set():
-            instance.journal.event("cancelled", id=request.id, tool=name, nonce=arguments.get("nonce"))
-        if result is not None:
-            instance.respond(request, result)
-
-    if tool is not None and tool.is_slow:
-        instance.start(work)
-    else:
-        work()
+def read(session: Session, request: Request) -> Result:
+    uri = request.params.get("uri")
+    if uri != asking_uri(session.instance.name):
+        return read_resource(session.instance, request)
+    ask_first(session, request, {}, lambda text: contents(uri, mimeType="text/plain", text=text))
     return None
 
 
-METHODS: dict[str, Callable[[Instance, Request], Answer]] = {
+def get(session: Session, request: Request) -> Result:
+    if request.params.get("name") != ASKING:
+        return get_prompt(session.instance, request)
+    arguments = request.params.get("arguments") or {}
+    ask_first(session, request, arguments, lambda text: prompt_message("An answer.", text))
+    return None
+
+
+def complete_argument(session: Session, request: Request) -> Result:
+    """The values that fit; for the value "ask", a question first."""
+    completed = complete(session.instance.name, request)
+    if request.params["argument"].get("value") != "ask":
+        return completed
+    return ask_during_completion(session, request, completed)
+
+
+def call_tool(session: Session, request: Request) -> Result:
+    """Run the tool here, in a thread of its own, or as a task; definitions from `--tools-json` without code echo."""
+    name = request.params.get("name")
+    arguments = request.params.get("arguments") or {}
+    tool = session.instance.tools.get(name) if isinstance(name, str) else None
+    is_known = tool is not None or session.options.tools_json is not None
+    if not is_known or (request.era != HANDSHAKE and tool is not None and tool.plan is not None):
+        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+    tool = tool or Tool({}, echo)
+    if request.era == HANDSHAKE and _is_task(session, request, tool):
+        return start_task(session, request, tool, arguments)
+
+    def work() -> Result:
+        try:
+            return tool.run(session, request, arguments)
+        except (KeyError, TypeError, ValueError) as wrong:
+            raise RpcError(INVALID_PARAMS, f"Bad arguments for {name}: {wrong!r}") from wrong
+
+    session.serve(request, work, is_slow=tool.is_slow, tool=name, nonce=arguments.get("nonce"))
+    return None
+
+
+def _is_task(session: Session, request: Request, tool: Tool) -> bool:
+    """Whether the call is to run as a task. Raises: `RpcError` -32601 when the tool will not have it so."""
+    support = tool.definition.get("execution", {}).get("taskSupport", "forbidden")
+    is_wanted = has_tasks(session) and "task" in request.params
+    if is_wanted and support == "forbidden":
+        raise RpcError(METHOD_NOT_FOUND, f"The tool {tool.definition.get('name')} does not run as a task")
+    if not is_wanted and support == "required":
+        raise RpcError(METHOD_NOT_FOUND, f"The tool {tool.definition.get('name')} runs as a task only")
+    return is_wanted
+
+
+METHODS: dict[str, Callable[[Session, Request], Result]] = {
     "initialize": initialize,
     "server/discover": discover,
     "ping": ping,
@@ -164,8 +228,12 @@ METHODS: dict[str, Callable[[Instance, Request], Answer]] = {
     "tools/call": call_tool,
     "resources/list": list_resources,
     "resources/templates/list": list_templates,
-    "resources/read": lambda instance, request: read_resource(instance.name, request),
+    "resources/read": read,
     "prompts/list": list_prompts,
-    "prompts/get": lambda instance, request: get_prompt(instance.name, request),
-    "completion/complete": lambda instance, request: complete(instance.name, request),
+    "prompts/get": get,
+    "completion/complete": complete_argument,
+    "tasks/get": get_task,
+    "tasks/result": task_result,
+    "tasks/cancel": cancel_task,
+    "tasks/list": lambda session, request: page(session, request, "tasks", list_tasks(session, request)),
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 
+from tests.e2e.answers import Answers
 from tests.upstreams.child import GRACE, WAIT, Child, Chunks, PeerClosed
 from tests.upstreams.messages import CLIENT, Id, Message, Params, modern, rpc
 
@@ -16,7 +17,8 @@ __all__ = ["StdioClient"]
 class StdioClient(Child):
     """A client of a server on stdio: `async with StdioClient(argv) as c: await c.initialize()`.
 
-    `transcript` has every decoded message in wire order, `noise` every line that is no JSON object. Leaving the
+    `transcript` has every decoded message in wire order, `noise` every line that is no JSON object. Requests of the
+    server's are left alone until `answers` is set; then it answers them, each in a task of its own. Leaving the
     block closes stdin, waits `GRACE` seconds and kills what is left; to insist on a clean exit,
     `assert await c.close() == 0`.
     """
@@ -26,6 +28,7 @@ class StdioClient(Child):
         self.transcript: list[Message] = []
         self.noise: list[bytes] = []
         self.is_closed = False
+        self.answers: Answers | None = None
         self._last_id = 0
         self._writing = anyio.Lock()
 
@@ -36,7 +39,12 @@ class StdioClient(Child):
         return await self.wait(grace)
 
     async def initialize(self, version: str = "2025-11-25", capabilities: Params = None) -> Message:
-        """The handshake, `notifications/initialized` included; returns the answer to `initialize`."""
+        """The handshake, `notifications/initialized` included; returns the answer to `initialize`.
+
+        The capabilities are those of `answers` unless given.
+        """
+        if capabilities is None and self.answers is not None:
+            capabilities = self.answers.capabilities
         params = {"protocolVersion": version, "capabilities": dict(capabilities or {}), "clientInfo": CLIENT}
         answer = await self.request("initialize", params)
         if "result" in answer:
@@ -146,7 +154,9 @@ class StdioClient(Child):
             message = json.loads(line)
         except (ValueError, RecursionError):
             message = None
-        if isinstance(message, dict):
-            self.transcript.append(message)
-        else:
+        if not isinstance(message, dict):
             self.noise.append(line)
+            return
+        self.transcript.append(message)
+        if self.answers is not None and "method" in message and "id" in message:
+            self._tasks.start_soon(self.answers.answer, message, self.send)

@@ -4,8 +4,21 @@ import base64
 from typing import Any
 
 from eras import HANDSHAKE, INVALID_PARAMS, Request, RpcError
+from instance import Instance
 
-__all__ = ["PROMPTS", "SHARED_URI", "complete", "get_prompt", "read_resource", "resources", "templates"]
+__all__ = [
+    "ASKING",
+    "SHARED_URI",
+    "asking_uri",
+    "complete",
+    "contents",
+    "get_prompt",
+    "prompt_message",
+    "prompts",
+    "read_resource",
+    "resources",
+    "templates",
+]
 
 SHARED_URI = "test://shared/info"
 RESOURCE_NOT_FOUND = -32002
@@ -22,13 +35,33 @@ PROMPTS: list[dict[str, Any]] = [
         ],
     },
     {"name": "fixed", "description": "Always the same text."},
+    {
+        "name": "asking",
+        "description": "Asks a form question first.",
+        "arguments": [{"name": "nonce", "description": "Is in the question and in the text."}],
+    },
 ]
+ASKING = "asking"
 
 PEOPLE = ("alan", "alice", "albert", "bob", "boris", "zoë")
 ITEMS = ("1", "10", "11", "12", "2", "20")
 
 
-def resources(name: str) -> list[dict[str, Any]]:
+def asking_uri(name: str) -> str:
+    """The resource that asks before it is read; it is not listed, the template has it."""
+    return f"test://{name}/item/asking"
+
+
+def prompts(instance: Instance) -> list[dict[str, Any]]:
+    return PROMPTS + _without_text(instance.prompts)
+
+
+def _without_text(added: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in one.items() if key != "text"} for one in list(added.values())]
+
+
+def resources(instance: Instance) -> list[dict[str, Any]]:
+    name = instance.name
     return [
         {
             "uri": f"test://{name}/readme",
@@ -39,6 +72,7 @@ def resources(name: str) -> list[dict[str, Any]]:
         },
         {"uri": SHARED_URI, "name": "info", "description": "Every instance has this URI.", "mimeType": "text/plain"},
         {"uri": f"test://{name}/blob", "name": "blob", "mimeType": "image/png"},
+        *_without_text(instance.resources),
     ]
 
 
@@ -46,20 +80,21 @@ def templates(name: str) -> list[dict[str, Any]]:
     return [{"uriTemplate": f"test://{name}/item/{{id}}", "name": "item", "mimeType": "text/plain"}]
 
 
-def read_resource(name: str, request: Request) -> dict[str, Any]:
+def read_resource(instance: Instance, request: Request) -> dict[str, Any]:
     """The contents under the URI that was asked for, which is echoed.
 
     Raises: `RpcError` -32002 (handshake) or -32602 (modern) for a URI that is not there.
     """
-    uri = request.params.get("uri")
+    name, uri = instance.name, request.params.get("uri")
     texts = {f"test://{name}/readme": _readme(name), SHARED_URI: f"info from {name}"}
+    texts |= {uri: resource["text"] for uri, resource in list(instance.resources.items())}
     item = f"test://{name}/item/"
     if uri in texts:
-        return _contents(uri, mimeType="text/plain", text=texts[uri])
+        return contents(uri, mimeType="text/plain", text=texts[uri])
     if uri == f"test://{name}/blob":
-        return _contents(uri, mimeType="image/png", blob=base64.b64encode(PNG).decode())
+        return contents(uri, mimeType="image/png", blob=base64.b64encode(PNG).decode())
     if isinstance(uri, str) and uri.startswith(item) and uri != item:
-        return _contents(uri, mimeType="text/plain", text=f"item {uri.removeprefix(item)} of {name}")
+        return contents(uri, mimeType="text/plain", text=f"item {uri.removeprefix(item)} of {name}")
     code = RESOURCE_NOT_FOUND if request.era == HANDSHAKE else INVALID_PARAMS
     raise RpcError(code, "Resource not found", {"uri": uri})
 
@@ -68,24 +103,26 @@ def _readme(name: str) -> str:
     return f"This is {name}."
 
 
-def _contents(uri: str, **fields: str) -> dict[str, Any]:
+def contents(uri: str, **fields: str) -> dict[str, Any]:
     return {"contents": [{"uri": uri, **fields}]}
 
 
-def get_prompt(name: str, request: Request) -> dict[str, Any]:
-    prompt = request.params.get("name")
+def get_prompt(instance: Instance, request: Request) -> dict[str, Any]:
+    name, prompt = instance.name, request.params.get("name")
     arguments = request.params.get("arguments") or {}
     if prompt == "fixed":
-        return _message("Always the same.", f"fixed text of {name}")
+        return prompt_message("Always the same.", f"fixed text of {name}")
+    if added := instance.prompts.get(str(prompt)):
+        return prompt_message("It was added.", added["text"])
     if prompt != "greet":
         raise RpcError(INVALID_PARAMS, f"Unknown prompt: {prompt}")
     if "who" not in arguments:
         raise RpcError(INVALID_PARAMS, "Missing required argument: who")
     style = arguments.get("style", "Hello")
-    return _message("A greeting.", f"{style}, {arguments['who']}, from {name}")
+    return prompt_message("A greeting.", f"{style}, {arguments['who']}, from {name}")
 
 
-def _message(description: str, text: str) -> dict[str, Any]:
+def prompt_message(description: str, text: str) -> dict[str, Any]:
     return {"description": description, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
 
@@ -96,6 +133,7 @@ def complete(name: str, request: Request) -> dict[str, Any]:
     known: dict[tuple[Any, Any], tuple[str, tuple[str, ...]]] = {
         ("ref/prompt", "greet"): ("who", PEOPLE),
         ("ref/prompt", "fixed"): ("", ()),
+        ("ref/prompt", ASKING): ("", ()),
         ("ref/resource", f"test://{name}/item/{{id}}"): ("id", ITEMS),
     }
     target = (ref.get("type"), ref.get("name", ref.get("uri")))

@@ -1,48 +1,25 @@
 """The tools of the fixture server; each does one thing that a test wants to see cross the hub."""
 
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from eras import INVALID_PARAMS, Request, RpcError
-from instance import Instance, Runs, Tool
+from definitions import registering, text
+from eras import Request
+from instance import Result, Session, Tool
 from wire import Raw
 
-__all__ = ["TOOLS", "custom_tool", "numbered_tools", "text"]
+__all__ = ["TOOLS", "custom_tool", "echo", "numbered_tools"]
 
 TOOLS: dict[str, Tool] = {}
+tool = registering(TOOLS)
 
 Arguments = dict[str, Any]
-Result = dict[str, Any] | Raw | None
-
-
-def tool(description: str, /, *, is_slow: bool = False, **types: str) -> Callable[[Runs], Runs]:
-    """Register a tool under its function's name; a type that ends in `?` marks an optional argument."""
-
-    def register(run: Runs) -> Runs:
-        name = run.__name__
-        properties = {
-            key: {"type": kind.rstrip("?")} if kind.rstrip("?") != "any" else {} for key, kind in types.items()
-        }
-        required = [key for key, kind in types.items() if not kind.endswith("?")]
-        schema = {"type": "object", "properties": properties, "required": required}
-        TOOLS[name] = Tool({"name": name, "description": description, "inputSchema": schema}, run, is_slow)
-        return run
-
-    return register
-
-
-def text(value: Any, **fields: Any) -> dict[str, Any]:
-    """A result with one text: the string, or the value as JSON."""
-    body = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return {"content": [{"type": "text", "text": body}], **fields}
 
 
 @tool("Answers with its arguments.", text="string", nonce="string?")
-def echo(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def echo(session: Session, request: Request, arguments: Arguments) -> Result:
     return text(arguments, structuredContent=arguments)
 
 
@@ -62,12 +39,12 @@ TOOLS["echo"].definition.update(
     total="number?",
     delay="number?",
 )
-def progress(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def progress(session: Session, request: Request, arguments: Arguments) -> Result:
     n, nonce = arguments["n"], arguments.get("nonce", "")
     for i in range(1, n + 1):
         if request.cancelled.wait(arguments.get("delay", 0)):
             return None
-        instance.progress(request, i, total=arguments.get("total", n), message=f"{nonce} {i}".strip())
+        session.progress(request, i, total=arguments.get("total", n), message=f"{nonce} {i}".strip())
     return text({"n": n, "nonce": nonce})
 
 
@@ -76,75 +53,97 @@ def progress(instance: Instance, request: Request, arguments: Arguments) -> Resu
     values="array",
     after="array?",
 )
-def progress_odd(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def progress_odd(session: Session, request: Request, arguments: Arguments) -> Result:
     for value in arguments["values"]:
-        instance.progress(request, Raw(value) if isinstance(value, str) else value)
-    instance.respond(request, text("odd"))
+        session.progress(request, Raw(value) if isinstance(value, str) else value)
+    session.respond(request, text("odd"))
     for value in arguments.get("after", ()):
-        instance.progress(request, Raw(value) if isinstance(value, str) else value)
+        session.progress(request, Raw(value) if isinstance(value, str) else value)
     return None
 
 
 @tool("Waits, then answers; can be cancelled.", is_slow=True, seconds="number", nonce="string?")
-def slow(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def slow(session: Session, request: Request, arguments: Arguments) -> Result:
     request.cancelled.wait(arguments["seconds"])
     return text({"slept": arguments["seconds"], "nonce": arguments.get("nonce")})
 
 
 @tool("Waits until it is cancelled.", is_slow=True, nonce="string")
-def wait_cancel(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def wait_cancel(session: Session, request: Request, arguments: Arguments) -> Result:
     request.cancelled.wait()
     return None
 
 
 @tool("Sends n log messages, then answers.", is_slow=True, level="string", data="any", n="integer?", logger="string?")
-def log(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def log(session: Session, request: Request, arguments: Arguments) -> Result:
     for _ in range(arguments.get("n", 1)):
-        instance.log(request, arguments["level"], arguments["data"], arguments.get("logger"))
+        session.log(request, arguments["level"], arguments["data"], arguments.get("logger"))
     return text("logged")
 
 
 @tool("Answers with this JSON-RPC error.", code="integer", message="string", data="any?")
-def error(instance: Instance, request: Request, arguments: Arguments) -> Result:
-    instance.fail(request.id, {key: arguments[key] for key in ("code", "message", "data") if key in arguments})
+def error(session: Session, request: Request, arguments: Arguments) -> Result:
+    session.fail(request, {key: arguments[key] for key in ("code", "message", "data") if key in arguments})
     return None
 
 
 @tool("Answers with isError.", text="string")
-def tool_error(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def tool_error(session: Session, request: Request, arguments: Arguments) -> Result:
     return text(arguments["text"], isError=True)
 
 
 @tool("Answers with exactly this text as the result.", json="string")
-def raw(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def raw(session: Session, request: Request, arguments: Arguments) -> Result:
     return Raw(arguments["json"])
 
 
 @tool("Answers with a text of so many bytes.", is_slow=True, bytes="integer")
-def big(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def big(session: Session, request: Request, arguments: Arguments) -> Result:
     return text("x" * arguments["bytes"])
 
 
 @tool("Exits at once.", code="integer?")
-def crash(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def crash(session: Session, request: Request, arguments: Arguments) -> Result:
     os._exit(arguments.get("code", 1))
 
 
 @tool("Answers with its environment.")
-def env(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def env(session: Session, request: Request, arguments: Arguments) -> Result:
     return text(dict(os.environ))
 
 
 @tool("Answers with the _meta of the request.")
-def meta(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def meta(session: Session, request: Request, arguments: Arguments) -> Result:
     return text(request.meta)
 
 
+@tool("Answers with the HTTP headers of the request, by lower-case name.")
+def headers(session: Session, request: Request, arguments: Arguments) -> Result:
+    return text(request.headers)
+
+
+@tool("Echoes; a modern HTTP request must have region, n and flag in Mcp-Param headers, too.",
+      region="string?", n="integer?", flag="boolean?", nonce="string?")  # fmt: skip
+def region(session: Session, request: Request, arguments: Arguments) -> Result:
+    return text(arguments, structuredContent=arguments)
+
+
+for _name, _header in (("region", "Region"), ("n", "N"), ("flag", "Flag")):
+    TOOLS["region"].definition["inputSchema"]["properties"][_name]["x-mcp-header"] = _header
+
+
+@tool("Forgets every HTTP session, after its answer; SIGUSR1 does the same.")
+def forget_sessions(session: Session, request: Request, arguments: Arguments) -> Result:
+    session.respond(request, text("forgotten"))
+    session.instance.forget()
+    return None
+
+
 @tool("Starts a process that sleeps; answers with its pid.", new_session="boolean?", keeps_stdout="boolean?")
-def spawn(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def spawn(session: Session, request: Request, arguments: Arguments) -> Result:
     """In our process group unless `new_session`; with `keeps_stdout` it also holds our output pipe open."""
     quiet = subprocess.DEVNULL
-    out = instance.output.fileno() if arguments.get("keeps_stdout") else quiet
+    out = session.instance.output.fileno() if arguments.get("keeps_stdout") else quiet
     child = subprocess.Popen(
         ["sleep", "1000"],
         stdin=quiet,
@@ -156,48 +155,9 @@ def spawn(instance: Instance, request: Request, arguments: Arguments) -> Result:
 
 
 @tool("Writes a line to stderr.", text="string")
-def stderr(instance: Instance, request: Request, arguments: Arguments) -> Result:
+def stderr(session: Session, request: Request, arguments: Arguments) -> Result:
     print(arguments["text"], file=sys.stderr, flush=True)
     return text("written")
-
-
-@tool("Adds or replaces a tool (it echoes).", name="string", description="string?", inputSchema="object?")
-def add_tool(instance: Instance, request: Request, arguments: Arguments) -> Result:
-    instance.tools[arguments["name"]] = custom_tool(arguments)
-    instance.list_changed("tools")
-    return text("added")
-
-
-@tool("Removes a tool.", name="string")
-def remove_tool(instance: Instance, request: Request, arguments: Arguments) -> Result:
-    if instance.tools.pop(arguments["name"], None) is None:
-        raise RpcError(INVALID_PARAMS, f"Unknown tool: {arguments['name']}")
-    instance.list_changed("tools")
-    return text("removed")
-
-
-@tool("Says that a resource was updated.", uri="string")
-def touch(instance: Instance, request: Request, arguments: Arguments) -> Result:
-    instance.updated(arguments["uri"])
-    return text("touched")
-
-
-@tool(
-    "Sends n of: pings, tools|prompts|resources (list_changed), stderr (lines).",
-    is_slow=True,
-    what="string",
-    n="integer",
-)
-def flood(instance: Instance, request: Request, arguments: Arguments) -> Result:
-    what = arguments["what"]
-    for i in range(arguments["n"]):
-        if what == "pings":
-            instance.send({"jsonrpc": "2.0", "id": f"ping-{i}", "method": "ping"})
-        elif what == "stderr":
-            os.write(2, b"%s %d\n" % (b"stderr " * 20, i))
-        else:
-            instance.list_changed(what)
-    return text("flooded")
 
 
 def custom_tool(definition: dict[str, Any]) -> Tool:

@@ -167,3 +167,22 @@ def test_modern_form_has_no_execution() -> None:
     raw = tool(_meta={"execution": 1})
     assert in_era(Kind.TOOL, raw, Era.MODERN) == raw
     assert in_era(Kind.PROMPT, prompt(execution=1), Era.MODERN) == prompt(execution=1)
+
+
+@pytest.mark.parametrize(
+    ("execution", "kept"),
+    [
+        ({"taskSupport": "required"}, None),
+        ({"taskSupport": "optional"}, None),
+        ({"taskSupport": "required", "x-future": 1}, {"x-future": 1}),
+        ({"taskSupport": "forbidden"}, {"taskSupport": "forbidden"}),
+        ({"x-future": 1}, {"x-future": 1}),
+    ],
+)
+def test_handshake_form_offers_no_tasks(execution: object, kept: object) -> None:
+    assert era_form(tool(execution=execution), Era.HANDSHAKE).get("execution") == kept
+
+
+def test_handshake_form_of_a_tool_with_both_loses_both() -> None:
+    shown = era_form(tool(outputSchema={"type": "array"}, execution={"taskSupport": "required"}), Era.HANDSHAKE)
+    assert not {"outputSchema", "execution"} & shown.keys() and "inputSchema" in shown

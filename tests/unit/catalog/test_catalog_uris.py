@@ -57,7 +57,51 @@ def test_an_unlisted_uri_is_exported_so_that_it_comes_back() -> None:
     assert uris.exported("a", "db://7") == "db://7"
     assert uris.exported("b", "db://7") == "hub://b/db://7"
     assert uris.exported("b", "hub://a/x:1") == "hub://b/hub://a/x:1"
-    assert uris.exported("nobody", "x:9") == "x:9"
+    assert uris.exported("nobody", "x:9") == "x:9" and uris.resolve("x:9") is None
+    assert uris.exported("b", "x:9") == "x:9" and uris.resolve("x:9") == ("b", "x:9")
+
+
+def test_an_unlisted_uri_belongs_to_who_mentioned_it_first() -> None:
+    uris = table()
+    assert uris.resolve("x:9") is None
+    assert uris.exported("b", "x:9") == "x:9"
+    assert uris.resolve("x:9") == ("b", "x:9")
+    assert uris.exported("a", "x:9") == "hub://a/x:9" and uris.resolve("hub://a/x:9") == ("a", "x:9")
+    assert uris.exported("b", "x:9") == "x:9"
+
+
+def test_what_is_listed_or_fits_anothers_template_is_not_taken_by_a_mention() -> None:
+    uris = table(("a", "x:1"), templates=(("a", "db://{id}"),))
+    assert uris.exported("b", "x:1") == "hub://b/x:1" and uris.resolve("x:1") == ("a", "x:1")
+    assert uris.exported("b", "db://7") == "hub://b/db://7" and uris.resolve("db://7") == ("a", "db://7")
+
+
+def test_a_mention_goes_before_a_template_that_came_later_and_behind_the_list() -> None:
+    seen = Remembered()
+    before = UriTable({}, Templates([]), ("a", "b"), ("a", "b"), seen)
+    assert before.exported("b", "db://7") == "db://7"
+    after = UriTable({}, Templates([("a", "db://{id}")]), ("a", "b"), ("a", "b"), seen)
+    assert after.resolve("db://7") == ("b", "db://7") and after.exported("b", "db://7") == "db://7"
+    assert after.exported("a", "db://7") == "hub://a/db://7"
+    listed = UriTable(assign([("a", "db://7")]), Templates([]), ("a", "b"), ("a", "b"), seen)
+    assert listed.resolve("db://7") == ("a", "db://7") and listed.exported("b", "db://7") == "hub://b/db://7"
+
+
+def test_a_mention_by_a_server_that_is_not_there_leads_nowhere() -> None:
+    seen = Remembered()
+    assert UriTable({}, Templates([]), ("a", "b"), (), seen).exported("b", "x:9") == "x:9"
+    without = UriTable({}, Templates([]), ("a",), (), seen)
+    assert without.resolve("x:9") is None
+    assert without.exported("a", "x:9") == "hub://a/x:9" and without.resolve("hub://a/x:9") == ("a", "x:9")
+
+
+def test_a_uri_too_long_to_remember_is_wrapped_and_one_too_long_for_a_uri_stays() -> None:
+    uris = table(templates=(("a", "db://{id}"),))
+    for long in ("x:" + "y" * 3000, "x:" + " é" * 4000):
+        wrapped = uris.exported("b", long)
+        assert wrapped.startswith("hub://b") and uris.resolve(wrapped) == ("b", long)
+    assert uris.exported("a", "db://" + "7" * 3000) == "db://" + "7" * 3000
+    assert uris.exported("b", "data:," + "x" * 9000) == "data:," + "x" * 9000
 
 
 @pytest.mark.parametrize(

@@ -102,12 +102,10 @@ def test_header_parameters_are_noticed() -> None:
 
 
 def test_pages_have_the_shape_of_their_era() -> None:
-    odd = tool("x", outputSchema={"type": "array"}, execution={"taskSupport": "optional"})
+    odd = tool("x", outputSchema={"type": "array"}, execution={"x-future": 1})
     catalog = view(Snapshot("a", MODERN, {Kind.TOOL: (odd,)}, {Kind.TOOL: CacheHint(500, True)}))
     schema = {"type": "object"}
-    assert page(catalog, HANDSHAKE) == {
-        "tools": [{"name": "a_x", "inputSchema": schema, "execution": {"taskSupport": "optional"}}]
-    }
+    assert page(catalog, HANDSHAKE) == {"tools": [{"name": "a_x", "inputSchema": schema, "execution": {"x-future": 1}}]}
     assert page(catalog, MODERN) == {
         "resultType": "complete",
         "tools": [{"name": "a_x", "inputSchema": schema, "outputSchema": {"type": "array"}}],

@@ -70,8 +70,13 @@ def test_unknown_key_names_the_nearest(text: str, finding: str) -> None:
         ("tools: {deny: ['']}", "tools.deny[0]: must not be empty"),
         ("restart: {intensity: -1}", "restart.intensity: must be at least 0"),
         ("local: 'a:b'", "local: a server has a command or a local, not both"),
-        ("url: http://x", "url: remote (HTTP) upstreams are not supported by this version"),
-        ("type: sse", 'type: only "stdio" is supported by this version'),
+        ("url: http://x", "url: a server has a command or a url, not both"),
+        ("type: sse", "type: belongs to a url; a command has none"),
+        ("type: pipe", 'type: expected "http" or "sse"'),
+        ("headers: {A: b}", "headers: belongs to a url; a command has none"),
+        ("bearer: abc", "bearer: belongs to a url; a command has none"),
+        ("bearer: ''", "bearer: must not be empty"),
+        ("headers: {A: 5}", "headers.A: expected text; put it in quotes"),
         ("cwd: '${NOPE}'", "cwd: environment variable NOPE is not set"),
     ],
 )
@@ -83,12 +88,15 @@ def test_bad_value_of_a_server_is_found_where_it_stands(body: str, finding: str)
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        ("servers:\n  a: {}", '2: servers.a: needs a "command" to start, or "local" for Python functions'),
+        (
+            "servers:\n  a: {}",
+            '2: servers.a: needs a "command" to start, a "url" to connect to, or "local" for Python functions',
+        ),
         ("servers:\n  a:", "2: servers.a: expected a mapping (key: value)"),
         ("servers: [a]", "1: servers: expected a mapping (key: value)"),
         ("servers:\n  a: {local: x}", '2: servers.a.local: expected "module:attribute", for example'),
         ("servers:\n  a:\n    local: a:b\n    args: [x]", "4: servers.a.args: belongs to a command; a local has none"),
-        ("servers:\n  a:\n    local: a:b\n    type: stdio", '4: servers.a.type: unknown key "type"'),
+        ("servers:\n  a:\n    local: a:b\n    type: http", "4: servers.a.type: belongs to a url; a local has none"),
         (
             "servers:\n  a:\n    command: x\n    enabled: true\n    disabled: true",
             "5: servers.a.disabled: enabled says it already: keep one of them",

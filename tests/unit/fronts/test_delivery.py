@@ -12,10 +12,23 @@ from mcp_hub.fronts.delivery import Delivery, level_admits
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.types import CallId, Era
+from mcp_hub.types import CallId, Era, RawJson
 from mcp_hub.upstreams.base import Call, CallChannel
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
+
+
+class Hub:
+    """The part of the facade that a delivery needs."""
+
+    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
+        return result
+
+    def is_shared(self, session: Session, record: CallRecord) -> bool:
+        return False
+
+
+HUB = cast(Facade, Hub())
 
 
 class Clock:
@@ -37,7 +50,7 @@ class Client:
         self.record = CallRecord(call, unused, TimeLimits(1, 1), Clock())
         self.woken = 0
         session = Session("s", LOCAL, era, "2025-11-25", log_level=level)
-        self.delivery = Delivery(cast(Facade, None), b'"r1"', session, self.record, token, self.wake)
+        self.delivery = Delivery(HUB, b'"r1"', session, self.record, token, self.wake)
         self.record.log.append(Started())
 
     def wake(self) -> None:
@@ -169,4 +182,8 @@ def test_an_error_has_the_code_that_the_clients_era_allows(raw: bytes, era: Era,
 def test_an_error_of_the_hub_passes_with_its_data() -> None:
     client = Client(MODERN)
     client.gets(Failed(DeadlineExceeded("too long", data={"seconds": 1})))
-    assert client.answer["error"] == {"code": 1003, "message": "too long", "data": {"seconds": 1}}
+    assert client.answer["error"] == {
+        "code": 1003,
+        "message": "too long",
+        "data": {"seconds": 1, "upstream": {"server": "git"}},
+    }

@@ -2,10 +2,11 @@
 
 import json
 
+import msgspec
 import pytest
 
 from mcp_hub.errors import Busy, RpcError, UnknownEntry, UpstreamLost
-from mcp_hub.protocol.rpc_errors import for_caller, from_wire
+from mcp_hub.protocol.rpc_errors import for_caller, from_wire, url_elicitations
 from mcp_hub.types import Era
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
@@ -38,9 +39,23 @@ def test_what_describes_the_hubs_own_hop_never_passes_as_such(code: int, era: Er
     assert wire["data"] == {"upstream": {"server": "git", "error": original}}
 
 
-def test_a_missing_capability_passes_to_a_modern_caller_whose_it_is() -> None:
-    assert seen(-32021, MODERN)["code"] == -32021
-    assert seen(-32021, HANDSHAKE)["code"] == -32603
+NEEDS_URL = b'{"code":-32021,"message":"no","data":{"requiredCapabilities":{"elicitation":{"url":{}}}},"more":[1]}'
+
+
+@pytest.mark.parametrize("era", Era)
+def test_a_missing_capability_is_told_to_a_caller_who_lacks_it(era: Era) -> None:
+    for lacking in ({}, {"elicitation": {}}, {"sampling": {}, "elicitation": {"form": {}}}):
+        assert for_caller(from_wire(NEEDS_URL), era, "git", lacking).encoded() == NEEDS_URL
+    wire = json.loads(bytes(for_caller(from_wire(NEEDS_URL), era, "git", {"elicitation": {"url": {}}}).encoded()))
+    assert wire["code"] == -32603 and wire["data"]["upstream"] == {"server": "git", "error": json.loads(NEEDS_URL)}
+
+
+@pytest.mark.parametrize(
+    "data", ["", ',"data":null', ',"data":{"requiredCapabilities":[]}', ',"data":{"requiredCapabilities":{}}']
+)
+def test_a_missing_capability_that_is_not_named_is_the_hubs_own(data: str) -> None:
+    error = from_wire(f'{{"code":-32021,"message":"no"{data}}}'.encode())
+    assert for_caller(error, MODERN, "git").code == -32603
 
 
 def test_a_resource_that_was_not_found_has_another_code_in_the_modern_era() -> None:
@@ -57,11 +72,59 @@ def test_a_code_of_the_reserved_range_is_wrapped_for_a_modern_caller_only(code: 
 
 
 @pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("error", [Busy("b"), UnknownEntry("u", code=-32002, data={"uri": "x"})])
+def test_the_hubs_own_errors_pass_and_say_which_server_they_are_about(error: RpcError, era: Era) -> None:
+    shown = for_caller(error, era, "git")
+    assert (type(shown), shown.code, shown.message) == (type(error), error.code, error.message)
+    assert shown.data == {**(error.data or {}), "upstream": {"server": "git"}}
+    assert for_caller(error, era, None) is error
+
+
+def test_what_an_error_of_the_hub_says_of_its_server_stays() -> None:
+    named = UpstreamLost("l", data={"upstream": {"server": "ci"}})
+    assert for_caller(named, MODERN, "git") is named
+    assert for_caller(from_wire(b"5"), MODERN, "git").data == {
+        "upstream": {"server": "git", "error": msgspec.Raw(b"5")}
+    }
+
+
+ELICITATION = {"mode": "url", "elicitationId": "e", "url": "https://x/", "message": "m", "x-future": [1]}
+
+
+def url_required(data: object, code: int = -32042) -> RpcError:
+    return from_wire(json.dumps({"code": code, "message": "no", "data": data}).encode())
+
+
+def test_urls_that_must_be_opened_first_become_questions_to_a_modern_caller() -> None:
+    asked = url_elicitations(url_required({"elicitations": [ELICITATION, ELICITATION | {"url": "https://y/"}]}))
+    assert asked is not None and list(asked) == ["elicitation-1", "elicitation-2"]
+    (method, first), (_, second) = asked.values()
+    assert method == "elicitation/create" and json.loads(bytes(second))["url"] == "https://y/"
+    assert json.loads(bytes(first)) == {"mode": "url", "url": "https://x/", "message": "m", "x-future": [1]}
+
+
 @pytest.mark.parametrize(
-    "error", [Busy("b"), UpstreamLost("l", data={"outcome": "unknown"}), UnknownEntry("u", code=-32002)]
+    "data",
+    [
+        None,
+        [],
+        {},
+        {"elicitations": {}},
+        {"elicitations": []},
+        {"elicitations": [ELICITATION, 5]},
+        {"elicitations": [ELICITATION | {"mode": "form"}]},
+        {"elicitations": [ELICITATION | {"url": None}]},
+        {"elicitations": [{"mode": "url", "url": "https://x/"}]},
+        {"elicitations": [ELICITATION] * 65},
+    ],
 )
-def test_the_hubs_own_errors_pass(error: RpcError, era: Era) -> None:
-    assert for_caller(error, era, "git") is error
+def test_a_malformed_want_of_urls_asks_nothing(data: object) -> None:
+    assert url_elicitations(url_required(data)) is None
+
+
+def test_no_other_error_asks_for_urls() -> None:
+    assert url_elicitations(url_required({"elicitations": [ELICITATION]}, code=-32041)) is None
+    assert url_elicitations(RpcError("no")) is None
 
 
 @pytest.mark.parametrize(

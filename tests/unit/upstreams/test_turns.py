@@ -118,6 +118,19 @@ async def test_a_waiter_that_gives_up_lets_those_behind_it_pass() -> None:
             await entered.wait()
 
 
+async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of_any_more() -> None:
+    turns = Turns("git", 5, echo=0.05)
+    turns.is_on = True
+    turns.enter_now("a")
+    start = anyio.current_time()
+    turns.leave("a", given_up=True)
+    assert not turns.enter_now("b")
+    assert turns.enter_now("a"), "its own session may go on"
+    turns.leave("a")
+    await turns.enter("b")
+    assert anyio.current_time() - start >= 0.05
+
+
 async def _busy(turns: Turns, session: str) -> None:
     with pytest.raises(Busy):
         await turns.enter(session)

@@ -1,0 +1,32 @@
+"""Places in the stream of a call as a client names them: `<stream id>:<seq>`, the id of a server-sent event. Pure.
+
+Source: streams.md §2, "Handshake HTTP". A place is between two events: behind the one of that number, before the next.
+"""
+
+import re
+from typing import Final, NamedTuple, Self
+
+from mcp_hub.types import CallId
+
+__all__ = ["Cursor"]
+
+_FORM: Final = re.compile(r"(st_[0-9A-HJKMNP-TV-Z]{26}):(0|[1-9][0-9]{0,14})")
+"""One way only to write each; 15 digits are more than any stream has events, and fit every reader's numbers."""
+
+
+class Cursor(NamedTuple):
+    """Behind event `seq` of `stream`; 0 is the beginning."""
+
+    stream: CallId
+    seq: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The inverse of `str`. Raises `ValueError` for any other text."""
+        form = _FORM.fullmatch(text)
+        if form is None:
+            raise ValueError(f"not a place in a stream: {text[:80]!r}")
+        return cls(CallId(form[1]), int(form[2]))
+
+    def __str__(self) -> str:
+        return f"{self.stream}:{self.seq}"

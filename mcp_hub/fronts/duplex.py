@@ -1,0 +1,278 @@
+"""One client on a connection that carries messages both ways, whatever it is made of: stdio, the old SSE transport.
+
+Requests are answered as they come, calls are delivered from their logs as fast as the client reads, and changes are
+announced. Which era a request belongs to is the front's business as far as modern ones go (`OnModern`).
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import anyio
+import structlog
+
+from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.fronts.announcer import Announcer
+from mcp_hub.fronts.asking import Asking
+from mcp_hub.fronts.delivery import Delivery
+from mcp_hub.fronts.listening import Listening
+from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen, Running, uninitialized
+from mcp_hub.hub import Facade
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import BadMessage, Envelope, raw_object
+from mcp_hub.protocol.meta import RequestMeta, take_meta
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import RawJson, RawObject
+from mcp_hub.wire.base import Pending, Requests
+
+__all__ = ["ClientWire", "Duplex", "OnModern"]
+
+log = structlog.get_logger(__name__)
+
+OnModern = Callable[[RequestMeta], Session]
+"""The session of a request with a modern envelope. Raises `RpcError` where it is not to be had."""
+
+
+class ClientWire(Protocol):
+    """What carries messages to the client; incoming ones it hands to the `Duplex`, its `WireHandler`."""
+
+    @property
+    def requests(self) -> Requests: ...
+
+    @property
+    def is_congested(self) -> bool:
+        """The client does not read; deliveries wait until `on_writable`."""
+        ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def send(self, frame: bytes) -> None:
+        """Queues one message; it leaves with everything else queued in this loop pass."""
+        ...
+
+    def flush(self) -> None:
+        """What comes after leaves in a write of its own."""
+        ...
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Runs `callback` in the next loop pass."""
+        ...
+
+
+class Duplex:
+    """Serves one client until its wire is closed. A `WireHandler`. `closed` is set once the wire is."""
+
+    def __init__(self, hub: Facade, binding: Binding, caller: Caller, on_modern: OnModern) -> None:
+        self.closed = anyio.Event()
+        self._hub = hub
+        self._binding = binding
+        self._caller = caller
+        self._on_modern = on_modern
+        self._wire: ClientWire
+        self._asking: Asking
+        self._session: Session | None = None
+        self._open: dict[int | str, Delivery | anyio.CancelScope | Listening] = {}
+        self._ready: dict[int | str, Delivery] = {}
+        self._deliver_due = False
+        self._room = anyio.Event()
+        self._tasks: anyio.abc.TaskGroup
+
+    @asynccontextmanager
+    async def serving(self, wire: ClientWire) -> AsyncIterator[None]:
+        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, what still runs is cancelled."""
+        self._wire = wire
+        self._asking = Asking(wire.requests)
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                yield
+                tasks.cancel_scope.cancel()
+        finally:
+            if self._session is not None:
+                self._hub.end(self._session)
+            if self.closed.is_set():
+                self._abandon()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is still to be answered."""
+        return bool(self._open)
+
+    def _abandon(self) -> None:
+        for followed in list(self._open.values()):
+            if isinstance(followed, Delivery):
+                followed.close()
+                self._hub.cancel(followed.record, "the client is gone")
+
+    # -- requests (WireHandler) -----------------------------------------------------------------------------------
+
+    def on_request(self, message: Envelope, source: Pending | None = None) -> None:
+        id_ = envelope.usable_id(message.id)
+        if id_ is None or message.jsonrpc != "2.0":
+            what = "the id must be a string or an integer" if id_ is None else 'jsonrpc must be "2.0"'
+            self._refuse(id_, RpcError(f"invalid request: {what}", code=INVALID_REQUEST))
+            return
+        key = envelope.id_key(id_)
+        if key in self._open:
+            # an error would settle the first request of this id
+            log.warning("request_id_reused", id=id_.decode("utf-8", "replace")[:100], method=message.method)
+            return
+        try:
+            self._serve(key, id_, str(message.method), message)
+        except RpcError as error:
+            self._refuse(id_, error)
+        except Exception:
+            log.exception("request_crashed", method=message.method)
+            self._refuse(id_, RpcError("internal error of the hub; its log has the details"))
+
+    def _serve(self, key: int | str, id_: bytes, method: str, message: Envelope) -> None:
+        params = raw_object(message.params)
+        if params is None:
+            raise InvalidParams("params must be an object")
+        meta = take_meta(params)
+        if method == "initialize" and self._session is None:
+            self._session, result = self._binding.initialize(self._caller, params)
+            self._answer(id_, result)
+            self._tasks.start_soon(self._announce, Announcer(self._hub, self._session))
+            return
+        session = self._on_modern(meta) if meta.is_modern else self._session
+        if session is None:
+            self._answer(id_, uninitialized(method))
+            return
+        self._dispatch(key, id_, session, method, params, meta)
+
+    def _dispatch(
+        self, key: int | str, id_: bytes, session: Session, method: str, params: RawObject, meta: RequestMeta
+    ) -> None:
+        reply = self._binding.handle(session, method, params, meta)
+        if isinstance(reply, Deferred):
+            scope = self._open[key] = anyio.CancelScope()
+            self._tasks.start_soon(self._reply_later, key, id_, session, meta, reply, scope)
+        elif isinstance(reply, Listen):
+            listening = self._open[key] = self._binding.streams.open(session, id_, reply.wanted)
+            self._tasks.start_soon(self._listen, listening)
+        else:
+            self._reply(key, id_, session, meta, reply)
+
+    def _reply(self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: bytes | Running) -> None:
+        if isinstance(reply, bytes):
+            self._answer(id_, reply)
+            return
+        delivery = Delivery(
+            self._hub, id_, session, reply.record, meta.token, lambda: self._wake(key), self._asking, reply.after
+        )
+        self._open[key] = delivery
+        if delivery.has_more:
+            self._wake(key)
+
+    async def _reply_later(
+        self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: Deferred, scope: anyio.CancelScope
+    ) -> None:
+        with scope:
+            try:
+                settled = await reply.reply
+            except RpcError as error:
+                self._refuse(id_, error)
+            else:
+                del self._open[key]
+                self._reply(key, id_, session, meta, settled)
+        if self._open.get(key) is scope:
+            del self._open[key]
+
+    def _answer(self, id_: bytes, result: RawJson) -> None:
+        self._wire.send(envelope.result_frame(id_, result))
+
+    def _refuse(self, id_: bytes | None, error: RpcError) -> None:
+        self._wire.send(envelope.error_frame(id_, error.encoded()))
+
+    def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
+        if message.method != "notifications/cancelled":
+            return
+        params = raw_object(message.params) or {}
+        raw = params.get("requestId")
+        followed = self._open.pop(envelope.id_key(bytes(raw)), None) if raw is not None else None
+        if isinstance(followed, Delivery):
+            followed.close()
+            for frame in followed.withdrawn():
+                self._wire.send(frame)
+            self._hub.cancel(followed.record, "cancelled by the client")
+        elif followed is not None:
+            followed.cancel()
+
+    def on_answer(self, message: Envelope) -> None:
+        """An answer to a question, over a wire that does not match answers to its requests by itself."""
+        self._asking.take(message)
+
+    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+        self._refuse(bad.id, RpcError(bad.reason, code=bad.code))
+
+    def on_late_answer(self, id_: int) -> None:
+        """An answer to a question that was withdrawn."""
+
+    def on_closed(self, reason: str) -> None:
+        log.info("client_gone", reason=reason)
+        self.closed.set()
+        self._room.set()
+
+    # -- delivery -------------------------------------------------------------------------------------------------
+
+    def _wake(self, key: int | str) -> None:
+        delivery = self._open.get(key)
+        if isinstance(delivery, Delivery):
+            self._ready[key] = delivery
+            if not self._deliver_due:
+                self._deliver_due = True
+                self._wire.soon(self.deliver)
+
+    def on_writable(self) -> None:
+        self._room.set()
+        self._room = anyio.Event()
+        self.deliver()
+
+    async def writable(self) -> None:
+        """Waits until the client reads, or is gone."""
+        while self._wire.is_congested and not self._wire.is_closed:
+            await self._room.wait()
+
+    def deliver(self) -> None:
+        """Moves events from the logs to the wire, as far as the client reads."""
+        self._deliver_due = False
+        while self._ready and not self._wire.is_congested and not self._wire.is_closed:
+            key, delivery = next(iter(self._ready.items()))
+            del self._ready[key]
+            frames = delivery.take()
+            for frame in frames:
+                self._wire.send(frame)
+            if delivery.ended:
+                self._finish(key, delivery, bool(frames))
+
+    def _finish(self, key: int | str, delivery: Delivery, notified: bool) -> None:
+        if self._open.get(key) is delivery:
+            del self._open[key]
+        delivery.close()
+        if delivery.answer is not None:
+            if notified:
+                self._wire.flush()  # some clients lose a notification that shares a read with the result
+            self._wire.send(delivery.answer)
+
+    # -- changes --------------------------------------------------------------------------------------------------
+
+    async def _announce(self, source: Announcer | Listening) -> None:
+        """Tells what there is to tell, as fast as the client reads."""
+        while True:
+            await self.writable()
+            for frame in await source.next():
+                self._wire.send(frame)
+            source.told()
+
+    async def _listen(self, listening: Listening) -> None:
+        """Until the client cancels the request, which is not answered then, or the hub ends it."""
+        try:
+            with listening.scope:
+                await self._announce(listening)
+        finally:
+            self._binding.streams.close(listening)
+            if not listening.is_cancelled:
+                self._wire.send(listening.completed())

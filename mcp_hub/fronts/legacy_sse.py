@@ -1,0 +1,117 @@
+"""The HTTP+SSE transport of 2024-11-05, deprecated: `GET /sse` opens a stream, messages are POSTed to `/messages`.
+
+One stream is one session of the handshake era, in any of its versions; all that the hub has to say goes out on it. It
+cannot be resumed: once it is closed nobody could receive an answer, so its calls are cancelled, its questions withdrawn
+and its subscriptions dropped (over Streamable HTTP a disconnect is no cancellation, streams.md §3). Source:
+specification 2024-11-05, basic/transports "HTTP with SSE".
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qs
+
+from mcp_hub.errors import Busy, RpcError
+from mcp_hub.fronts.duplex import Duplex
+from mcp_hub.fronts.endpoints import Headers, Serve
+from mcp_hub.fronts.exchange import SSE_HEADERS, Receive, Scope, Send, respond
+from mcp_hub.fronts.http_body import accepts, read_message
+from mcp_hub.fronts.http_request import HttpRequest, json_error
+from mcp_hub.fronts.mcp_server import Binding
+from mcp_hub.fronts.sse_stream import EventStream
+from mcp_hub.hub import Facade
+from mcp_hub.ids import new_session_id
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, UNSUPPORTED_VERSION
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.wire.base import WireClosed
+
+__all__ = ["LegacySse"]
+
+_STALLED: Final = 60.0
+"""Seconds in which a client has to take a chunk (streams.md §4)."""
+_PATH: Final = "/messages"
+_ID: Final = "sessionId"
+"""The query parameter; SDKs look for it by this name."""
+
+_UNKNOWN: Final = json_error(None, INVALID_REQUEST, "session not found")
+
+
+class LegacySse:
+    """The two endpoints. At most `max_sessions` streams, bodies of at most `max_body` bytes."""
+
+    def __init__(
+        self, hub: Facade, binding: Binding, *, max_body: int, max_sessions: int, stalled: float = _STALLED
+    ) -> None:
+        self._hub = hub
+        self._binding = binding
+        self._max_body = max_body
+        self._max_sessions = max_sessions
+        self._stalled = stalled
+        self._streams: dict[str, tuple[Caller, EventStream]] = {}
+
+    @property
+    def routes(self) -> Mapping[str, Serve]:
+        return {"/sse": self._open, _PATH: self._post}
+
+    def close(self) -> None:
+        """Opens no more streams; those that there are end when their last answer is out."""
+        self._max_sessions = 0
+        for _, stream in self._streams.values():
+            stream.end()
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+        """The stream, and with it the session. Raises `Busy`."""
+        if scope["method"] != "GET":
+            await respond(send, 405, headers=[(b"allow", b"GET")])
+            return
+        if not accepts(headers)[1]:
+            await respond(send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream"))
+            return
+        if len(self._streams) >= self._max_sessions:
+            raise Busy(f"no more than {self._max_sessions} event streams (hub.http.max_sessions); try again later")
+        id_ = new_session_id()
+        stream = EventStream(Duplex(self._hub, self._binding, caller, _refuse_modern), self._stalled)
+        self._streams[id_] = caller, stream
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+            await stream.run(receive, send, f"{scope.get('root_path', '')}{_PATH}?{_ID}={id_}")
+        finally:
+            del self._streams[id_]
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+        """One message of the client; while it does not read its stream, this waits."""
+        if scope["method"] != "POST":
+            await respond(send, 405, headers=[(b"allow", b"POST")])
+            return
+        named = parse_qs(scope["query_string"].decode("latin-1")).get(_ID)
+        if named is None:
+            reason = f"{_ID} is required: POST to the URI that GET /sse sends first"
+            await respond(send, 400, json_error(None, INVALID_REQUEST, reason))
+            return
+        owner, stream = self._streams.get(named[-1], (None, None))
+        if stream is None or owner != caller:
+            await respond(send, 404, _UNKNOWN)
+            return
+        message = await read_message(headers, receive, send, self._max_body)
+        if message is None:
+            return
+        request = HttpRequest(message, headers, scope["headers"], caller, receive, send, takes_sse=True)
+        request.check()
+        if request.is_request:
+            request.id()
+        try:
+            await stream.take(message)
+        except WireClosed:
+            await respond(send, 404, _UNKNOWN)
+        else:
+            await request.accepted()
+
+
+def _refuse_modern(meta: RequestMeta) -> Session:
+    """Names the versions that a client may fall back to, and the endpoint for its own."""
+    raise RpcError(
+        "this endpoint serves protocol versions up to 2025-11-25 only; newer ones are served at /mcp",
+        code=UNSUPPORTED_VERSION,
+        data={"supported": list(eras.HANDSHAKE_VERSIONS), "requested": meta.version},
+    )

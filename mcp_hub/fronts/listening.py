@@ -1,0 +1,118 @@
+"""`subscriptions/listen`: what a modern client asked to hear, from the acknowledgement to the end.
+
+Source: specification 2026-07-28, basic/patterns/subscriptions. Not here: what carries it (a pipe, an SSE response).
+"""
+
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from mcp_hub.errors import Busy, RpcError
+from mcp_hub.fronts.announcer import Announcer
+from mcp_hub.hub import Facade
+from mcp_hub.protocol.envelope import notification_frame, object_bytes, result_frame
+from mcp_hub.protocol.notices import ACKNOWLEDGED, SUBSCRIPTION_ID, Filter
+from mcp_hub.sessions.session import Session
+from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS
+
+__all__ = ["MOST_STREAMS", "Listening", "Streams"]
+
+log = structlog.get_logger(__name__)
+
+MOST_STREAMS: Final = 64
+"""Of one principal at a time."""
+_PATIENCE: Final = 10.0
+"""Seconds that upstreams have to accept; the resources of those that take longer are not acknowledged."""
+
+
+class Listening:
+    """One stream: the acknowledgement, then what was asked for, to be pulled with `next` until `scope` is cancelled.
+
+    Every message carries the request's id as the client wrote it. Nothing upstream is subscribed before the first
+    `next` or after `close`.
+    """
+
+    def __init__(self, hub: Facade, session: Session, id_: bytes, wanted: Filter) -> None:
+        self.session = session
+        self.scope = anyio.CancelScope()
+        self.is_cancelled = False
+        self._hub = hub
+        self._id = id_
+        self._wanted = wanted
+        self._announcer = Announcer(hub, session, wanted.list_methods, id_)
+        self._is_acknowledged = False
+
+    async def next(self) -> list[bytes]:
+        """The next messages; the same again until `told`."""
+        return await self._announcer.next() if self._is_acknowledged else [await self._acknowledged()]
+
+    def told(self) -> None:
+        """What `next` returned is on its way."""
+        if self._is_acknowledged:
+            self._announcer.told()
+        self._is_acknowledged = True
+
+    def cancel(self) -> None:
+        """The client wants no more, not even an answer."""
+        self.is_cancelled = True
+        self.scope.cancel()
+
+    def completed(self) -> bytes:
+        """The answer to the request: the hub ends the stream ("Graceful Closure")."""
+        return result_frame(self._id, object_bytes({"resultType": "complete", "_meta": self._meta()}))
+
+    def close(self) -> None:
+        """Ends the subscriptions."""
+        self._hub.end(self.session)
+
+    def _meta(self) -> dict[str, msgspec.Raw]:
+        return {SUBSCRIPTION_ID: msgspec.Raw(self._id)}
+
+    async def _acknowledged(self) -> bytes:
+        """Says what is honoured: every list, and the resources that exist and whose servers accept in time."""
+        uris = dict.fromkeys(self._wanted.resourceSubscriptions)
+        accepted: set[str] = set()
+        with anyio.move_on_after(_PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                for uri in uris:
+                    tasks.start_soon(self._subscribe, uri, accepted)
+        honoured = tuple(uri for uri in uris if uri in accepted)
+        granted = msgspec.structs.replace(self._wanted, resourceSubscriptions=honoured)
+        return notification_frame(ACKNOWLEDGED, object_bytes({"_meta": self._meta(), "notifications": granted}))
+
+    async def _subscribe(self, uri: str, accepted: set[str]) -> None:
+        try:
+            await self._hub.subscribe(self.session, uri)
+            accepted.add(uri)
+        except RpcError as error:
+            log.info("subscription_refused", uri=uri[:200], reason=str(error))
+
+
+class Streams:
+    """The streams that are open, of all clients."""
+
+    def __init__(self, hub: Facade) -> None:
+        self._hub = hub
+        self._open: set[Listening] = set()
+
+    def open(self, session: Session, id_: bytes, wanted: Filter) -> Listening:
+        """A new one, to be closed. Raises `Busy`."""
+        principal = session.caller.principal
+        if len(wanted.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
+            raise Busy(f"resourceSubscriptions has over {MOST_SUBSCRIPTIONS} URIs, the most that one stream may have")
+        if sum(other.session.caller.principal == principal for other in self._open) >= MOST_STREAMS:
+            raise Busy(f"{MOST_STREAMS} subscriptions/listen streams are open, the most that one client may have")
+        listening = Listening(self._hub, session, id_, wanted)
+        self._open.add(listening)
+        return listening
+
+    def close(self, listening: Listening) -> None:
+        self._open.discard(listening)
+        listening.close()
+
+    def complete(self) -> None:
+        """The hub ends them all."""
+        for listening in self._open:
+            listening.scope.cancel()

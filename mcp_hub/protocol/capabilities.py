@@ -1,0 +1,62 @@
+"""What a client declares that it can be asked for, as the hub compares it, passes it on and declares it itself.
+
+Source: specification 2025-11-25, basic/lifecycle "Capability Negotiation"; 2026-07-28, schema `ClientCapabilities`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from mcp_hub.types import JsonObject
+
+__all__ = ["MAX_RELAYED", "SUPERSET", "missing", "relayed"]
+
+SUPERSET: Final[JsonObject] = {
+    "roots": {},
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+}
+"""What the hub declares to handshake servers of any version: all that some caller of theirs may be able to answer.
+
+Whether the caller at hand can is checked for each question. Older servers ignore what they do not know; no
+`listChanged`, since a change of one client's roots says nothing of the others'.
+"""
+
+MAX_RELAYED: Final = 8192
+"""Bytes of a client's capabilities that travel with each of its calls; the longest real ones have some hundreds."""
+
+_ONE_HOP: Final = frozenset({"extensions", "experimental", "tasks"})
+"""Agreed between two neighbours; what a client agreed on with the hub says nothing of the hub and its upstream."""
+
+
+def missing(required: Mapping[str, object], declared: Mapping[str, object]) -> str | None:
+    """The first of the `required` capabilities that is not declared, as `elicitation.url`; None if all are.
+
+    Elicitation without a mode is of forms (2025-11-25, client/elicitation "Capabilities").
+    """
+    for name, wanted in required.items():
+        if wanted is None:
+            continue
+        has = declared.get(name)
+        if not isinstance(has, dict):
+            return name
+        if name == "elicitation" and "url" not in has:
+            has = {"form": {}, **has}
+        parts: JsonObject = wanted if isinstance(wanted, dict) else {}
+        for part, value in parts.items():
+            if value is not None and has.get(part) in (None, False):
+                return f"{name}.{part}"
+    return None
+
+
+def relayed(declared: JsonObject) -> JsonObject:
+    """The capabilities of a caller that hold for a modern upstream too; of oversized ones, those that MCP names."""
+    kept = {name: value for name, value in declared.items() if name not in _ONE_HOP}
+    if len(msgspec.json.encode(kept)) <= MAX_RELAYED:
+        return kept
+    return {name: _known(kept[name], parts) for name, parts in SUPERSET.items() if isinstance(kept.get(name), dict)}
+
+
+def _known(value: JsonObject, parts: JsonObject) -> JsonObject:
+    return {part: {} for part in parts if isinstance(value.get(part), dict)}

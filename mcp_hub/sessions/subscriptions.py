@@ -1,0 +1,60 @@
+"""The resources that clients are subscribed to, each with one reference at its upstream.
+
+Handshake clients subscribe for as long as their session lives, a modern one for as long as its `subscriptions/listen`,
+which is a session of its own.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mcp_hub.errors import Busy, RpcError
+from mcp_hub.sessions.session import Session
+from mcp_hub.upstreams.base import Upstream
+from mcp_hub.upstreams.changes import Origin
+
+__all__ = ["MOST_SUBSCRIPTIONS", "Subscriptions"]
+
+MOST_SUBSCRIPTIONS: Final = 1000
+"""Of one session."""
+
+
+class Subscriptions:
+    """Pairs what is in `Session.subscriptions` with references at the upstreams."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+        self._upstreams = upstreams
+
+    async def add(self, session: Session, origin: Origin, uri: str) -> None:
+        """Subscribes a session to a resource that it knows as `uri`; returns when the upstream is.
+
+        Raises `Busy` over the limit, and what `Upstream.subscribe` raises; the session is then not subscribed.
+        """
+        if session.is_over:
+            raise RpcError("the session is over")
+        server, own = origin
+        is_new = origin not in session.subscriptions
+        if is_new:
+            if len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
+                raise Busy(f"{MOST_SUBSCRIPTIONS} subscriptions already, the most that one client may have")
+            session.subscriptions[origin] = uri  # from now on, so that no update falls in between
+        try:
+            await self._upstreams[server].subscribe(own)
+        except BaseException:
+            if is_new and session.subscriptions.get(origin) is uri:  # not one that was made after this one was ended
+                self.remove(session, origin)
+            raise
+        finally:
+            if not is_new:  # it was only waited for
+                self._upstreams[server].unsubscribe(own)
+
+    def remove(self, session: Session, origin: Origin) -> None:
+        """Ends a subscription, if there is one."""
+        if session.subscriptions.pop(origin, None) is not None:
+            server, own = origin
+            self._upstreams[server].unsubscribe(own)
+
+    def clear(self, session: Session) -> None:
+        """Ends them all; there will be no more."""
+        session.is_over = True
+        for origin in list(session.subscriptions):
+            self.remove(session, origin)

@@ -1,0 +1,213 @@
+"""One connection to a remote server: Streamable HTTP of either era, or the deprecated HTTP+SSE transport.
+
+The HTTP client is its own, so cookies (which keep balanced servers on one machine) live as long as the session. A
+client's credentials never come here: a server sees the headers of its own configuration and nothing else.
+"""
+
+import functools
+import socket
+import ssl
+import urllib.request
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+import httpx2
+import structlog
+
+from mcp_hub import __version__
+from mcp_hub.config.remote import is_this_machine
+from mcp_hub.errors import StartFailed
+from mcp_hub.protocol.headers import Mirrors
+from mcp_hub.types import Era
+from mcp_hub.upstreams import negotiation
+from mcp_hub.upstreams.memory import EraMemory
+from mcp_hub.upstreams.negotiation import InitializeRefused
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.wire.http import HttpWire
+from mcp_hub.wire.remote import AT_ONCE, HttpRefused, RemoteWire, origin
+from mcp_hub.wire.sse import SseWire
+
+__all__ = ["HttpConnection", "HttpSpec"]
+
+log = structlog.get_logger(__name__)
+
+_CONNECT: Final = 10.0
+_PROBE: Final = 10.0
+"""Seconds that a server may take to answer the probe: one that was scaled down to nothing has to start first."""
+_GOODBYE: Final = 1.0
+"""Seconds for everything that a connection does when it is closed: the hub itself must be gone within 2 s."""
+_STRAGGLERS: Final = 1.0
+"""Seconds that requests on their way have to find out, too, that their session is unknown: those can be repeated."""
+_IDLE: Final = 3.0
+"""Seconds after which an unused connection is closed: servers do it from 5 s on, and a request must not meet that."""
+_MOST_IDLE: Final = 32
+"""Unused connections kept; each costs the pool a look at every request."""
+_SPARE: Final = 8
+"""Connections besides those of requests, so that notifications, cancellations among them, never wait for those."""
+_OLD_SERVER: Final = (400, 404, 405)
+"""Statuses by which a server of the HTTP+SSE transport answers `initialize`."""
+_REFUSED: Final = (401, 403)
+_PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+_KEEP_ALIVE: Final = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _PROBES.items() if hasattr(socket, name)),
+]
+"""A server that vanished without a word is found out after a minute, however long its streams are silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSpec:
+    """Where the server is and how to talk to it. `transport` None: find out. `key` names it in the era memory."""
+
+    url: str = field(repr=False)
+    key: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    transport: Literal["http", "sse"] | None = None
+    era: Era | None = None
+    line_limit: int = 32 << 20
+
+
+class HttpConnection:
+    """A `Connection` to a server that somebody else runs."""
+
+    pid = None
+    stderr: Iterable[str] = ()
+
+    def __init__(self, name: str, spec: HttpSpec, memory: EraMemory) -> None:
+        self.name = name
+        self.can_retry = True
+        self._spec = spec
+        self._memory = memory
+        self._http: httpx2.AsyncClient | None = None
+        self._wire: RemoteWire | None = None
+
+    @property
+    def lost_session(self) -> bool:
+        """The server is there and has forgotten the session: another can begin at once."""
+        return isinstance(self._wire, HttpWire) and self._wire.is_forgotten
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+        """Settles transport and era. Raises `StartFailed`."""
+        self._http = _client(self._spec)
+        try:
+            if self._spec.transport == "sse":
+                return await self._over_sse(self._http, tasks)
+            return await self._over_http(self._http, tasks)
+        except HttpRefused as exc:
+            raise self._refused(exc.status, str(exc)) from None
+
+    async def _over_http(self, http: httpx2.AsyncClient, tasks: anyio.abc.TaskGroup) -> Peer:
+        spec, memory, peer = self._spec, self._memory, self._new_peer()
+        wire = self._wire = peer.wire = HttpWire(
+            peer,
+            http,
+            tasks,
+            lambda: (peer.info.era, peer.info.version),
+            server=self.name,
+            url=spec.url,
+            limit=spec.line_limit,
+        )
+        try:
+            remembered = memory.get(spec.key) if spec.era is None else None
+            peer.info = await negotiation.negotiate(peer, spec.era, remembered, _PROBE)
+        except StartFailed as exc:
+            if peer.closed.is_set():  # the network, not the server: what is known of it stays true
+                raise StartFailed(peer.close_reason or "gone") from None
+            memory.forget(spec.key)
+            if isinstance(exc, InitializeRefused) and spec.transport is None and wire.status in _OLD_SERVER:
+                wire.close()
+                return await self._over_sse(http, tasks, f"{exc}; as a server of the HTTP+SSE transport: ")
+            raise self._refused(wire.status, str(exc)) from None
+        if spec.era is None:
+            memory.put(spec.key, peer.info.era)
+        if peer.info.era is Era.MODERN:
+            peer.mirrors = Mirrors()
+        else:
+            await wire.drained()  # nothing may reach the server before `notifications/initialized`
+            wire.listen()
+        return peer
+
+    async def _over_sse(self, http: httpx2.AsyncClient, tasks: anyio.abc.TaskGroup, so_far: str = "") -> Peer:
+        """`so_far` is what other attempts came to."""
+        peer = self._new_peer()
+        wire = self._wire = peer.wire = SseWire(
+            peer, http, tasks, server=self.name, url=self._spec.url, limit=self._spec.line_limit
+        )
+        try:
+            await wire.open()
+            peer.info = await negotiation.negotiate(peer, Era.HANDSHAKE, None)
+        except HttpRefused as exc:
+            raise self._refused(exc.status, f"{so_far}{exc}") from None
+        except StartFailed as exc:
+            raise StartFailed(f"{so_far}{exc}") from None
+        await wire.drained()
+        return peer
+
+    def _new_peer(self) -> Peer:
+        peer = Peer(self.name)
+        peer.explained.set()  # there is no exit code to wait for
+        return peer
+
+    def _refused(self, status: int | None, reason: str) -> StartFailed:
+        """The failure, with what to set where the server wants to know who asks. Trying again does not help then."""
+        if status not in _REFUSED:
+            return StartFailed(reason)
+        self.can_retry = False
+        has_credentials = any(name.lower() == "authorization" for name in self._spec.headers)
+        said = "does not accept the credentials of" if has_credentials else "wants credentials: set"
+        return StartFailed(f'{origin(self._spec.url)} {said} "bearer" or "headers" (HTTP {status})')
+
+    async def last_words(self, reason: str) -> str:
+        return reason
+
+    async def close(self) -> None:
+        wire, http = self._wire, self._http
+        with anyio.CancelScope(shield=True):
+            if self.lost_session and wire is not None:
+                with anyio.move_on_after(_STRAGGLERS):
+                    await wire.settled()
+            with anyio.move_on_after(_GOODBYE), suppress(httpx2.HTTPError):
+                if isinstance(wire, HttpWire) and wire.can_send:
+                    await wire.drained()
+                    await wire.end()
+            if wire is not None:
+                wire.close()
+            if http is not None:
+                with anyio.move_on_after(_GOODBYE):
+                    await http.aclose()
+
+
+def _client(spec: HttpSpec) -> httpx2.AsyncClient:
+    """A client that follows no redirect, verifies certificates, and waits for an answer as long as it takes."""
+    # a compressed stream could be flushed late
+    headers = httpx2.Headers({"user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"})
+    headers.update(spec.headers)
+    limits = httpx2.Limits(
+        max_connections=AT_ONCE + _SPARE, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=_IDLE
+    )
+    transport = httpx2.AsyncHTTPTransport(
+        verify=_tls(), limits=limits, proxy=_proxy(spec.url), socket_options=_KEEP_ALIVE
+    )
+    return httpx2.AsyncClient(transport=transport, headers=headers, timeout=httpx2.Timeout(None, connect=_CONNECT))
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """One for all connections: making it takes 20 ms."""
+    return httpx2.create_ssl_context()
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names for this URL; none reaches a server on this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if is_this_machine(host) or urllib.request.proxy_bypass(host):
+        return None
+    proxies = urllib.request.getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    return found if found is None or "://" in found else f"http://{found}"

@@ -1,0 +1,145 @@
+"""`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
+
+One more process, the first, is only listed: what it offers stands for all of them. A handshake client is a session; the
+modern era has none, so its callers share one process per principal (protocol.md §2, "Who asked?").
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import anyio
+import anyio.abc
+
+from mcp_hub.clock import Clock
+from mcp_hub.errors import Busy, UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.types import Era, Snapshot, UpstreamStatus
+from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.supervisor import Supervisor
+
+__all__ = ["MOST_PROCESSES", "Scope", "Scoped"]
+
+Scope = Literal["session", "call"]
+
+MOST_PROCESSES: Final = 32
+"""Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
+_IDLE: Final = 600.0
+"""Seconds without a call after which a session's process is ended; the next call starts another."""
+_SWEEP: Final = 30.0
+
+
+@dataclass(eq=False, slots=True)
+class _Member:
+    """One process: its supervisor and the scope that ends it."""
+
+    supervisor: Supervisor
+    idle_since: float
+    busy: int = 0
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
+class Scoped:
+    """An `Upstream` of many processes. `make` gives a fresh supervisor; `first` is the one that is listed."""
+
+    def __init__(self, first: Supervisor, make: Callable[[], Supervisor], scope: Scope, clock: Clock) -> None:
+        self.name = first.name
+        self._first = first
+        self._make = make
+        self._scope = scope
+        self._clock = clock
+        self._members: dict[str, _Member] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._log_level: str | None = None
+
+    async def run(self) -> None:
+        """Supervises all processes until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._first.run)
+            try:
+                while True:
+                    await anyio.sleep(_SWEEP)
+                    self._sweep()
+            finally:
+                self._tasks = None
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Relays a call to its own process, which is started if need be.
+
+        Raises `Busy` when there are too many processes, and what `Supervisor.call` raises.
+        """
+        key = self._key(call)
+        member = self._members.get(key) or self._start(key)
+        member.busy += 1
+        try:
+            return await member.supervisor.call(call, channel)
+        finally:
+            member.busy -= 1
+            member.idle_since = self._clock.now()
+            if self._scope == "call":
+                self._end(key)
+
+    def _key(self, call: Call) -> str:
+        if self._scope == "call":
+            return call.id
+        return f"principal {call.principal}" if call.era is Era.MODERN else call.session
+
+    def _start(self, key: str) -> _Member:
+        if self._tasks is None:
+            raise UpstreamUnavailable(f'upstream "{self.name}" is stopped')
+        if len(self._members) >= MOST_PROCESSES:
+            self._make_room()
+        member = self._members[key] = _Member(self._make(), self._clock.now())
+        if self._log_level is not None:
+            member.supervisor.set_log_level(self._log_level)
+        self._tasks.start_soon(self._run, key, member, name=f"upstream {self.name} for {key}")
+        return member
+
+    async def _run(self, key: str, member: _Member) -> None:
+        with member.scope:
+            await member.supervisor.run()
+        if self._members.get(key) is member:
+            del self._members[key]
+
+    def _make_room(self) -> None:
+        idle = [(member.idle_since, key) for key, member in self._members.items() if not member.busy]
+        if not idle:
+            raise Busy(
+                f'upstream "{self.name}" runs {MOST_PROCESSES} processes, all busy (scope: {self._scope})',
+                data={"upstream": {"server": self.name}, "processes": MOST_PROCESSES},
+            )
+        self._end(min(idle)[1])
+
+    def _sweep(self) -> None:
+        limit = self._clock.now() - _IDLE
+        for key, member in list(self._members.items()):
+            if not member.busy and member.idle_since < limit:
+                self._end(key)
+
+    def _end(self, key: str) -> None:
+        member = self._members.pop(key, None)
+        if member is not None:
+            member.scope.cancel()
+
+    def session_ended(self, session: str) -> None:
+        self._end(session)
+
+    async def subscribe(self, uri: str) -> None:
+        """Watches the listed process: a process that serves one session is none that others could hear of."""
+        await self._first.subscribe(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        self._first.unsubscribe(uri)
+
+    def status(self) -> UpstreamStatus:
+        """That of the listed process."""
+        return self._first.status()
+
+    def snapshot(self) -> Snapshot | None:
+        return self._first.snapshot()
+
+    def set_log_level(self, level: str) -> None:
+        self._log_level = level
+        for supervisor in (self._first, *(member.supervisor for member in self._members.values())):
+            supervisor.set_log_level(level)

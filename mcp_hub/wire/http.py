@@ -1,0 +1,233 @@
+"""Streamable HTTP to a server, both eras: sessions and resumable streams before 2026-07-28, neither from there on.
+
+Source: specification 2025-11-25, basic/transports "Streamable HTTP"; 2026-07-28, basic/transports/streamable-http.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import anyio
+import anyio.abc
+import httpx2
+import structlog
+
+from mcp_hub.errors import UpstreamLost
+from mcp_hub.protocol import envelope, rpc_errors
+from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.event_stream import EventParser
+from mcp_hub.protocol.headers import request_headers
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from mcp_hub.types import Era, RawJson
+from mcp_hub.wire.base import NotSent, Pending, WireHandler
+from mcp_hub.wire.remote import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, RemoteWire, is_stream, kind_of, reason_of
+
+__all__ = ["HttpWire"]
+
+log = structlog.get_logger(__name__)
+
+_DISCOVER: Final = "server/discover"
+_UNKNOWN: Final = "the server no longer knows the session"
+_PAUSE: Final = 1.0
+"""Seconds before a stream that broke off is asked for again, where the server names no pause of its own."""
+_SHORTEST: Final = 0.05
+_LONGEST: Final = 30.0
+"""Bounds of that pause in seconds, when it is the hub's choice; a longer one of the server's is kept."""
+_RESUMES: Final = 5
+"""Attempts in a row to resume the stream of a request without a new event."""
+
+
+class HttpWire(RemoteWire):
+    """A `RemoteWire` whose requests have a connection each, which their answers come on.
+
+    `speaks` says what the session has settled on by now. `status` is that of the last answer to a request;
+    `is_forgotten` whether the server no longer knows the session, so that it has to begin anew.
+    """
+
+    def __init__(
+        self,
+        handler: WireHandler,
+        http: httpx2.AsyncClient,
+        tasks: anyio.abc.TaskGroup,
+        speaks: Callable[[], tuple[Era, str]],
+        *,
+        server: str,
+        url: str,
+        limit: int,
+    ) -> None:
+        super().__init__(handler, http, tasks, server=server, url=url, limit=limit)
+        self.status: int | None = None
+        self.is_forgotten = False
+        self._speaks = speaks
+        self._session: str | None = None
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+        frame = envelope.request_frame(pending.id, pending.method, params)
+        sent = {**self._headers(pending.method, params), **headers}
+        parser = EventParser(self._limit)
+        why = "ended its answer without a result"
+        try:
+            async with self._http.stream("POST", self._url, content=frame, headers=sent) as response:
+                self.status = response.status_code
+                if not is_stream(response):
+                    await self._take_whole(response, pending)
+                    return
+                self._begin(response, pending)
+                await self._follow(response, parser, pending)
+        except (httpx2.ReadError, httpx2.RemoteProtocolError) as exc:
+            why = f"broke off the connection: {reason_of(exc)}"
+        if not pending.future.done():
+            await self._resume(pending, parser, why)
+
+    def _headers(self, method: str | None = None, params: RawJson = b"") -> dict[str, str]:
+        """Those of a request, or of what is none."""
+        era, version = self._speaks()
+        headers = {"accept": ACCEPT, "content-type": JSON}
+        if era is Era.MODERN and method is not None:
+            headers |= request_headers(version, method, params)
+        elif method != "initialize":  # which is sent before anything is settled
+            headers["mcp-protocol-version"] = version
+            if self._session is not None:
+                headers["mcp-session-id"] = self._session
+        return headers
+
+    def _begin(self, response: httpx2.Response, pending: Pending) -> None:
+        """Keeps the id of the session that `initialize` began."""
+        if pending.method == "initialize":
+            session = response.headers.get("mcp-session-id", "")
+            self._session = session if session.isascii() and session.isprintable() and session else None
+
+    async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
+        """An answer that is no stream: a message whatever the status, or a refusal."""
+        status = response.status_code
+        body = await self._body(response) if kind_of(response) == JSON and status not in (401, 403) else b""
+        message = envelope.decode(body) if body else None
+        if self._session is not None and _is_unknown_session(status, message):
+            raise self._forget(_UNKNOWN)
+        if isinstance(message, Envelope) and message.method is Unset and (status == 200 or _code(message) is not None):
+            self._begin(response, pending)
+            self._settle_whole(pending, message)
+        elif isinstance(message, BadMessage) and status == 200:
+            self._settle_bad(pending, message)
+        else:
+            raise self._refusal(response)
+
+    def _settle_whole(self, pending: Pending, message: Envelope) -> None:
+        """The answer, unless it names another request; a refusal need not name any."""
+        id_ = envelope.usable_id(message.id)
+        if id_ is not None and envelope.id_key(id_) != pending.id:
+            self._settle_bad(pending, BadMessage(INVALID_REQUEST, "the answer to another request"))
+        elif self._speaks()[0] is Era.MODERN and pending.method != _DISCOVER and _code(message) == UNSUPPORTED_VERSION:
+            raise self._forget("the server no longer speaks the version that was settled on")
+        elif self.requests.pending.pop(pending.id, None) is not None:
+            pending.settle(message)
+
+    def _forget(self, reason: str) -> NotSent:
+        """The session is over and has to begin anew; requests on their way may still come to their own end."""
+        self.is_forgotten = True
+        self._retire(reason)
+        return NotSent(reason)
+
+    def _tell_cancelled(self, notification: bytes) -> None:
+        if self._speaks()[0] is Era.HANDSHAKE:  # in the modern era the end of the request's connection says it all
+            self.send(notification)
+
+    # -- what is no request -----------------------------------------------------------------------------------------
+
+    async def _post(self, frame: bytes) -> None:
+        async with self._http.stream("POST", self._url, content=frame, headers=self._headers()) as response:
+            if response.status_code == 404 and self._session is not None:
+                raise self._forget(_UNKNOWN)
+            if not response.is_success:
+                raise self._refusal(response)
+
+    async def end(self) -> None:
+        """Tells the server that its session is over, if it has one. May raise `httpx2.HTTPError`."""
+        if self._session is not None and not self.is_forgotten:
+            await self._http.delete(self._url, headers=self._headers())
+
+    # -- streams of the handshake era -------------------------------------------------------------------------------
+
+    def _stream(self, place: bytes | None) -> AbstractAsyncContextManager[httpx2.Response]:
+        """A stream of the session: one that broke off, from this place on, or what belongs to no request."""
+        headers = {name.encode(): value.encode() for name, value in self._headers().items()}
+        headers[b"accept"] = EVENT_STREAM.encode()
+        if place is not None:
+            headers[b"last-event-id"] = place
+        return self._http.stream("GET", self._url, headers=headers)
+
+    async def _resume(self, pending: Pending, parser: EventParser, why: str) -> None:
+        """Follows the stream of a request from where it broke off, if the server named that place (SEP-1699).
+
+        Raises `UpstreamLost` when that is not possible.
+        """
+        pause, silent = _pause(parser, _PAUSE), 0
+        while not pending.future.done():
+            place = parser.last_id
+            if place is None or silent == _RESUMES or self._speaks()[0] is Era.MODERN:
+                raise self._lost(why)
+            await anyio.sleep(pause * 2**silent)
+            parser = EventParser(self._limit, place)
+            try:
+                async with self._stream(place) as response:
+                    if not is_stream(response):
+                        if response.status_code == 404:
+                            self._forget(_UNKNOWN)
+                        raise self._lost(f"{why}, and did not resume it: HTTP {response.status_code}")
+                    await self._follow(response, parser, pending)
+            except httpx2.TransportError as exc:
+                why = f"broke off the connection: {reason_of(exc)}"
+            pause = _pause(parser, pause)
+            silent = 0 if parser.last_id != place else silent + 1
+
+    def listen(self) -> None:
+        """Takes what belongs to no request from now on, where the server offers a stream for it."""
+        self._start("listen", self._listen)
+
+    async def _listen(self) -> None:
+        place, pause, silent, was_open = None, _PAUSE, 0, False
+        while self.can_send:
+            parser, began = EventParser(self._limit, place), anyio.current_time()
+            try:
+                async with self._stream(place) as response:
+                    if not is_stream(response):
+                        if was_open and response.status_code == 404:
+                            self._forget(_UNKNOWN)
+                        return
+                    was_open = True
+                    await self._follow(response, parser)
+            except NO_CONNECTION as exc:
+                self._unreachable(exc)
+            except (httpx2.HTTPError, UpstreamLost) as exc:
+                log.debug("upstream_stream_broke_off", upstream=self._server, reason=reason_of(exc))
+            pause = _pause(parser, pause)
+            lived = anyio.current_time() - began >= _LONGEST
+            silent = 0 if lived or parser.last_id != place else silent + 1
+            place = parser.last_id
+            await anyio.sleep(max(pause, min(pause * 2**silent, _LONGEST)))
+
+
+def _pause(parser: EventParser, otherwise: float) -> float:
+    """Seconds before a stream is asked for again: what the server said last."""
+    return otherwise if parser.retry is None else max(parser.retry / 1000, _SHORTEST)
+
+
+def _code(message: Envelope | BadMessage | None) -> int | None:
+    """The code of a JSON-RPC error; what merely has an `error` (OAuth's, say) is none."""
+    if not isinstance(message, Envelope) or message.error is Unset or message.jsonrpc is Unset:
+        return None
+    return rpc_errors.from_wire(message.error).code
+
+
+def _is_unknown_session(status: int, message: Envelope | BadMessage | None) -> bool:
+    """Whether a request with a session id was refused because of that (2025-11-25, "Session Management" 3).
+
+    Servers in the field answer 400, too, with an error that names no request. An unknown method is no unknown session.
+    """
+    if status == 404:
+        return _code(message) != METHOD_NOT_FOUND
+    if status != 400 or not isinstance(message, Envelope) or message.error is Unset:
+        return False
+    return envelope.usable_id(message.id) is None and b"session" in bytes(message.error).lower()

@@ -1,0 +1,378 @@
+"""What the connections to remote servers share: a POST for each message, a task for each request, event streams.
+
+Knows JSON-RPC and HTTP, not MCP; `http` and `sse` are the two transports. Payloads stay raw bytes, and a message that
+comes on a request's own stream is handed on with that request. What goes wrong with one request ends only that one.
+"""
+
+import asyncio
+import os
+import re
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+import httpx2
+import msgspec
+import structlog
+
+from mcp_hub.errors import UpstreamLost, UpstreamUnavailable
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.event_stream import Event, EventParser
+from mcp_hub.protocol.framing import TooLong
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.types import JsonObject, RawJson
+from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
+
+__all__ = [
+    "ACCEPT",
+    "AT_ONCE",
+    "EVENT_STREAM",
+    "JSON",
+    "NO_CONNECTION",
+    "HttpRefused",
+    "RemoteWire",
+    "is_stream",
+    "kind_of",
+    "origin",
+    "reason_of",
+]
+
+log = structlog.get_logger(__name__)
+
+JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
+ACCEPT: Final = f"{JSON}, {EVENT_STREAM}"
+
+AT_ONCE: Final = 128
+"""Requests on the network at once, each on a connection of its own; more wait for one of them to end."""
+_MOST_REQUESTS: Final = 2048
+_MOST_NOTES: Final = 256
+"""Requests under way, and notifications that wait, above which the server counts as congested; twice as many
+notifications are never kept."""
+_NOTE_SECONDS: Final = 15.0
+"""How long a server may take to accept a notification or an answer; the next one waits for that."""
+_TAIL_SECONDS: Final = 0.2
+"""How long the end of a stream is waited for after the answer: a connection that is read to its end is used again."""
+_HEAD: Final = 4096
+"""Bytes of a bad message that are looked at."""
+_MEMBER: Final = re.compile(rb'"(method|result|error)"')
+_LOCATION: Final = 200
+"""Characters shown of where a redirect leads."""
+_NOTES: Final = "notes"
+NO_CONNECTION: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
+
+
+class HttpRefused(UpstreamLost):
+    """The answer to a request is an HTTP status rather than a message."""
+
+    def __init__(self, server: str, status: int, said: str) -> None:
+        data: JsonObject = {"upstream": {"server": server, "status": status}}
+        if not 300 <= status < 500:
+            data["outcome"] = "unknown"
+        super().__init__(f'upstream "{server}" answered with {said}', data=data)
+        self.status = status
+
+
+class RemoteWire(ABC):
+    """A `Wire` over HTTP; its tasks run in `tasks`. `server` is what messages call it.
+
+    `limit`: bytes of one message that comes in. `http` must not follow redirects: nothing may go anywhere but where
+    `url` says.
+    """
+
+    def __init__(
+        self,
+        handler: WireHandler,
+        http: httpx2.AsyncClient,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        server: str,
+        url: str,
+        limit: int,
+    ) -> None:
+        self.requests = Requests()
+        self.can_send = True
+        self.counts = {"bad": 0, "late": 0, "stray": 0, "dropped": 0}
+        self._handler = handler
+        self._http = http
+        self._tasks = tasks
+        self._server = server
+        self._url = url
+        self._limit = limit
+        self._is_closed = False
+        self._slots = anyio.Semaphore(AT_ONCE, fast_acquire=True)
+        self._scopes: dict[int | str, anyio.CancelScope] = {}  # of the tasks: requests by id, others by name
+        self._notes: deque[bytes] = deque()
+        self._drained = anyio.Event()
+
+    # -- sending (Wire) -------------------------------------------------------------------------------------------
+
+    @property
+    def is_congested(self) -> bool:
+        return len(self.requests.pending) >= _MOST_REQUESTS or len(self._notes) >= _MOST_NOTES
+
+    def send(self, frame: bytes) -> None:
+        """Queues a notification or an answer; each leaves when the one before was accepted."""
+        if not self.can_send or len(self._notes) >= 2 * _MOST_NOTES:
+            self.counts["dropped"] += 1
+            return
+        self._notes.append(frame)
+        if _NOTES not in self._scopes:
+            self._drained = anyio.Event()
+            self._start(_NOTES, self._post_notes)
+
+    async def drained(self) -> None:
+        """Waits until what was queued has been accepted or given up."""
+        if _NOTES in self._scopes:
+            await self._drained.wait()
+
+    async def settled(self) -> None:
+        """Waits until no request is under way."""
+        if self.requests.pending:
+            await asyncio.wait([pending.future for pending in self.requests.pending.values()])
+
+    def request(
+        self,
+        method: str,
+        params: RawJson | Callable[[int], RawJson],
+        context: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Pending:
+        if not self.can_send:
+            raise NotSent("the connection is closed")
+        pending = self.requests.expect(method, context)
+        body = params(pending.id) if callable(params) else params
+        self._start(pending.id, partial(self._run, pending, body, headers or {}))
+        return pending
+
+    async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
+        try:
+            return await pending.future
+        except asyncio.CancelledError:
+            if self.requests.abandon(pending):
+                self._stop(pending.id)
+                if cancellation is not None:
+                    self._tell_cancelled(cancellation(pending.id))
+            raise
+
+    def _tell_cancelled(self, notification: bytes) -> None:
+        self.send(notification)
+
+    def close(self, reason: str = "closed by the hub") -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            for key in list(self._scopes):
+                self._stop(key)
+            self.requests.fail_all(reason)
+            self._retire(reason)
+
+    def _retire(self, reason: str) -> None:
+        """Takes nothing more; what is under way may still end by itself."""
+        if self.can_send:
+            self.can_send = False
+            self._handler.on_closed(reason)
+
+    # -- what a transport adds ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+        """Sends a request, and settles it if its answer comes on the same connection.
+
+        May raise `UpstreamLost`, `WireClosed` and whatever the HTTP stack raises: the request has failed.
+        """
+
+    @abstractmethod
+    async def _post(self, frame: bytes) -> None:
+        """Sends a notification or an answer, and waits until it is accepted. May raise as `_exchange`."""
+
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    def _start(self, key: int | str, run: Callable[[], Awaitable[None]]) -> None:
+        scope = self._scopes[key] = anyio.CancelScope()
+        self._tasks.start_soon(self._within, key, scope, run)
+
+    async def _within(self, key: int | str, scope: anyio.CancelScope, run: Callable[[], Awaitable[None]]) -> None:
+        with scope:
+            try:
+                await run()
+            except Exception:  # would end the session and every other with it
+                log.exception("upstream_wire_crashed", upstream=self._server)
+        self._scopes.pop(key, None)
+
+    def _stop(self, key: int | str) -> None:
+        scope = self._scopes.pop(key, None)
+        if scope is not None:
+            scope.cancel()
+
+    async def _run(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+        """One request on the network."""
+        try:
+            async with self._slots:
+                await self._exchange(pending, params, headers)
+        except (UpstreamLost, WireClosed) as exc:
+            self._fail(pending, exc)
+        except NO_CONNECTION as exc:
+            self._unreachable(exc, pending)
+        except Exception as exc:  # the HTTP stack lets others' errors out; whatever it was, the request has failed
+            if not isinstance(exc, httpx2.HTTPError):
+                log.exception("upstream_request_crashed", upstream=self._server)
+            self._fail(pending, self._lost(f"broke off the connection: {reason_of(exc)}"))
+
+    async def _post_notes(self) -> None:
+        try:
+            while self._notes and self.can_send:
+                with anyio.move_on_after(_NOTE_SECONDS):
+                    try:
+                        await self._post(self._notes.popleft())
+                    except (UpstreamLost, WireClosed, httpx2.HTTPError) as exc:
+                        log.debug("upstream_notification_refused", upstream=self._server, reason=reason_of(exc))
+        finally:
+            self._drained.set()
+
+    def _fail(self, pending: Pending, error: Exception) -> None:
+        """Ends a request that has no answer yet."""
+        if self.requests.pending.pop(pending.id, None) is not None and not pending.future.done():
+            pending.future.set_exception(error)
+            pending.future.exception()  # retrieved here: the waiter may be gone already
+
+    def _lost(self, what: str) -> UpstreamLost:
+        data: JsonObject = {"upstream": {"server": self._server}, "outcome": "unknown"}
+        return UpstreamLost(f'upstream "{self._server}" {what}', data=data)
+
+    def _unreachable(self, exc: Exception, pending: Pending | None = None) -> None:
+        """No connection could be made. With nothing else under way, the server counts as gone."""
+        reason = f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
+        if pending is not None and len(self.requests.pending) > 1:
+            said = f'upstream "{self._server}": {reason}; this request was not sent'
+            self._fail(pending, UpstreamUnavailable(said, data={"upstream": {"server": self._server}}))
+            return
+        if pending is not None:
+            self._fail(pending, NotSent(reason))
+        if not self.requests.pending:
+            self.close(reason)
+
+    # -- what comes in --------------------------------------------------------------------------------------------
+
+    async def _body(self, response: httpx2.Response) -> bytes:
+        """The whole body. Raises `UpstreamLost` over the limit."""
+        parts, size = [], 0
+        async with aclosing(response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > self._limit:
+                    raise self._too_long()
+                parts.append(chunk)
+        return b"".join(parts)
+
+    async def _follow(self, response: httpx2.Response, parser: EventParser, source: Pending | None = None) -> None:
+        """Hands on what a stream brings until it ends or `source` has its answer. Raises `UpstreamLost` over the limit.
+
+        After the answer the stream is read to its end if that comes at once, and nothing on it counts any more.
+        """
+        async with aclosing(response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                for event in parser.events(chunk):
+                    if isinstance(event, TooLong):
+                        raise self._too_long()
+                    self._take_event(event, source)
+                    if source is not None and source.future.done():
+                        with anyio.move_on_after(_TAIL_SECONDS):
+                            async for _ in chunks:
+                                pass
+                        return
+
+    def _too_long(self) -> UpstreamLost:
+        return self._lost(f"sent a message over the limit of {self._limit} bytes")
+
+    def _take_event(self, event: Event, source: Pending | None) -> None:
+        if event.type == b"message" and event.data:
+            self._take(event.data, source)
+
+    def _take(self, data: bytes, source: Pending | None = None) -> None:
+        message = envelope.decode(data)
+        if isinstance(message, BadMessage):
+            self._take_bad(message, data)
+        elif message.method is Unset:
+            self._take_answer(message, data)
+        elif message.id is Unset:
+            self._handler.on_notification(message, source)
+        else:
+            self._handler.on_request(message, source)
+
+    def _take_answer(self, message: Envelope, data: bytes) -> None:
+        text = envelope.usable_id(message.id)
+        if text is None:
+            self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor an id"), data)
+            return
+        key = envelope.id_key(text)
+        pending = self.requests.pending.pop(key, None) if isinstance(key, int) else None
+        if pending is not None:
+            pending.settle(message)
+        elif isinstance(key, int) and self.requests.is_late(key):
+            self.counts["late"] += 1
+            self._handler.on_late_answer(key)
+        else:
+            self.counts["stray"] += 1
+
+    def _take_bad(self, bad: BadMessage, data: bytes) -> None:
+        """Settles the request whose answer this must have been; tells the handler in any case."""
+        self.counts["bad"] += 1
+        member = _MEMBER.search(data[:_HEAD])
+        is_answer = member is not None and member[1] != b"method"  # a broken request's id is none of ours
+        key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
+        pending = self.requests.pending.get(key) if isinstance(key, int) else None
+        if pending is not None:
+            self._settle_bad(pending, bad)
+        self._handler.on_bad_line(bad, data)
+
+    def _settle_bad(self, pending: Pending, bad: BadMessage) -> None:
+        self.requests.pending.pop(pending.id, None)
+        error = {"code": bad.code, "message": bad.reason}
+        pending.settle(Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub"))
+
+    def _refusal(self, response: httpx2.Response) -> HttpRefused:
+        """What an answer that is no message says: its status, where it redirects to, or its type."""
+        status = response.status_code
+        said = f"HTTP {status} {response.reason_phrase}".rstrip()
+        if 300 <= status < 400:
+            location = response.headers.get("location", "").partition("?")[0][:_LOCATION]
+            said += f", a redirect to {location!r}, which is not followed: put its target into the url"
+        elif 200 <= status < 300:
+            said += f" and {kind_of(response) or 'nothing'} in place of a message"
+        return HttpRefused(self._server, status, said)
+
+
+def kind_of(response: httpx2.Response) -> str:
+    """The media type, without parameters."""
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower()
+
+
+def is_stream(response: httpx2.Response) -> bool:
+    return response.status_code == 200 and kind_of(response) == EVENT_STREAM
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port: what of a URL may be shown to everybody."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def reason_of(exc: BaseException) -> str:
+    """What the operating system says of a failed connection, else what the error says itself."""
+    found: BaseException | None = exc
+    while found is not None:
+        if isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        if isinstance(found, OSError) and found.strerror:
+            has_own_words = found.errno and found.strerror.startswith("Connect call failed")  # asyncio's, with an address
+            return os.strerror(found.errno) if has_own_words else found.strerror
+        found = found.__cause__ or found.__context__
+    return str(exc) or ("no answer in time" if isinstance(exc, httpx2.TimeoutException) else type(exc).__name__)

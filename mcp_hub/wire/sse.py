@@ -1,0 +1,80 @@
+"""The deprecated HTTP+SSE transport: one stream on which everything comes, and a second address to send to.
+
+Source: specification 2024-11-05, basic/transports "HTTP with SSE"; 2026-07-28, basic/transports/streamable-http
+"Backward Compatibility".
+"""
+
+from collections.abc import Mapping
+
+import anyio
+import httpx2
+
+from mcp_hub.errors import StartFailed, UpstreamLost
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.event_stream import Event, EventParser
+from mcp_hub.types import RawJson
+from mcp_hub.wire.base import Pending
+from mcp_hub.wire.remote import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, RemoteWire, is_stream, origin, reason_of
+
+__all__ = ["SseWire"]
+
+
+class SseWire(RemoteWire):
+    """A `RemoteWire` whose answers come on one stream; when that ends, the connection has ended."""
+
+    async def open(self) -> None:
+        """Connects and learns where to send to. Raises `StartFailed`, `UpstreamLost`."""
+        self._endpoint: str | None = None
+        self._failure: Exception = StartFailed("the event stream ended before it named an endpoint")
+        self._settled = anyio.Event()
+        self._start("stream", self._read)
+        await self._settled.wait()
+        if self._endpoint is None:
+            raise self._failure
+
+    async def _read(self) -> None:
+        reason = "the event stream ended"
+        try:
+            async with self._http.stream("GET", self._url, headers={"accept": EVENT_STREAM}) as response:
+                if not is_stream(response):
+                    raise self._refusal(response)
+                await self._follow(response, EventParser(self._limit))
+        except (StartFailed, UpstreamLost) as exc:
+            reason, self._failure = str(exc), exc
+        except NO_CONNECTION as exc:
+            reason = f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
+            self._failure = StartFailed(reason)
+        except httpx2.HTTPError as exc:
+            reason = f"the event stream broke off: {reason_of(exc)}"
+            self._failure = StartFailed(reason)
+        self._settled.set()
+        self.close(reason)
+
+    def _take_event(self, event: Event, source: Pending | None) -> None:
+        if event.type == b"endpoint":
+            self._endpoint = self._resolved(event.data)
+            self._settled.set()
+        else:
+            super()._take_event(event, source)
+
+    def _resolved(self, data: bytes) -> str:
+        """The address that the server named. Raises `StartFailed` for one elsewhere: credentials would go there."""
+        try:
+            home = httpx2.URL(self._url)
+            found = home.join(data.decode("utf-8", "replace").strip())
+        except httpx2.InvalidURL as exc:
+            raise StartFailed(f"the server named an endpoint that is no URL: {exc}") from None
+        if (found.scheme, found.host, found.port, found.userinfo) != (home.scheme, home.host, home.port, b""):
+            there = origin(str(found))
+            raise StartFailed(f"the server wants messages sent to {there}, which is not where its stream is: refused")
+        return str(found)
+
+    async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+        await self._post(envelope.request_frame(pending.id, pending.method, params))
+
+    async def _post(self, frame: bytes) -> None:
+        assert self._endpoint is not None
+        headers = {"accept": ACCEPT, "content-type": JSON}
+        async with self._http.stream("POST", self._endpoint, content=frame, headers=headers) as response:
+            if not response.is_success:
+                raise self._refusal(response)

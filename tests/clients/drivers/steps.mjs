@@ -1,0 +1,245 @@
+// The steps that every JavaScript driver takes; the same as in steps.py, where their protocol is described.
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const STEP_MS = 25_000;
+export const ANSWER = "Zoë's answer ✓"; // as steps.py has it
+export const ROOT = "file:///tmp/a-root-of-the-client";
+const PROGRESS = 50;
+const LARGE = 5_000_000;
+// JSON.parse of JavaScript has no larger integers
+const ECHOED = { text: 'naïve 日本 😀 \u2028 \\ "', big: Number.MAX_SAFE_INTEGER, float: 0.1, none: null };
+
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const say = (message) => process.stdout.write(JSON.stringify(message) + "\n");
+
+// packages are installed elsewhere than this file
+export const packages = createRequire(process.argv[2] + "/any.js");
+
+// A JSON-RPC error as the library told it.
+export class Refused extends Error {
+  constructor(code, message, data) {
+    super(message);
+    Object.assign(this, { code, data });
+  }
+}
+
+// An answer that fits the flat schema of a form.
+export function form(schema) {
+  const byType = { integer: 7, number: 7.5, boolean: true };
+  const value = (field) => field.enum?.[0] ?? byType[field.type] ?? ANSWER;
+  return Object.fromEntries(Object.entries(schema.properties ?? {}).map(([name, field]) => [name, value(field)]));
+}
+
+// A step saw something else than it should.
+class Failed extends Error {}
+
+function check(isTrue, otherwise) {
+  if (!isTrue) throw new Failed(otherwise);
+}
+
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+async function until(condition, ms) {
+  const end = performance.now() + ms;
+  while (!condition() && performance.now() < end) await sleep(20);
+  return condition();
+}
+
+function journal(task) {
+  const text = readFileSync(task.journal, "utf8");
+  return text.slice(0, text.lastIndexOf("\n") + 1).split("\n").filter(Boolean).map((line) => JSON.parse(line));
+}
+
+// -- the steps of one session
+
+async function names(session, task) {
+  const found = await session.names();
+  const expected = {
+    tools: ["echo", "progress", "wait_cancel", "big", "error", "add_tool"].map((tool) => task.prefix + tool),
+    prompts: [`${task.prefix}greet`, `${task.prefix}fixed`],
+    resources: [`test://${task.name}/readme`, `test://${task.name}/blob`, "test://shared/info"],
+    templates: [`test://${task.name}/item/{id}`],
+  };
+  for (const [kind, wanted] of Object.entries(expected)) {
+    const missing = wanted.filter((name) => !found[kind].includes(name));
+    check(missing.length === 0, `${kind} lack ${missing}`);
+    check(new Set(found[kind]).size === found[kind].length, `${kind} are listed twice: ${found[kind]}`);
+  }
+  return Object.keys(expected).map((kind) => `${found[kind].length} ${kind}`).join(", ");
+}
+
+async function echo(session, task, sent = { text: "hi" }) {
+  const answer = await session.call(task.prefix + "echo", sent);
+  check(same(answer.structured, sent), `came back as ${JSON.stringify(answer.structured)}`);
+  check(same(JSON.parse(answer.text), sent) && !answer.isError, `came back as ${answer.text}`);
+  return "";
+}
+
+const call = (session, task) => echo(session, task, ECHOED);
+
+const range = (n) => Array.from({ length: n }, (_, i) => i + 1);
+
+async function progress(session, task) {
+  const seen = [];
+  const onprogress = (value) => seen.push(value);
+  await session.call(task.prefix + "progress", { n: PROGRESS, nonce: "p" }, { onprogress });
+  const inTime = seen.length;
+  check(await until(() => seen.length >= PROGRESS, 2000), `${seen.length} of ${PROGRESS} arrived`);
+  check(same(seen, range(PROGRESS)), `out of order: ${seen}`);
+  check(inTime === PROGRESS, `${PROGRESS - inTime} of ${PROGRESS} were told after the result`);
+  return "";
+}
+
+async function error(session, task) {
+  for (const code of [4242, -32603]) {
+    const sent = { code, message: `no ${code} ✓`, data: { deep: [1, null] } };
+    const answer = await session.call(task.prefix + "error", sent).catch((refused) => refused);
+    check(answer instanceof Refused, `instead of an error: ${answer.stack ?? JSON.stringify(answer)}`);
+    check(answer.message.endsWith(sent.message), `message ${answer.message}`);
+    check(answer.code === code, `code ${answer.code} instead of ${code}`);
+    check(same(answer.data, sent.data), `data ${JSON.stringify(answer.data)}`);
+  }
+  const answer = await session.call(task.prefix + "tool_error", { text: "no ✓" });
+  check(answer.isError && answer.text === "no ✓", `isError came as ${JSON.stringify(answer)}`);
+  return "";
+}
+
+async function large(session, task) {
+  const answer = await session.call(task.prefix + "big", { bytes: LARGE });
+  check(answer.text === "x".repeat(LARGE), `${answer.text.length} characters arrived`);
+  return "";
+}
+
+const ask = (tool, expected) => async (session, task) => {
+  const answer = await session.call(task.prefix + tool, {});
+  check(!answer.isError && answer.text.includes(expected), `the server was told ${answer.text.slice(0, 300)}`);
+  return "";
+};
+
+async function cancel(session, task) {
+  const nonce = `cancel-${process.pid}`;
+  const isCall = ({ received }) => received?.method === "tools/call" && received.params.arguments?.nonce === nonce;
+  const isCancelled = ({ event, nonce: seen }) => event === "cancelled" && seen === nonce;
+  const giveUp = new AbortController();
+  const calling = session.call(task.prefix + "wait_cancel", { nonce }, { signal: giveUp.signal });
+  const outcome = calling.then(() => "an answer", () => "an error");
+  check(await until(() => journal(task).some(isCall), 10_000), "the call did not arrive");
+  giveUp.abort();
+  check((await outcome) === "an error", "a cancelled call was answered");
+  check(await until(() => journal(task).some(isCancelled), 5000), "the server was not told");
+  return echo(session, task);
+}
+
+// -- steps with sessions of their own
+
+async function using(connect, task, target, work) {
+  const session = await connect(task, target);
+  try {
+    return await work(session);
+  } finally {
+    await session.close();
+  }
+}
+
+async function again(connect, task) {
+  for (let i = 0; i < 2; i++) await using(connect, task, task.target, (session) => echo(session, task));
+  return "";
+}
+
+async function restart(connect, task) {
+  await using(connect, task, task.target, async (session) => {
+    await echo(session, task);
+    say({ want: "restart" });
+    await lines.next();
+  }).catch(() => undefined); // what the library makes of the old one is not judged, as long as it ends
+  return using(connect, task, task.target, (session) => echo(session, task));
+}
+
+async function resume(connect, task) {
+  const { target, marker, delay } = task.resume;
+  const seen = [];
+  await using(connect, task, target, async (session) => {
+    const onprogress = (value) => seen.push(value);
+    const answer = await session.call(task.prefix + "progress", { n: PROGRESS, nonce: marker, delay }, { onprogress });
+    check(JSON.parse(answer.text).n === PROGRESS, `answered ${answer.text}`);
+    check(await until(() => seen.includes(PROGRESS), 2000), `the last notification never came: ${seen}`);
+  });
+  check(new Set(seen).size === seen.length, `some came twice: ${seen}`);
+  return `${seen.length} of ${PROGRESS} notifications`;
+}
+
+const SESSION_STEPS = {
+  list: names,
+  call,
+  progress,
+  error,
+  large,
+  elicit: ask("ask_form", ANSWER),
+  sample: ask("ask_sampling", ANSWER),
+  roots: ask("ask_roots", ROOT),
+  cancel,
+};
+const OWN_STEPS = { reconnect: again, restart, resume };
+
+// Do the first step of `rest`, say how it went and take it off; whether it went well.
+async function report(rest, work) {
+  const begun = performance.now();
+  const timer = new AbortController();
+  const tooLong = sleep(STEP_MS, undefined, { signal: timer.signal }).then(() => {
+    throw new Failed(`not done in ${STEP_MS / 1000} s`);
+  });
+  let ok = true;
+  let detail;
+  try {
+    detail = await Promise.race([work(), tooLong]);
+  } catch (wrong) {
+    [ok, detail] = [false, wrong.message];
+    if (!(wrong instanceof Failed || wrong instanceof Refused)) console.error(wrong);
+  }
+  timer.abort();
+  tooLong.catch(() => undefined);
+  say({ step: rest.shift(), ok, detail, ms: Math.round(performance.now() - begun) });
+  return ok;
+}
+
+// Take steps off `rest` on one session until one fails; all of them if no session can be had.
+async function oneSession(connect, task, rest) {
+  const opened = [];
+  const open = async () => {
+    opened.push(await connect(task, task.target));
+    const { server, version } = opened[0];
+    check(version === task.expect.version, `it speaks ${version}`);
+    check(server === task.expect.server, `it is ${server}`);
+    return version;
+  };
+  // a session that is opened anew for the next step counts into that step's time
+  let ok = rest[0] !== "connect" || (await report(rest, open));
+  while (ok && rest.length > 0) {
+    ok = await report(rest, async () => {
+      if (opened.length === 0) await open();
+      return SESSION_STEPS[rest[0]](opened[0], task);
+    });
+  }
+  if (opened.length === 0) {
+    while (rest.length > 0) await report(rest, () => Promise.reject(new Failed("no session could be had")));
+    return;
+  }
+  await Promise.race([opened[0].close(), sleep(STEP_MS, undefined, { ref: false })]).catch(console.error);
+}
+
+// Read the task, take its steps, say how each went. `connect(task, target)` opens a session:
+// `{ server, version, names(), call(tool, args, { onprogress, signal }), close() }`.
+export async function main(connect) {
+  const task = JSON.parse((await lines.next()).value);
+  const rest = task.steps.filter((step) => !(step in OWN_STEPS));
+  while (rest.length > 0) await oneSession(connect, task, rest);
+  const own = task.steps.filter((step) => step in OWN_STEPS);
+  while (own.length > 0) await report(own, () => OWN_STEPS[own[0]](connect, task));
+  say({ end: true });
+  process.stdin.destroy(); // or it would be waited for
+  setTimeout(() => process.exit(0), 2000).unref();
+}

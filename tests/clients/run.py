@@ -1,0 +1,100 @@
+"""Runs one driver: a client on a front, with a server of one era behind it."""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from tests.clients.clients import HANDSHAKE_VERSION, MODERN_VERSION, Client
+from tests.clients.install import ROOT
+from tests.clients.rig import Rig, arranged, left_running
+from tests.upstreams.child import PeerClosed
+from tests.upstreams.stdio_client import StdioClient
+
+__all__ = ["ENDS", "Outcome", "Row", "run"]
+
+SECONDS = 120.0
+"""For all steps of a driver together; each has its own limit besides."""
+ENDS = "ends"
+"""The step that no driver takes: nothing that it started runs on after it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    client: Client
+    front: str
+    era: str
+
+    @property
+    def version(self) -> str:
+        """The revision that the two should agree on: nobody is newer than the server itself."""
+        is_old = self.front == "direct" and self.era == "handshake"
+        return HANDSHAKE_VERSION if is_old else self.client.version
+
+    def __str__(self) -> str:
+        return f"{self.client.name}, {self.front}, {self.era}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step went; `ms` of 0 for one that was not come to."""
+
+    step: str
+    ok: bool
+    detail: str = ""
+    ms: int = 0
+
+
+async def run(row: Row, steps: Sequence[str]) -> tuple[list[Outcome], str]:
+    """Take these steps; their outcomes, `ENDS` included, and what the driver wrote to stderr.
+
+    Raises: `NotInstalled`.
+    """
+    argv = row.client.argv()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        # no proxy, and no files of the user's: neither is the client's
+        env = {"HOME": folder, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        async with arranged(row.client, row.front, row.era, root) as rig:
+            async with StdioClient(argv, env, cwd=ROOT) as driver:
+                await driver.send(_task(row, rig, steps))
+                with suppress(PeerClosed, TimeoutError):
+                    await _attend(driver, rig)
+        left = await left_running(root)
+    outcomes = _outcomes(driver, steps)
+    if rig.cutter and not rig.cutter.has_cut:
+        outcomes = [o if o.step != "resume" else Outcome(o.step, False, f"not cut; {o.detail}") for o in outcomes]
+    return [*outcomes, Outcome(ENDS, not left, f"left running: {left}" if left else "")], driver.stderr
+
+
+def _task(row: Row, rig: Rig, steps: Sequence[str]) -> dict[str, object]:
+    expect = {"server": rig.task["name"] if row.front.startswith("direct") else "mcp-hub", "version": row.version}
+    client = {"mode": row.client.mode, "large_integers": row.client.has_large_integers, **row.client.extras()}
+    return {**rig.task, **client, "steps": list(steps), "expect": expect}
+
+
+async def _attend(driver: StdioClient, rig: Rig) -> None:
+    """Do what the driver wants until it is through. Raises: `PeerClosed`, `TimeoutError`."""
+    heard = 0
+    with anyio.fail_after(SECONDS):
+        while True:
+            message = await driver.wait_for(lambda m: "want" in m or "end" in m, after=heard, seconds=SECONDS)
+            if "end" in message:
+                return
+            heard = driver.transcript.index(message) + 1
+            assert rig.hub is not None
+            await rig.hub.stop()
+            await rig.hub.start()
+            await driver.send({"done": message["want"]})
+
+
+def _outcomes(driver: StdioClient, steps: Sequence[str]) -> list[Outcome]:
+    told = {m["step"]: Outcome(m["step"], m["ok"], m["detail"], m["ms"]) for m in driver.transcript if "step" in m}
+    ended = f"the driver ended or was stopped before it: {json.dumps(driver.stderr[-300:])}"
+    return [told.get(step, Outcome(step, False, ended)) for step in steps]

@@ -1,0 +1,245 @@
+"""Clients of the HTTP+SSE transport of 2024-11-05 at the same hub as everybody else."""
+
+import json
+import signal
+import time
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import mcp.types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.client.sse import sse_client
+
+from tests.e2e.answers import Answers, form
+from tests.e2e.client import HttpClient, Hub, until
+from tests.e2e.sse_client import SseClient, sse_url
+from tests.interaction.fronts import http_hub
+from tests.upstreams.launch import argv, events, received, servers_yaml
+
+pytestmark = pytest.mark.anyio
+
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+GUARD = 2.5
+"""Seconds: the promise is 2, the rest is for a busy machine."""
+BIG = 5 << 20
+
+
+def config(root: Path) -> str:
+    """`h` is of the handshake era, `m` modern; `q` is there to ask."""
+    servers = {name: argv(name=name, era=era, journal=root / f"{name}.journal") for name, era in ERAS.items()}
+    return servers_yaml(servers)
+
+
+ERAS = {"h": "handshake", "m": "modern", "q": "handshake"}
+
+
+@pytest.fixture(scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Hub, Path]]:
+    root = tmp_path_factory.mktemp("sse")
+    async with http_hub(config(root), root) as hub:
+        async with HttpClient(hub.url) as client:
+            await client.initialize()
+            await client.request("tools/list")
+        yield hub, root
+
+
+@pytest.fixture
+def hub(running: tuple[Hub, Path]) -> Hub:
+    return running[0]
+
+
+@pytest.fixture
+def root(running: tuple[Hub, Path]) -> Path:
+    return running[1]
+
+
+@pytest.fixture
+async def client(hub: Hub) -> AsyncIterator[SseClient]:
+    async with SseClient.connect(hub.url) as connected:
+        await connected.initialize()
+        yield connected
+
+
+# -- on the wire
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_every_handshake_version_is_served(hub: Hub, version: str) -> None:
+    async with SseClient.connect(hub.url) as client:
+        hello = (await client.initialize(version))["result"]
+        assert (hello["protocolVersion"], hello["serverInfo"]["name"]) == (version, "mcp-hub")
+        for server in "hm":
+            assert (await client.call(f"{server}_echo", {"text": "✓"}))["result"]["content"][0]["text"]
+        assert {"h_echo", "m_echo"} <= {
+            tool["name"] for tool in (await client.request("tools/list"))["result"]["tools"]
+        }
+
+
+@pytest.mark.parametrize("server", "hm")
+async def test_all_progress_comes_in_order_and_before_the_result(client: SseClient, server: str) -> None:
+    answer = await client.call(f"{server}_progress", {"n": 500}, progressToken="p")
+    assert client.transcript[-1] == answer
+    told = client.notifications("notifications/progress")
+    assert [(params["progressToken"], params["progress"]) for params in told] == [("p", i) for i in range(1, 501)]
+
+
+async def test_question_goes_to_the_session_whose_call_asks_and_to_no_other(hub: Hub) -> None:
+    async with AsyncExitStack() as stack:
+        ann, bob = [await stack.enter_async_context(SseClient.connect(hub.url)) for _ in range(2)]
+        for client, name in ((ann, "ann"), (bob, "bob")):
+            client.answers = Answers({"elicitation/create": form(answer=name)})
+            await client.initialize("2025-11-25")
+        for client, name in ((ann, "ann"), (bob, "bob"), (ann, "ann")):
+            answer = (await client.call("q_ask_form", {"nonce": name}))["result"]["structuredContent"]
+            assert answer["answers"]["form"]["result"] == {"action": "accept", "content": {"answer": name}}
+        assert ann.answers is not None and bob.answers is not None
+        assert (len(ann.answers.asked), len(bob.answers.asked)) == (2, 1)
+
+
+async def test_result_of_five_megabytes_arrives_whole(client: SseClient) -> None:
+    answer = await client.call("h_big", {"bytes": BIG})
+    assert len(answer["result"]["content"][0]["text"]) == BIG
+
+
+async def test_closed_stream_cancels_its_calls_upstream_and_spares_those_of_others(hub: Hub, root: Path) -> None:
+    journal = root / "h.journal"
+    async with SseClient.connect(hub.url) as stays:
+        await stays.initialize()
+        async with SseClient.connect(hub.url) as leaves:
+            await leaves.initialize()
+            slow = await stays.send_request("tools/call", {"name": "h_slow", "arguments": {"seconds": 1}})
+            await leaves.send_request("tools/call", {"name": "h_wait_cancel", "arguments": {"nonce": "left"}})
+            await until(lambda: "left" in str(received(journal, "tools/call")))
+        await until(lambda: [event for event in events(journal, "cancelled") if event["nonce"] == "left"])
+        assert "result" in await stays.response(slow)
+
+
+async def test_cancelled_call_is_cancelled_upstream_and_not_answered(client: SseClient, root: Path) -> None:
+    journal = root / "m.journal"
+    id_ = await client.send_request("tools/call", {"name": "m_wait_cancel", "arguments": {"nonce": "off"}})
+    await until(lambda: "off" in str(received(journal, "tools/call")))
+    await client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id_}})
+    await until(lambda: [event for event in events(journal, "cancelled") if event["nonce"] == "off"])
+    assert (await client.request("ping"))["result"] == {}
+    assert id_ not in [message.get("id") for message in client.transcript]
+
+
+async def open_without_reading(url: str) -> tuple[anyio.abc.SocketStream, str]:
+    """A stream of which only the endpoint is read, and that endpoint."""
+    base = url.removesuffix("/mcp")
+    host, port = base.removeprefix("http://").split(":")
+    stream = await anyio.connect_tcp(host, int(port))
+    await stream.send(f"GET /sse HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\r\n".encode())
+    head = b""
+    while b"sessionId=" not in head or not head.endswith(b"\n\n\r\n"):
+        head += await stream.receive()
+    return stream, base + head.partition(b"data: ")[2].split()[0].decode()
+
+
+async def fill(client: SseClient, endpoint: str, calls: int) -> None:
+    """Has results of a megabyte sent to a session whose stream nobody reads."""
+    client.endpoint = endpoint
+    await client.send_request("initialize", {**json.loads(HELLO)}, id="hello")
+    for i in range(calls):
+        await client.send_request("tools/call", {"name": "h_big", "arguments": {"bytes": 1 << 20}}, id=f"big-{i}")
+
+
+HELLO = json.dumps({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}})
+
+
+async def test_reader_that_stalls_holds_up_only_its_own_session(hub: Hub, client: SseClient) -> None:
+    stalled, endpoint = await open_without_reading(hub.url)
+    async with stalled, SseClient.connect(hub.url) as poster:
+        await fill(poster, endpoint, 8)
+        for i in range(5):
+            assert (await client.call("h_echo", {"text": str(i)}))["result"]["structuredContent"] == {"text": str(i)}
+        seen = b""
+        with anyio.fail_after(20):
+            while not all(b'"id":"big-%d"' % i in seen for i in range(8)):
+                seen += await stalled.receive(1 << 20)
+
+
+async def test_hub_stops_in_time_with_streams_open(tmp_path: Path) -> None:
+    async with http_hub(servers_yaml({"h": argv(name="h", journal=tmp_path / "journal")}), tmp_path) as hub:
+        async with AsyncExitStack() as stack:
+            idle, busy, poster = [await stack.enter_async_context(SseClient.connect(hub.url)) for _ in range(3)]
+            stalled, endpoint = await open_without_reading(hub.url)
+            await stack.enter_async_context(stalled)
+            await fill(poster, endpoint, 8)
+            await idle.initialize()
+            await busy.initialize()
+            id_ = await busy.send_request("tools/call", {"name": "h_wait_cancel", "arguments": {"nonce": "x"}})
+            await until(lambda: "wait_cancel" in str(received(tmp_path / "journal", "tools/call")))
+            started = time.monotonic()
+            hub.process.send_signal(signal.SIGTERM)
+            assert "stopping" in (await busy.response(id_))["error"]["message"]
+            await idle.wait_closed()
+            await busy.wait_closed()
+            assert await hub.wait(10) == 0, hub.stderr
+            assert time.monotonic() - started < GUARD
+            assert "Traceback" not in hub.stderr
+
+
+# -- the Python SDK's client
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_python_sdk_works_over_the_old_transport(hub: Hub, root: Path, mode: str) -> None:
+    """In `auto` mode the SDK asks for the modern era first and takes the hint to fall back."""
+    told: list[Any] = []
+
+    async def elicit(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"answer": "sdk"})
+
+    async def on_message(message: Any) -> None:
+        told.append(message)
+
+    async with Client(
+        sse_client(sse_url(hub.url)), mode=mode, elicitation_callback=elicit, message_handler=on_message
+    ) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert {"h_echo", "m_echo", "q_ask_form"} <= {tool.name for tool in (await client.list_tools()).tools}
+        assert (await client.call_tool("h_echo", {"text": "hi"})).structured_content == {"text": "hi"}
+        seen: list[float] = []
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            seen.append(progress)
+
+        await client.call_tool("m_progress", {"n": 50}, progress_callback=on_progress)
+        await until(lambda: len(seen) == 50)
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("h_error", {"code": 7, "message": "no", "data": [1]})
+        assert (refused.value.error.code, refused.value.error.data) == (7, [1])
+        asked = await client.call_tool("q_ask_form", {"nonce": mode})
+        assert asked.structured_content is not None
+        assert asked.structured_content["answers"]["form"]["result"]["content"] == {"answer": "sdk"}
+        await _is_told_of_changes(client, told, mode)
+        await _cancels(client, root / "h.journal", f"sdk-{mode}")
+
+
+async def _is_told_of_changes(client: Client, told: list[Any], nonce: str) -> None:
+    async def has(kind: type[Any]) -> None:
+        await until(lambda: any(isinstance(message, kind) for message in told))
+
+    await client.call_tool("h_add_tool", {"name": f"added_{nonce}", "inputSchema": {"type": "object"}})
+    await has(types.ToolListChangedNotification)
+    assert f"h_added_{nonce}" in {tool.name for tool in (await client.list_tools()).tools}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated by the newest revision, not for this transport
+        await client.subscribe_resource("test://h/readme")
+    await client.call_tool("h_touch", {"uri": "test://h/readme"})
+    await has(types.ResourceUpdatedNotification)
+
+
+async def _cancels(client: Client, journal: Path, nonce: str) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "h_wait_cancel", {"nonce": nonce})
+        await until(lambda: nonce in str(received(journal, "tools/call")))
+        tasks.cancel_scope.cancel()
+    await until(lambda: [event for event in events(journal, "cancelled") if event["nonce"] == nonce])

@@ -1,0 +1,13 @@
+"""Every question in every combination of eras and fronts: what happens is what `docs/bridge.md` says."""
+
+import pytest
+
+from tests.interaction.bridge import DOCUMENT, measure_all, render
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_matrix_is_as_documented() -> None:
+    found = render(await measure_all())
+    print(found)
+    assert found == DOCUMENT.read_text("utf-8"), "run `python -m tests.interaction.bridge` and read what changed"

@@ -1,0 +1,254 @@
+"""Questions on their way to a client: requests of its own wire, or in the modern era a result that asks."""
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from mcp_hub.calls.parking import Parking, is_parked
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.clock import SystemClock
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Cancelled, Completed, Failed, Progress, Started
+from mcp_hub.fronts.asking import Asking
+from mcp_hub.fronts.delivery import Delivery
+from mcp_hub.hub import Facade
+from mcp_hub.ids import new_call_id
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.upstreams.base import Call, CallChannel, Question
+
+pytestmark = pytest.mark.anyio
+
+FORM: JsonObject = {"message": "name?", "requestedSchema": {"type": "object"}}
+
+
+async def unused(call: Call, channel: CallChannel) -> Completed:
+    raise NotImplementedError
+
+
+class Hub:
+    """The part of the facade that a delivery needs."""
+
+    def __init__(self) -> None:
+        self.parking = Parking(SystemClock(), 60, lambda record, why: None)
+
+    def park(self, record: CallRecord, cursor: int) -> str:
+        return self.parking.park(record, cursor)
+
+    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
+        return result
+
+    def is_shared(self, session: Session, record: CallRecord) -> bool:
+        return False
+
+
+class Client:
+    """One call of one client, and what the client is sent for it."""
+
+    def __init__(self, era: Era, version: str = "2025-11-25", asks: bool = True) -> None:
+        version = version if era is Era.HANDSHAKE else "2026-07-28"
+        capabilities: JsonObject = {"elicitation": {"form": {}, "url": {}}}
+        call = Call(new_call_id(), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", era, capabilities)
+        self.hub = Hub()
+        self.record = CallRecord(call, unused, TimeLimits(9, 9), SystemClock())
+        self.session = Session("s", LOCAL, era, version, capabilities)
+        self.asking = Asking() if asks else None
+        self.answers: list[RawJson | RpcError] = []
+        self.record.log.append(Started())
+        self.delivery = self.follow()
+
+    def follow(self, after: int = 0) -> Delivery:
+        hub = cast(Facade, self.hub)
+        return Delivery(hub, b"9", self.session, self.record, b'"t"', lambda: None, self.asking, after)
+
+    def asked(self, method: str = "elicitation/create", params: JsonObject = FORM) -> str:
+        return self.record.ask(Question(method, msgspec.Raw(json.dumps(params).encode()), self.answers.append))
+
+    def gets(self) -> list[Any]:
+        return [json.loads(frame) for frame in self.delivery.take()]
+
+    @property
+    def result(self) -> Any:
+        assert self.delivery.answer is not None
+        return json.loads(self.delivery.answer)["result"]
+
+    def answers_with(self, **members: Any) -> None:
+        assert self.asking is not None
+        message = envelope.decode(json.dumps({"jsonrpc": "2.0", **members}).encode())
+        assert isinstance(message, Envelope)
+        self.asking.take(message)
+
+
+async def settle() -> None:
+    """Callbacks of futures run in the next loop pass."""
+    from anyio.lowlevel import checkpoint
+
+    for _ in range(3):
+        await checkpoint()
+
+
+async def test_a_handshake_client_is_asked_in_order_and_its_answer_counts_once() -> None:
+    client = Client(Era.HANDSHAKE)
+    client.record.send(Progress(1))
+    client.asked()
+    client.record.send(Progress(2))
+    before, question, after = client.gets()
+    assert (before["params"]["progress"], after["params"]["progress"]) == (1, 2)
+    assert question["method"] == "elicitation/create" and question["params"] == FORM
+    for _ in range(2):
+        client.answers_with(id=question["id"], result={"action": "accept", "content": {"a": 1}})
+    await settle()
+    (answer,) = client.answers
+    assert json.loads(bytes(cast(bytes, answer))) == {"action": "accept", "content": {"a": 1}}
+    assert client.gets() == [], "what was answered is not taken back"
+
+
+async def test_an_error_answer_keeps_its_code_and_data() -> None:
+    client = Client(Era.HANDSHAKE)
+    client.asked()
+    (question,) = client.gets()
+    client.answers_with(id=question["id"], error={"code": -1, "message": "no", "data": [1]})
+    await settle()
+    (answer,) = client.answers
+    assert isinstance(answer, RpcError) and json.loads(bytes(answer.encoded()))["data"] == [1]
+
+
+@pytest.mark.parametrize("result", [[], "x", None, 7])
+async def test_what_is_no_result_is_said_to_be_none(result: object) -> None:
+    client = Client(Era.HANDSHAKE)
+    client.asked()
+    (question,) = client.gets()
+    client.answers_with(id=question["id"], result=result)
+    await settle()
+    (answer,) = client.answers
+    assert isinstance(answer, RpcError) and "is no result" in answer.message
+
+
+async def test_an_answer_to_nothing_is_dropped() -> None:
+    client = Client(Era.HANDSHAKE)
+    client.asked()
+    (question,) = client.gets()
+    for id_ in (question["id"] + 1, "x", None, 1.5, [1]):
+        client.answers_with(id=id_, result={})
+    await settle()
+    assert client.answers == [] and client.record.open_questions
+
+
+ENDINGS: list[Callable[[CallRecord], object]] = [
+    lambda record: record.withdraw(next(iter(record.open_questions))),
+    lambda record: record.log.append(Completed(b'{"content":[]}')),
+    lambda record: record.log.append(Failed(RpcError("late"))),
+    lambda record: record.log.append(Cancelled()),
+]
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+async def test_a_question_that_is_off_is_taken_back_before_the_answer(end: Callable[[CallRecord], object]) -> None:
+    client = Client(Era.HANDSHAKE)
+    client.asked()
+    (question,) = client.gets()
+    end(client.record)
+    (notice,) = client.gets()
+    assert notice["method"] == "notifications/cancelled" and notice["params"] == {"requestId": question["id"]}
+    client.answers_with(id=question["id"], result={"action": "accept"})
+    await settle()
+    assert not any(isinstance(answer, bytes) for answer in client.answers), "too late"
+
+
+async def test_reading_the_log_again_repeats_an_open_question_under_its_id_and_skips_a_settled_one() -> None:
+    client = Client(Era.HANDSHAKE)
+    client.asked()
+    (question,) = client.gets()
+    client.delivery = client.follow()
+    assert client.gets() == [question]
+    client.answers_with(id=question["id"], result={})
+    await settle()
+    client.delivery = client.follow()
+    assert client.gets() == []
+
+
+async def test_a_client_that_cannot_be_reached_declines() -> None:
+    client = Client(Era.HANDSHAKE, asks=False)
+    client.asked()
+    assert client.gets() == []
+    (answer,) = client.answers
+    assert isinstance(answer, RpcError) and "cannot be asked" in answer.message
+
+
+async def test_url_questions_get_an_id_and_forms_lose_their_mode_where_the_version_says_so() -> None:
+    client = Client(Era.HANDSHAKE)
+    client.asked(params={"mode": "url", "url": "https://x", "message": "m"})
+    assert client.gets()[0]["params"]["elicitationId"]
+    client = Client(Era.HANDSHAKE, "2025-06-18")
+    client.asked(params={**FORM, "mode": "form"})
+    assert client.gets()[0]["params"] == FORM
+
+
+async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_back() -> None:
+    client = Client(Era.MODERN)
+    keys = [client.asked(), client.asked("roots/list", {})]
+    client.record.send(Progress(1))
+    assert [message["params"]["progress"] for message in client.gets()] == [1]
+    assert client.delivery.ended and client.delivery.parked
+    assert client.result["resultType"] == "input_required" and is_parked(client.result["requestState"])
+    wanted = client.result["inputRequests"]
+    assert {key: one["method"] for key, one in wanted.items()} == dict(
+        zip(keys, ("elicitation/create", "roots/list"), strict=True)
+    )
+    client.delivery.close()
+    client.record.send(Progress(2))
+    parked = client.hub.parking.fetch(client.result["requestState"], client.record.call)
+    client.record.answer(keys[0], msgspec.Raw(b'{"action":"accept"}'))
+
+    client.delivery = client.follow(parked.cursor)
+    assert client.delivery.has_more
+    assert [message["params"]["progress"] for message in client.gets()] == [2], "nothing is lost or repeated"
+    assert list(client.result["inputRequests"]) == [keys[1]], "what is still open is asked again"
+    parked = client.hub.parking.fetch(client.result["requestState"], client.record.call)
+
+    client.delivery = client.follow(parked.cursor)
+    assert client.delivery.has_more, "though nothing has happened since"
+    assert client.gets() == [] and list(client.result["inputRequests"]) == [keys[1]]
+    client.record.answer(keys[1], msgspec.Raw(b'{"roots":[]}'))
+    client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).cursor)
+    client.record.log.append(Completed(b'{"content":[]}'))
+    assert client.gets() == [] and client.result["content"] == [] and not client.delivery.parked
+
+
+async def test_a_call_that_ended_while_its_client_was_away_has_its_result_ready() -> None:
+    client = Client(Era.MODERN)
+    client.asked()
+    assert client.gets() == []
+    client.record.log.append(Completed(b'{"content":[]}'))
+    client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).cursor)
+    assert client.gets() == [] and client.result == {"resultType": "complete", "content": []}
+
+
+async def test_a_modern_servers_own_state_is_marked() -> None:
+    client = Client(Era.MODERN)
+    asks = b'{"resultType":"input_required","requestState":"abc","_meta":{"x":1}}'
+    client.record.log.append(Completed(asks, Era.MODERN))
+    assert client.gets() == []
+    assert client.result == {"resultType": "input_required", "requestState": "up1.abc", "_meta": {"x": 1}}
+
+
+async def test_a_url_that_must_be_opened_first_is_asked_for_in_the_modern_way() -> None:
+    elicitations = [{"mode": "url", "url": "https://x/", "message": "m", "elicitationId": "e1"}]
+    error = {"code": -32042, "message": "first", "data": {"elicitations": elicitations}}
+    for era in Era:
+        client = Client(era)
+        raw = msgspec.Raw(json.dumps(error).encode())
+        client.record.log.append(Failed(RpcError("first", code=-32042, raw=raw)))
+        assert client.gets() == [] and client.delivery.answer is not None
+        answer = json.loads(client.delivery.answer)
+        if era is Era.HANDSHAKE:
+            assert answer["error"] == error
+        else:
+            (asked,) = answer["result"]["inputRequests"].values()
+            assert asked["params"] == {"mode": "url", "url": "https://x/", "message": "m"}
+            assert "requestState" not in answer["result"]

@@ -1,0 +1,230 @@
+"""One client on a connection both ways: what it is answered, in which order, and what becomes of it when it goes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.app import App
+from mcp_hub.errors import RpcError
+from mcp_hub.fronts.duplex import Duplex, OnModern
+from mcp_hub.fronts.mcp_server import modern_session
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.wire.base import Requests
+from tests.unit.fronts.local_hub import Tools, hello, local_hub
+from tests.upstreams.child import until
+from tests.upstreams.messages import modern
+
+pytestmark = pytest.mark.anyio
+
+Message = dict[str, Any]
+
+
+class Wire:
+    """A `ClientWire` that keeps what it is sent; `writes` has it as it leaves, at least one write for a loop pass."""
+
+    def __init__(self, duplex: Duplex) -> None:
+        self.duplex = duplex
+        self.requests = Requests()
+        self.is_congested = False
+        self.is_closed = False
+        self.writes: list[list[Message]] = [[]]
+
+    @property
+    def sent(self) -> list[Message]:
+        return [message for write in self.writes for message in write]
+
+    def send(self, frame: bytes) -> None:
+        if not self.writes[-1]:
+            self.soon(self.flush)
+        self.writes[-1].append(json.loads(frame))
+
+    def flush(self) -> None:
+        self.writes.append([])
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.duplex.on_closed("gone")
+
+    def receive(self, method: str, params: Any = None, id: Any = None) -> None:
+        message = {"jsonrpc": "2.0", "method": method}
+        message |= {} if params is None else {"params": params}
+        decoded = envelope.decode(json.dumps(message if id is None else {**message, "id": id}).encode())
+        assert isinstance(decoded, envelope.Envelope)
+        (self.duplex.on_notification if id is None else self.duplex.on_request)(decoded)
+
+    def call(self, id: Any, name: str, token: Any = None, **arguments: Any) -> None:
+        meta = {} if token is None else {"_meta": {"progressToken": token}}
+        self.receive("tools/call", {"name": name, "arguments": arguments, **meta}, id)
+
+    def has_answered(self, id: Any) -> bool:
+        return any("method" not in message and message.get("id") == id for message in self.sent)
+
+    async def answer(self, id: Any) -> Message:
+        await until(lambda: self.has_answered(id))
+        (answer,) = (message for message in self.sent if "method" not in message and message.get("id") == id)
+        return answer
+
+    async def ask(self, id: Any, method: str, params: Any = None) -> Message:
+        self.receive(method, params, id)
+        return await self.answer(id)
+
+
+def no_modern(meta: RequestMeta) -> Session:
+    raise RpcError("not here", code=-32022)
+
+
+@asynccontextmanager
+async def serving(app: App, on_modern: OnModern = no_modern) -> AsyncIterator[Wire]:
+    """A client that is connected until the block ends; its wire is then closed."""
+    duplex = Duplex(app.hub, app.binding, LOCAL, on_modern)
+    wire = Wire(duplex)
+    async with duplex.serving(wire):
+        yield wire
+        wire.close()
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[tuple[App, Tools]]:
+    async with local_hub(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def wire(hub: tuple[App, Tools]) -> AsyncIterator[Wire]:
+    """A client that has shaken hands."""
+    async with serving(hub[0]) as connected:
+        await connected.ask(0, "initialize", hello())
+        yield connected
+
+
+async def test_nothing_but_ping_is_served_before_the_handshake(hub: tuple[App, Tools]) -> None:
+    async with serving(hub[0]) as wire:
+        assert (await wire.ask(1, "ping"))["result"] == {}
+        assert (await wire.ask(2, "tools/list"))["error"]["code"] == -32602
+        assert (await wire.ask(3, "initialize", hello("2025-03-26")))["result"]["protocolVersion"] == "2025-03-26"
+        assert [tool["name"] for tool in (await wire.ask(4, "tools/list"))["result"]["tools"]][0] == "echo"
+        assert (await wire.ask(5, "initialize", hello()))["error"]["code"] == -32602
+
+
+async def test_request_with_an_envelope_gets_the_session_that_the_front_makes_of_it(hub: tuple[App, Tools]) -> None:
+    asked: list[RequestMeta] = []
+
+    def on_modern(meta: RequestMeta) -> Session:
+        asked.append(meta)
+        return modern_session(LOCAL, meta, f"one#{len(asked)}")
+
+    async with serving(hub[0], on_modern) as wire:
+        assert (await wire.ask(1, "server/discover", modern()))["result"]["resultType"] == "complete"
+        assert (await wire.ask(2, "tools/list"))["error"]["code"] == -32602
+        assert len(asked) == 1
+        assert "result" in await wire.ask(3, "initialize", {**modern(), **hello()})
+        assert len(asked) == 1
+
+
+async def test_front_without_the_modern_era_says_so_and_goes_on(wire: Wire) -> None:
+    refused = await wire.ask(1, "tools/list", modern())
+    assert refused["error"] == {"code": -32022, "message": "not here"}
+    assert "result" in await wire.ask(2, "tools/list")
+
+
+async def test_progress_leaves_in_an_earlier_write_than_the_answer(wire: Wire) -> None:
+    wire.call(1, "steps", token="p", n=5)
+    await wire.answer(1)
+    *before, last = [write for write in wire.writes if write]
+    told = [message["params"] for write in before for message in write if "method" in message]
+    assert [(params["progressToken"], params["progress"]) for params in told] == [("p", i) for i in range(1, 6)]
+    assert [message["id"] for message in last] == [1]
+
+
+async def test_nothing_is_taken_from_a_call_while_the_client_does_not_read(wire: Wire) -> None:
+    wire.is_congested = True
+    wire.call(1, "steps", token=1, n=100)
+    wire.call(2, "echo", text="two")
+    await anyio.wait_all_tasks_blocked()
+    assert [message["id"] for message in wire.sent] == [0]
+    assert wire.duplex.is_busy
+    wire.is_congested = False
+    wire.duplex.on_writable()
+    assert wire.has_answered(1) and wire.has_answered(2)
+    assert not wire.duplex.is_busy
+
+
+async def test_cancelled_call_is_stopped_and_never_answered(hub: tuple[App, Tools], wire: Wire) -> None:
+    _, tools = hub
+    wire.call("c", "hold", nonce="c")
+    wire.call("d", "hold", nonce="d")
+    await until(lambda: len(tools.held) == 2)
+    wire.receive("notifications/cancelled", {"requestId": "c"})
+    await until(lambda: tools.cancelled == ["c"])
+    tools.go.set()
+    assert (await wire.answer("d"))["result"]["content"][0]["text"] == "d"
+    assert not wire.has_answered("c")
+
+
+async def test_id_that_is_in_use_is_not_taken_again(hub: tuple[App, Tools], wire: Wire) -> None:
+    _, tools = hub
+    wire.call(1, "hold", nonce="first")
+    wire.call(1, "echo", text="second")
+    tools.go.set()
+    assert (await wire.answer(1))["result"]["content"][0]["text"] == "first"
+    wire.receive("ping", id=1)
+    assert wire.sent[-1] == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+async def test_calls_of_a_client_that_is_gone_are_cancelled(hub: tuple[App, Tools]) -> None:
+    app, tools = hub
+    async with serving(app) as wire:
+        await wire.ask(0, "initialize", hello())
+        wire.call(1, "hold", nonce="gone")
+        await until(lambda: tools.held == ["gone"])
+    await until(lambda: tools.cancelled == ["gone"])
+    assert not wire.has_answered(1)
+
+
+async def test_calls_of_a_client_that_is_still_there_are_left_to_the_hub(hub: tuple[App, Tools]) -> None:
+    """When the hub stops, a client gets its calls' endings before the wire is closed."""
+    app, tools = hub
+    with anyio.CancelScope() as scope:
+        async with serving(app) as wire:
+            await wire.ask(0, "initialize", hello())
+            wire.call(1, "hold", nonce="stop")
+            await until(lambda: tools.held == ["stop"])
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert tools.cancelled == [] and not wire.duplex.closed.is_set()
+    await app.stop()
+    wire.duplex.deliver()
+    assert "stopping" in (await wire.answer(1))["error"]["message"]
+
+
+async def test_changes_are_announced_to_a_client_that_has_shaken_hands(hub: tuple[App, Tools]) -> None:
+    app, tools = hub
+    async with serving(app) as new, serving(app) as old:
+        await old.ask(0, "initialize", hello())
+        await anyio.wait_all_tasks_blocked()
+        tools.registry.tool(tools.echo, name="another")
+        app.changes.bump()
+        await until(lambda: len(old.sent) == 2)
+        assert old.sent[1]["method"] == "notifications/tools/list_changed"
+        assert new.sent == []
+
+
+async def test_crash_in_one_request_is_answered_and_spares_the_others(hub: tuple[App, Tools]) -> None:
+    def crash(meta: RequestMeta) -> Session:
+        raise ZeroDivisionError("secret")
+
+    async with serving(hub[0], crash) as wire:
+        answer = await wire.ask(1, "tools/list", modern())
+        assert answer["error"]["code"] == -32603 and "secret" not in json.dumps(answer)
+        assert (await wire.ask(2, "ping"))["result"] == {}

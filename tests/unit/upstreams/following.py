@@ -1,0 +1,60 @@
+"""One server's `Subscriptions` over connections to a server that follows a script."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from mcp_hub.types import Era
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.subscriptions import Subscriptions
+from tests.unit.upstreams.scripted import Script, Server, talking, together
+from tests.unit.wire.raw_lines import WAIT
+
+UPDATED = "notifications/resources/updated"
+
+
+class Following:
+    """The subscriptions to the server `git`, through as many connections as a test makes."""
+
+    def __init__(self, era: Era, timeout: float = WAIT) -> None:
+        self.era = era
+        self.changes = Changes()
+        self.subscriptions = Subscriptions("git", self.changes, timeout)
+        self.peer: Peer
+
+    @property
+    def wanted(self) -> set[str]:
+        return set(self.subscriptions._wishes.wanted)
+
+    async def subscribe(self, uri: str) -> None:
+        """As an `Upstream` does it."""
+        self.subscriptions.want(uri)
+        await self.subscriptions.confirmed(uri)
+
+    def release(self, uri: str) -> None:
+        self.subscriptions.release(uri)
+
+    def noted(self, uri: str, after: int = 0) -> list[str]:
+        """The URIs that were noted for this one."""
+        return [noted for noted, _ in self.changes.notices(("git", uri), after)]
+
+    @asynccontextmanager
+    async def connected(self, script: Script | None = None, **capabilities: Any) -> AsyncIterator[Server]:
+        """A connection on which the lists may be read; `script` is what the server does until then."""
+        async with talking(self.era, **capabilities) as (self.peer, server):
+            async with anyio.create_task_group() as tasks:
+                starting = tasks.start(self.subscriptions.follow, self.peer)
+                await (starting if script is None else together(script(server), starting))
+                yield server
+                tasks.cancel_scope.cancel()
+
+
+async def silent(server: Server) -> None:
+    """All that was sent has been read, on both sides: the next message is the answer to this ping."""
+    await anyio.wait_all_tasks_blocked()
+    await server.send(id="flush", method="ping")
+    line = await server.line()
+    assert line.get("id") == "flush", line

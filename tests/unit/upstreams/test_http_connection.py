@@ -1,0 +1,237 @@
+"""Reaching a remote server: which era and transport it is, and what is said when it cannot be reached."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.types import Era
+from mcp_hub.upstreams.http import HttpConnection, HttpSpec
+from mcp_hub.upstreams.memory import EraMemory
+from tests.unit.upstreams.remote import Remote, answering, connection
+from tests.unit.upstreams.scripted import INITIALIZED
+from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
+from tests.unit.wire.raw_lines import WAIT
+from tests.unit.wire.test_http_sse_wire import OldServer
+
+pytestmark = pytest.mark.anyio
+
+HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
+
+
+async def failing(server: HttpServer, **spec: Any) -> tuple[str, bool]:
+    """Why it cannot be reached, and whether another attempt may help."""
+    made = HttpConnection("far", HttpSpec(**{"url": server.url, "key": "k", **spec}), EraMemory(None))
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(StartFailed) as caught, anyio.fail_after(WAIT):
+            await made.open(tasks)
+        await made.close()
+        tasks.cancel_scope.cancel()
+    return str(caught.value), made.can_retry
+
+
+# -- which era
+
+
+async def test_a_modern_server_is_found_by_one_request_and_has_no_session() -> None:
+    async with serving(Remote(modern=True)) as server, connection(server) as (_, peer):
+        assert (peer.info.era, peer.info.version) == (MODERN, "2026-07-28")
+        assert peer.info.server_info == {"name": "m", "version": "2"} and peer.mirrors is not None
+    assert [request.rpc for request in server.seen] == ["server/discover"]
+
+
+REFUSALS = {
+    "bad request": answering(400),
+    "not found": answering(404),
+    "method not allowed": answering(405),
+    "a web page": answering(200),
+    "server error": answering(500),
+    "unknown method": answering(404, {"error": {"code": -32601, "message": "no"}}),
+    "no session": answering(400, {"error": {"code": -32600, "message": "Missing session ID"}}),
+    "no result": answering(200, {"result": {}}),
+    "only handshake versions": answering(
+        400, {"error": {"code": -32022, "message": "no", "data": {"supported": ["2025-11-25"]}}}
+    ),
+}
+
+
+@pytest.mark.parametrize("probed", REFUSALS.values(), ids=REFUSALS)
+async def test_a_server_that_does_not_know_the_probe_gets_the_handshake(probed: Script) -> None:
+    async with serving(Remote(does={"server/discover": probed})) as server, connection(server) as (_, peer):
+        assert (peer.info.era, peer.info.version) == (HANDSHAKE, "2025-06-18") and peer.mirrors is None
+        await server.until("GET")
+    _, hello, initialized, listen, goodbye = server.seen
+    assert (hello.rpc, initialized.rpc, listen.rpc) == ("initialize", "notifications/initialized", "GET")
+    assert initialized.headers["mcp-protocol-version"] == listen.headers["mcp-protocol-version"] == "2025-06-18"
+    assert (goodbye.rpc, goodbye.headers["mcp-session-id"]) == ("DELETE", "s-1")
+
+
+async def test_a_server_without_sessions_is_fine() -> None:
+    async with serving(Remote(session=None)) as server, connection(server) as (_, peer):
+        assert await peer.answer(peer.send("tools/list"))
+    assert not server.of("DELETE") and not any("mcp-session-id" in request.headers for request in server.seen)
+
+
+@pytest.mark.parametrize("slow", ["notifications/initialized"])
+async def test_nothing_reaches_a_server_before_it_has_taken_initialized(slow: str) -> None:
+    async def taken(request: Request, reply: Reply) -> None:
+        assert [seen.rpc for seen in server.seen][-1] == slow
+        await reply.status(202)
+        done.append(len(server.seen))
+
+    done: list[int] = []
+    async with serving(Remote(does={slow: taken})) as server, connection(server) as (_, peer):
+        assert done
+        await peer.answer(peer.send("tools/list"))
+
+
+async def test_a_refused_version_that_is_on_offer_is_asked_for_again() -> None:
+    async def once(request: Request, reply: Reply) -> None:
+        if len(server.seen) > 1:
+            del remote.does["server/discover"]
+            return await remote(request, reply)
+        await reply.error(request, -32022, data={"supported": ["2026-07-28"]})
+
+    remote = Remote(modern=True, does={"server/discover": once})
+    async with serving(remote) as server, connection(server) as (_, peer):
+        assert peer.info.era is MODERN
+    assert [request.rpc for request in server.seen] == ["server/discover"] * 2
+
+
+async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
+    async def refused(request: Request, reply: Reply) -> None:
+        await reply.error(request, -32020)
+
+    memory = EraMemory(None)
+    memory.put("k", HANDSHAKE)
+    async with serving(Remote(modern=True, does={"initialize": refused})) as server:
+        async with connection(server, memory) as (_, peer):
+            assert peer.info.era is MODERN
+    assert memory.get("k") is MODERN
+
+
+@pytest.mark.parametrize(
+    ("configured", "remembered", "asked"),
+    [(None, HANDSHAKE, "initialize"), (None, MODERN, "server/discover"), (HANDSHAKE, MODERN, "initialize")],
+)
+async def test_a_known_era_is_not_asked_for(configured: Era | None, remembered: Era, asked: str) -> None:
+    memory = EraMemory(None)
+    memory.put("k", remembered)
+    async with serving(Remote(modern=True)) as server, connection(server, memory, era=configured):
+        assert server.seen[0].rpc == asked
+    assert memory.get("k") is remembered, "what is configured says nothing about what would be found"
+
+
+# -- the deprecated transport
+
+
+class OldMcp(OldServer):
+    """Speaks MCP, too."""
+
+    async def __call__(self, request: Request, reply: Reply) -> None:
+        if request.method == "POST" and request.path == "/mcp":
+            return await reply.status(405)
+        await super().__call__(request, reply)
+        if request.rpc == "initialize":
+            await self.say(id=request.message["id"], result=INITIALIZED)
+
+
+@pytest.mark.parametrize("transport", [None, "sse"])
+async def test_a_server_of_the_old_transport_is_found_or_named(transport: str | None) -> None:
+    async with serving(OldMcp()) as server, connection(server, transport=transport) as (_, peer):
+        assert (peer.info.era, peer.info.version) == (HANDSHAKE, "2025-06-18")
+        sent = [(request.rpc, request.path) for request in server.seen]
+        found_out = [] if transport else [("server/discover", "/mcp"), ("initialize", "/mcp")]
+        assert sent == [
+            *found_out,
+            ("GET", "/mcp"),
+            ("initialize", "/messages?session_id=1"),
+            ("notifications/initialized", "/messages?session_id=1"),
+        ]
+
+
+async def test_a_transport_that_was_written_out_is_the_only_one_tried() -> None:
+    async with serving(OldMcp()) as server:
+        reason, _ = await failing(server, transport="http")
+        assert reason == 'initialize failed: upstream "far" answered with HTTP 405 Said'
+    assert not server.of("GET")
+
+
+async def test_what_is_no_mcp_server_at_all_says_what_was_tried() -> None:
+    async with serving(answering(404)) as server:
+        reason, can_retry = await failing(server)
+        assert can_retry
+        assert reason == (
+            'initialize failed: upstream "far" answered with HTTP 404 Said; '
+            'as a server of the HTTP+SSE transport: upstream "far" answered with HTTP 404 Said'
+        )
+
+
+async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:
+    async with serving(OldMcp("http://evil.example/x")) as server:
+        reason, _ = await failing(server, transport="sse")
+        assert reason.startswith("the server wants messages sent to http://evil.example, which is not where")
+
+
+# -- not admitted, not there
+
+
+@pytest.mark.parametrize("transport", [None, "http", "sse"])
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_server_that_wants_credentials_is_asked_once_and_the_setting_is_named(
+    status: int, transport: str | None
+) -> None:
+    async with serving(answering(status)) as server:
+        reason, can_retry = await failing(server, transport=transport)
+        assert not can_retry
+        assert reason == f'http://127.0.0.1:{server.port} wants credentials: set "bearer" or "headers" (HTTP {status})'
+        assert len(server.seen) == 1
+
+
+async def test_credentials_go_with_every_request_and_into_no_message() -> None:
+    headers = {"Authorization": "Bearer s3cr3t-token", "X-Team": "s3cr3t-team"}
+    async with serving(Remote()) as server, connection(server, headers=headers) as (_, peer):
+        await peer.answer(peer.send("tools/list"))
+        await server.until("GET")
+    assert {request.headers.get("authorization") for request in server.seen} == {"Bearer s3cr3t-token"}
+    assert {request.headers.get("x-team") for request in server.seen} == {"s3cr3t-team"}
+    async with serving(answering(401)) as server:
+        reason, _ = await failing(server, headers=headers)
+        assert reason.endswith('does not accept the credentials of "bearer" or "headers" (HTTP 401)')
+        assert "s3cr3t" not in reason
+        assert "s3cr3t" not in repr(HttpSpec(url="http://x/?key=s3cr3t", key="k", headers=headers))
+
+
+async def test_the_hubs_own_headers_can_be_replaced() -> None:
+    async with serving(Remote(modern=True)) as server, connection(server, headers={"User-Agent": "mine"}):
+        assert server.seen[0].headers["user-agent"] == "mine"
+
+
+@pytest.mark.parametrize("transport", [None, "sse"])
+async def test_a_server_that_is_not_there_is_said_as_such_and_stays_remembered(transport: str | None) -> None:
+    memory = EraMemory(None)
+    memory.put("k", HANDSHAKE)
+    async with serving(Remote()) as gone:
+        pass
+    with pytest.raises(ExceptionGroup) as caught:
+        async with connection(gone, memory, transport=transport):
+            pass
+    assert str(caught.value.exceptions[0]) == f"cannot connect to http://127.0.0.1:{gone.port}: Connection refused"
+    assert memory.get("k") is HANDSHAKE
+
+
+async def test_a_redirect_says_where_to() -> None:
+    async with serving(answering(308, location="https://other.example/mcp?token=1")) as server:
+        reason, _ = await failing(server)
+        assert "HTTP 308 Said, a redirect to 'https://other.example/mcp', which is not followed" in reason
+
+
+async def test_something_that_speaks_no_http_is_a_failure() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        reply._writer.write(b"220 smtp.example ESMTP\r\n")
+        reply.cut()
+
+    async with serving(script) as server:
+        reason, _ = await failing(server)
+        assert reason.startswith('initialize failed: upstream "far" broke off the connection: ')

@@ -1,0 +1,204 @@
+"""A remote server that is kept up: forgotten sessions, servers that go and come back, headers that have changed."""
+
+import json
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.types import CallId, Era, Kind, UpstreamState
+from mcp_hub.upstreams import lifecycle, supervisor
+from mcp_hub.upstreams.base import Call
+from mcp_hub.upstreams.lifecycle import Life
+from mcp_hub.upstreams.supervisor import Supervisor
+from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.remote import Remote, ready, supervised, tool
+from tests.unit.wire.http_server import Reply, Request, serving
+from tests.unit.wire.raw_lines import WAIT
+
+pytestmark = pytest.mark.anyio
+
+
+def call(name: str = "x", **arguments: object) -> Call:
+    params = {"name": name, "arguments": arguments}
+    return Call(
+        id=CallId("st_1"),
+        upstream="far",
+        method="tools/call",
+        params={key: msgspec.Raw(json.dumps(value).encode()) for key, value in params.items()},
+        meta={},
+        session="s",
+        principal="p",
+        era=Era.MODERN,
+        capabilities={},
+    )
+
+
+async def run(far: Supervisor, name: str = "x", **arguments: object) -> Completed:
+    with anyio.fail_after(WAIT):
+        return await far.call(call(name, **arguments), Recorder())
+
+
+# -- the session
+
+
+@pytest.fixture
+def any_session_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session need not have lasted for its loss to be no failure."""
+    monkeypatch.setattr(supervisor, "_SESSION", 0.0)
+
+
+async def test_a_forgotten_session_begins_anew_at_once_and_the_calls_go_on(any_session_counts: None) -> None:
+    remote = Remote()
+    async with serving(remote) as server, supervised(server) as far:
+        await ready(far)
+        remote.session = "s-2"
+        done = []
+
+        async def one() -> None:
+            done.append(await run(far))
+
+        began = anyio.current_time()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(one)
+        assert len(done) == 20
+        assert anyio.current_time() - began < 0.5, "shorter than the pause after a failure"
+        assert len(server.of("initialize")) == 2 and far.status().restarts == 1
+        assert not server.of("DELETE"), "there is nothing to end"
+
+
+async def test_a_session_that_is_forgotten_again_and_again_fails_the_call(any_session_counts: None) -> None:
+    async def lost(request: Request, reply: Reply) -> None:
+        await reply.status(404)
+
+    async with serving(Remote(does={"tools/call": lost})) as server, supervised(server) as far:
+        await ready(far)
+        with pytest.raises(UpstreamUnavailable):
+            await run(far)
+        assert len(server.of("tools/call")) == 2
+
+
+async def test_a_session_that_does_not_last_is_a_failure() -> None:
+    remote = Remote()
+    async with serving(remote) as server, supervised(server) as far:
+        await ready(far)
+        remote.session = "s-2"
+        assert await run(far)
+        assert far._life.deaths, "it was not left out of account"
+
+
+def test_only_what_was_ready_begins_anew_without_a_pause() -> None:
+    begun = lifecycle.ready(Life())
+    assert lifecycle.renewed(begun, "lost").state is UpstreamState.STARTING
+    for life in (Life(), lifecycle.stopped(begun), lifecycle.gave_up(begun, "x")):
+        assert lifecycle.renewed(life, "lost") == life
+
+
+# -- the server
+
+
+async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_back() -> None:
+    async with serving(Remote()) as server, supervised(server) as far:
+        await ready(far)
+        server_port = server.port
+        assert await run(far)
+        server_again = Remote(session="other")
+        lost = anyio.Event()
+
+        async def slow(request: Request, reply: Reply) -> None:
+            lost.set()
+            await reply.gone()
+
+        assert isinstance(server.script, Remote)
+        server.script.does["tools/call"] = slow
+        async with anyio.create_task_group() as tasks:
+
+            async def caught() -> None:
+                with pytest.raises(UpstreamLost) as error:
+                    await run(far)
+                assert (error.value.data or {})["outcome"] == "unknown"
+
+            tasks.start_soon(caught)
+            await lost.wait()
+            await server.close()
+        with anyio.fail_after(WAIT), pytest.raises(UpstreamUnavailable, match="Connection refused"):
+            far._rules = supervisor.SupervisorRules(ready_wait=0.1)
+            while True:
+                await far.call(call(), Recorder())
+        assert far.status().state is not UpstreamState.READY
+        async with serving(server_again, server_port):
+            await ready(far)
+            assert await run(far)
+
+
+# -- headers
+
+
+REGION = {"type": "string", "x-mcp-header": "Region"}
+
+
+async def test_arguments_travel_in_the_headers_that_the_listed_schema_names() -> None:
+    remote = Remote(modern=True, tools=[tool("x", region=REGION), tool("y")])
+    async with serving(remote) as server, supervised(server) as far:
+        await ready(far)
+        await run(far, region="eu")
+        await run(far, "y", region="eu")
+        await run(far)
+        sent = [request.headers.get("mcp-param-region") for request in server.of("tools/call")]
+        assert sent == ["eu", None, None]
+
+
+async def test_headers_that_have_changed_are_learnt_and_the_call_repeated_once() -> None:
+    remote = Remote(modern=True)
+
+    async def strict(request: Request, reply: Reply) -> None:
+        if request.headers.get("mcp-param-region") != "eu":
+            return await reply.error(request, -32020)
+        await reply.result(request, {"content": []})
+
+    async with serving(remote) as server, supervised(server) as far:
+        await ready(far)
+        remote.tools, remote.does = [tool("x", region=REGION)], {"tools/call": strict}
+        assert await run(far, region="eu")
+        assert [len(server.of(method)) for method in ("tools/list", "tools/call")] == [2, 2]
+        with pytest.raises(RpcError) as refused:
+            await run(far)
+        assert refused.value.code == -32020 and len(server.of("tools/call")) == 4
+
+
+@pytest.mark.parametrize("modern", [True, False])
+async def test_a_tool_with_annotations_against_the_rules_is_left_out_where_they_count(modern: bool) -> None:
+    bad = tool("bad", region={"type": "number", "x-mcp-header": "Region"})
+    async with serving(Remote(modern=modern, tools=[bad, tool("good")])) as server, supervised(server) as far:
+        await ready(far)
+        snapshot = far.snapshot()
+        assert snapshot is not None
+        names = [json.loads(raw)["name"] for raw in snapshot.lists[Kind.TOOL]]
+        assert names == (["good"] if modern else ["bad", "good"])
+        expected: Any = ("tools: bad is left out: region: x-mcp-header is for strings, integers and booleans only",)
+        assert far.status().warnings == (expected if modern else ())
+
+
+async def test_what_is_cancelled_reaches_the_server_in_the_words_of_its_era() -> None:
+    for modern in (True, False):
+        gone = anyio.Event()
+
+        async def slow(request: Request, reply: Reply, gone: anyio.Event = gone) -> None:
+            await reply.gone()
+            gone.set()
+
+        async with serving(Remote(modern=modern, does={"tools/call": slow})) as server, supervised(server) as far:
+            await ready(far)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run, far)
+                await server.until("tools/call")
+                tasks.cancel_scope.cancel()
+            with anyio.fail_after(WAIT):
+                await gone.wait()
+            if not modern:
+                await server.until("notifications/cancelled")
+            assert len(server.of("notifications/cancelled")) == (0 if modern else 1)

@@ -1,0 +1,371 @@
+"""The one stream that is open at a modern server, and how it is replaced."""
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from mcp_hub.errors import DeadlineExceeded, InvalidParams, MethodNotFound, RpcError, UpstreamLost
+from mcp_hub.types import Era, JsonObject, Kind
+from mcp_hub.upstreams import listen as module
+from tests.unit.upstreams.following import UPDATED, Following, silent
+from tests.unit.upstreams.scripted import Server, together
+
+pytestmark = pytest.mark.anyio
+
+LISTEN, CANCELLED = "subscriptions/listen", "notifications/cancelled"
+ID = "io.modelcontextprotocol/subscriptionId"
+WATCHES: dict[str, Any] = {"resources": {"subscribe": True}}
+LISTS: dict[str, Any] = {"tools": {"listChanged": True}}
+
+
+@pytest.fixture
+def one() -> Following:
+    return Following(Era.MODERN)
+
+
+async def listening(server: Server) -> JsonObject:
+    return await server.expect(LISTEN)
+
+
+async def acknowledge(server: Server, request: JsonObject, *uris: str, **flags: bool) -> None:
+    granted = {**({"resourceSubscriptions": uris} if uris else {}), **flags}
+    params = {"_meta": {ID: request["id"]}, "notifications": granted}
+    await server.send(method="notifications/subscriptions/acknowledged", params=params)
+
+
+async def granting(server: Server) -> JsonObject:
+    """Grants everything that is asked next."""
+    request = await listening(server)
+    asked = request["params"]["notifications"]
+    await acknowledge(server, request, *asked.get("resourceSubscriptions", ()))
+    return request
+
+
+async def updated(server: Server, uri: str, id_: int) -> None:
+    await server.send(method=UPDATED, params={"_meta": {ID: id_}, "uri": uri})
+
+
+@pytest.mark.parametrize(
+    "capabilities", [{}, {"tools": {}, "prompts": None, "resources": {"listChanged": "yes"}}, WATCHES]
+)
+async def test_while_there_is_nothing_to_listen_to_no_stream_is_open(
+    one: Following, capabilities: dict[str, Any]
+) -> None:
+    async with one.connected(**capabilities) as server:
+        await silent(server)
+
+
+async def test_a_stream_carries_what_the_server_announces_and_the_envelope_but_is_no_call(one: Following) -> None:
+    capabilities = {
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+        "resources": {"listChanged": False},
+    }
+    seen: list[JsonObject] = []
+
+    async def script(server: Server) -> None:
+        seen.append(await granting(server))
+
+    async with one.connected(script, **capabilities) as server:
+        params = seen[0]["params"]
+        assert params["notifications"] == {"toolsListChanged": True, "promptsListChanged": True}
+        assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+        assert [pending.context for pending in one.peer.wire.requests.pending.values()] == [None]
+        await server.send(method="notifications/tools/list_changed", params={"_meta": {ID: seen[0]["id"]}})
+        await silent(server)
+        assert one.peer.changed == {Kind.TOOL}
+
+
+async def test_the_next_stream_is_acknowledged_before_the_last_one_ends(one: Following) -> None:
+    async with one.connected(**WATCHES) as server, anyio.create_task_group() as tasks:
+        await together(granting(server), one.subscribe("x:a"))
+        tasks.start_soon(one.subscribe, "x:b")
+        second = await listening(server)
+        assert second["params"]["notifications"] == {"resourceSubscriptions": ["x:a", "x:b"]}
+        await silent(server)
+        await updated(server, "x:a", 1)
+        await acknowledge(server, second, "x:a", "x:b")
+        await updated(server, "x:a", 2)
+        assert (await server.expect(CANCELLED))["params"] == {"requestId": 1}
+        await silent(server)
+        assert one.noted("x:a") == ["x:a"] and one.changes.noted == 2
+        one.release("x:a")
+        third = await granting(server)
+        assert third["params"]["notifications"] == {"resourceSubscriptions": ["x:b"]}
+        await server.expect(CANCELLED)
+        one.release("x:b")
+        assert (await server.expect(CANCELLED))["params"] == {"requestId": 3}
+        await silent(server)
+        assert not one.peer.wire.requests.pending
+
+
+async def test_wishes_that_come_together_need_one_stream(one: Following) -> None:
+    async with one.connected(**WATCHES) as server:
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(one.subscribe, f"x:{number}")
+            request = await granting(server)
+        assert len(request["params"]["notifications"]["resourceSubscriptions"]) == 100
+        await together(silent(server), one.subscribe("x:5"))
+
+
+async def test_what_the_server_does_not_grant_is_refused_and_asked_for_no_more(one: Following) -> None:
+    async with one.connected(**WATCHES) as server:
+        await together(granting(server), one.subscribe("x:a"))
+
+        async def script() -> None:
+            await acknowledge(server, await listening(server), "x:a")
+            await server.expect(CANCELLED)
+
+        with pytest.raises(InvalidParams, match='upstream "git" does not watch x:b'):
+            await together(script(), one.subscribe("x:b"))
+        one.release("x:b")
+        assert (await granting(server))["params"]["notifications"] == {"resourceSubscriptions": ["x:a"]}
+        await server.expect(CANCELLED)
+        await silent(server)
+        assert one.noted("x:a") == [], "nothing was missed"
+
+
+async def test_a_wish_that_was_refused_is_tried_again_for_the_next_one_who_wants_it(one: Following) -> None:
+    async with one.connected(**WATCHES) as server:
+
+        async def refuse() -> None:
+            await acknowledge(server, await listening(server))
+
+        for _ in range(2):
+            with pytest.raises(InvalidParams):
+                await together(refuse(), one.subscribe("x:a"))
+
+
+async def test_a_server_that_watches_nothing_is_not_asked_to(one: Following) -> None:
+    async with one.connected(granting, **LISTS) as server:
+        with pytest.raises(MethodNotFound, match='upstream "git" has no subscriptions'):
+            await one.subscribe("x:a")
+        await silent(server)
+
+
+async def test_a_stream_that_cannot_be_opened_leaves_the_last_one_as_it_is(one: Following) -> None:
+    async with one.connected(**WATCHES) as server:
+        first = await _first(one, server)
+        with pytest.raises(RpcError) as caught:
+            await together(server.refuse(LISTEN, -32000), one.subscribe("x:b"))
+        assert caught.value.code == -32000
+        await updated(server, "x:a", first["id"])
+        await silent(server)
+        assert one.noted("x:a") == ["x:a"]
+
+
+async def _first(one: Following, server: Server) -> JsonObject:
+    seen: list[JsonObject] = []
+
+    async def script() -> None:
+        seen.append(await granting(server))
+
+    await together(script(), one.subscribe("x:a"))
+    return seen[0]
+
+
+async def test_a_server_that_does_not_acknowledge_is_given_up() -> None:
+    one = Following(Era.MODERN, timeout=0.05)
+    async with one.connected(**WATCHES) as server:
+        with pytest.raises(DeadlineExceeded, match="did not acknowledge subscriptions/listen within 0.05 s"):
+            await together(listening(server), one.subscribe("x:a"))
+        assert (await server.expect(CANCELLED))["params"] == {"requestId": 1}
+
+
+async def test_a_server_without_the_method_is_asked_once(one: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.0)
+
+    async def script(server: Server) -> None:
+        await server.refuse(LISTEN, -32601)
+
+    async with one.connected(script, **LISTS) as server:
+        for _ in range(3):
+            await silent(server)
+
+
+@pytest.mark.parametrize("how", ["result", "error", "cancelled"])
+async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_changed(
+    one: Following, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    ends: dict[str, JsonObject] = {
+        "result": {"id": 2, "result": {"resultType": "complete", "_meta": {ID: 2}}},
+        "error": {"id": 2, "error": {"code": -32603, "message": "broken"}},
+        "cancelled": {"method": CANCELLED, "params": {"requestId": 2}},
+    }
+    async with one.connected(granting, **WATCHES, **LISTS) as server:
+        await together(granting(server), one.subscribe("x:a"))
+        await server.expect(CANCELLED)
+        await silent(server)
+        assert one.noted("x:a") == [] and not one.peer.changed
+        await server.send(**ends[how])
+        if how == "cancelled":
+            await server.expect(CANCELLED)
+        again = await granting(server)
+        asked = {"toolsListChanged": True, "resourceSubscriptions": ["x:a"]}
+        assert again["id"] == 3 and again["params"]["notifications"] == asked
+        await silent(server)
+        assert one.noted("x:a") == ["x:a"]
+        assert one.peer.wake.is_set() and one.peer.changed == set(Kind)
+
+
+async def test_what_the_next_stream_does_not_grant_any_more_is_watched_no_more(one: Following) -> None:
+    async with one.connected(**WATCHES) as server:
+        await together(granting(server), one.subscribe("x:a"))
+
+        async def script() -> None:
+            await acknowledge(server, await listening(server), "x:b")
+            await server.expect(CANCELLED)
+
+        await together(script(), one.subscribe("x:b"))
+        await together(granting(server), one.subscribe("x:a"))
+
+
+async def test_a_wish_that_is_taken_back_before_it_was_sent_is_nothing(one: Following) -> None:
+    async with one.connected(**WATCHES) as server, anyio.create_task_group() as tasks:
+        tasks.start_soon(one.subscribe, "x:a")
+        await anyio.lowlevel.checkpoint()
+        one.release("x:a")
+        await silent(server)
+
+
+async def test_a_stream_that_ends_while_the_next_one_is_opened_leaves_a_gap(one: Following) -> None:
+    async with one.connected(granting, **WATCHES, **LISTS) as server:
+        await together(granting(server), one.subscribe("x:a"))
+        await server.expect(CANCELLED)
+
+        async def script() -> None:
+            request = await listening(server)
+            await server.send(id=2, result={})
+            await silent(server)
+            await acknowledge(server, request, "x:a", "x:b")
+
+        await together(script(), one.subscribe("x:b"))
+        await silent(server)
+        assert (one.noted("x:a"), one.noted("x:b")) == (["x:a"], [])
+        assert one.peer.changed == set(Kind)
+
+
+async def test_lists_are_read_again_once_the_first_stream_is_open_at_last(
+    one: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+
+    async def script(server: Server) -> None:
+        await server.refuse(LISTEN, -32603)
+
+    async with one.connected(script, **LISTS) as server:
+        assert not one.peer.changed
+        await granting(server)
+        await silent(server)
+        assert one.peer.changed == set(Kind)
+
+
+async def test_a_refusal_that_was_overcome_does_not_count_later(
+    one: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    async with one.connected(**WATCHES) as server:
+        with pytest.raises(RpcError):
+            await together(server.refuse(LISTEN, -32601), one.subscribe("x:a"))
+        one.release("x:a")
+        await together(granting(server), one.subscribe("x:b"))
+        await server.send(id=2, result={})
+        await granting(server)
+
+
+async def test_a_stream_that_ends_at_once_every_time_is_opened_less_and_less_often(
+    one: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    times: list[float] = []
+
+    async def script(server: Server) -> None:
+        for _ in range(5):
+            request = await granting(server)
+            times.append(anyio.current_time())
+            await server.send(id=request["id"], result={})
+
+    async with one.connected(**WATCHES) as server:
+        await together(script(server), one.subscribe("x:a"))
+    pauses = [after - before for before, after in zip(times, times[1:], strict=False)]
+    assert all(pause >= 0.01 * 2**number for number, pause in enumerate(pauses)), pauses
+
+
+async def test_lists_are_read_without_an_acknowledgement_that_is_late_and_again_after_it(
+    one: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FIRST", 0.01)
+    seen: list[JsonObject] = []
+
+    async def script(server: Server) -> None:
+        seen.append(await listening(server))
+
+    async with one.connected(script, **LISTS) as server:
+        assert not one.peer.changed
+        await acknowledge(server, seen[0], toolsListChanged=True)
+        await silent(server)
+        assert one.peer.wake.is_set() and one.peer.changed == set(Kind)
+
+
+async def test_after_a_restart_there_is_a_stream_again_and_what_was_wanted_counts_as_updated(one: Following) -> None:
+    async with one.connected(**WATCHES) as server:
+        await together(granting(server), one.subscribe("x:a"))
+        assert one.noted("x:a") == []
+    async with one.connected(granting, **WATCHES) as server:
+        await silent(server)
+        assert one.noted("x:a") == ["x:a"]
+
+
+async def test_a_connection_that_ends_fails_those_who_wait(one: Following) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def lost() -> None:
+            with pytest.raises(UpstreamLost):
+                await one.subscribe("x:a")
+
+        async with one.connected(**WATCHES) as server:
+            tasks.start_soon(lost)
+            await listening(server)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"_meta": {ID: 2}, "notifications": {"resourceSubscriptions": ["x:a"]}},
+        {"_meta": {ID: "one"}, "notifications": {"resourceSubscriptions": ["x:a"]}},
+        {"notifications": {"resourceSubscriptions": ["x:a"]}},
+        {"_meta": [], "notifications": {}},
+        [],
+    ],
+)
+async def test_an_acknowledgement_of_something_else_is_none(one: Following, params: Any) -> None:
+    confirmed = anyio.Event()
+
+    async def subscribe() -> None:
+        await one.subscribe("x:a")
+        confirmed.set()
+
+    async with one.connected(**WATCHES) as server, anyio.create_task_group() as tasks:
+        tasks.start_soon(subscribe)
+        request = await listening(server)
+        await server.send(method="notifications/subscriptions/acknowledged", params=params)
+        await silent(server)
+        assert not confirmed.is_set()
+        await acknowledge(server, request, "x:a")
+
+
+@pytest.mark.parametrize("granted", [None, [], {"resourceSubscriptions": "x:a"}, {"resourceSubscriptions": [1]}])
+async def test_an_acknowledgement_that_cannot_be_read_grants_nothing(one: Following, granted: Any) -> None:
+    async with one.connected(**WATCHES) as server:
+
+        async def script() -> None:
+            request = await listening(server)
+            params = {"_meta": {ID: str(request["id"])}, "notifications": granted}
+            await server.send(method="notifications/subscriptions/acknowledged", params=params)
+
+        with pytest.raises(InvalidParams):
+            await together(script(), one.subscribe("x:a"))

@@ -1,0 +1,139 @@
+"""Tools that handshake servers run only as tasks: made, followed, asked about, cancelled, answered as plain calls."""
+
+import json
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Completed, Progress
+from mcp_hub.types import JsonObject
+from mcp_hub.upstreams import tasks as upstream_tasks
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.tasks import required_tasks
+from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.upstreams.test_peer_questions import Asking, asked
+from tests.unit.wire.raw_lines import WAIT
+
+pytestmark = pytest.mark.anyio
+
+TASKS: JsonObject = {"tasks": {"requests": {"tools": {"call": {}}}}}
+RELATED = "io.modelcontextprotocol/related-task"
+
+
+def task(status: str = "working", **more: Any) -> JsonObject:
+    stamp = "2025-11-25T10:00:00Z"
+    return {"taskId": "t1", "status": status, "createdAt": stamp, "lastUpdatedAt": stamp, "ttl": 1000, **more}
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_tasks, "_POLL", (0.001, 0.001, 0.001))
+
+
+async def started(
+    peer: Peer, server: Server, tasks: anyio.abc.TaskGroup, **more: Any
+) -> tuple[Asking, CallRecord, Any]:
+    """A call whose server has made a task; the request that made it."""
+    peer.task_tools = frozenset({"x"})
+    calls = Asking(peer, tasks)
+    record = await calls.start(**more)
+    request = await server.answer("tools/call", {"task": task()})
+    return calls, record, request
+
+
+async def test_a_task_is_made_followed_and_its_result_is_the_calls() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, request = await started(peer, server, tasks)
+        assert request["params"]["task"]["ttl"] > 0 and request["params"]["name"] == "x"
+        for status in ("working", "working", "completed"):
+            look = await server.answer("tasks/get", task(status))
+            assert look["params"] == {"taskId": "t1"}
+        result = {"content": [], "n": 2**70, "_meta": {RELATED: {"taskId": "t1"}, "mine": 1}}
+        await server.answer("tasks/result", result)
+        outcome = await calls.outcome(record)
+        assert isinstance(outcome, Completed)
+        assert json.loads(bytes(outcome.result)) == {"content": [], "n": 2**70, "_meta": {"mine": 1}}
+
+
+async def test_an_error_of_the_task_is_the_calls() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        await server.answer("tasks/get", task("failed"))
+        await server.refuse("tasks/result", -32050, {"why": 1})
+        outcome = await calls.outcome(record)
+        assert isinstance(outcome, RpcError) and outcome.code == -32050
+
+
+async def test_a_task_that_wants_input_asks_the_caller_even_beside_others_calls() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        other = await calls.start("other", method="prompts/get")
+        for message in (await server.line(), await server.line()):  # in whichever order
+            if message["method"] == "tasks/get":
+                await server.send(id=message["id"], result=task("input_required"))
+        fetching = await server.expect("tasks/result")
+        about = {"_meta": {RELATED: {"taskId": "t1"}}}
+        await server.send(id="q", method="roots/list", params=about)
+        (key,) = await asked(record)
+        assert not other.open_questions
+        record.answer(key, msgspec.Raw(b'{"roots":[]}'))
+        assert (await server.line())["result"] == {"roots": []}
+        await server.send(id=fetching["id"], result={"content": []})
+        assert isinstance(await calls.outcome(record), Completed)
+        tasks.cancel_scope.cancel()
+
+
+async def test_progress_goes_on_under_the_calls_token() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, request = await started(peer, server, tasks, wants_progress=True)
+        reader = record.log.reader(lambda: None)
+        token = request["params"]["_meta"]["progressToken"]
+        await server.send(method="notifications/progress", params={"progressToken": token, "progress": 3})
+        await server.answer("tasks/get", task("completed"))
+        await server.answer("tasks/result", {"content": []})
+        await calls.outcome(record)
+        assert [event.progress for event in reader.take() if isinstance(event, Progress)] == [3]
+
+
+async def test_a_caller_that_gives_up_cancels_the_task() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        await started(peer, server, tasks)
+        await server.expect("tasks/get")
+        tasks.cancel_scope.cancel()
+        with anyio.fail_after(WAIT):
+            while (message := await server.line())["method"] != "tasks/cancel":
+                pass
+        assert message["params"] == {"taskId": "t1"}
+
+
+async def test_an_answer_without_a_task_is_the_result() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        peer.task_tools = frozenset({"x"})
+        calls = Asking(peer, tasks)
+        record = await calls.start()
+        await server.answer("tools/call", {"content": [{"type": "text", "text": "quick"}]})
+        outcome = await calls.outcome(record)
+        assert isinstance(outcome, Completed) and b"quick" in bytes(outcome.result)
+
+
+async def test_what_is_no_task_ends_the_call() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        await server.answer("tasks/get", {"taskId": 7})
+        outcome = await calls.outcome(record)
+        assert isinstance(outcome, RpcError) and "no task" in outcome.message
+
+
+def tool(name: str, support: object) -> bytes:
+    return json.dumps({"name": name, "inputSchema": {}, "execution": {"taskSupport": support}}).encode()
+
+
+def test_only_tools_that_require_a_task_of_servers_that_take_one() -> None:
+    tools = [tool("a", "required"), tool("b", "optional"), tool("c", 7), b'{"name":"d"}', b'{"taskSupport"']
+    assert required_tasks(TASKS, tools) == {"a"}
+    for lacking in ({}, {"tasks": {}}, {"tasks": {"requests": {"tools": 1}}}, {"tasks": []}):
+        assert required_tasks(lacking, tools) == frozenset()

@@ -1,0 +1,68 @@
+"""A wire to a scripted server, and a handler that keeps what it is told and on whose behalf."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import httpx2
+
+from mcp_hub.protocol.envelope import BadMessage, Envelope
+from mcp_hub.types import Era
+from mcp_hub.wire.base import Pending
+from mcp_hub.wire.http import HttpWire
+from tests.unit.wire.http_server import HttpServer, Script, serving
+from tests.unit.wire.raw_lines import Told
+
+LIMIT = 1 << 16
+
+
+class Sourced(Told):
+    """Keeps the request on whose stream a message came, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[Pending | None] = []
+
+    def on_notification(self, message: Envelope, source: object = None) -> None:
+        assert source is None or isinstance(source, Pending)
+        self.sources.append(source)
+        super().on_notification(message)
+
+    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+        super().on_bad_line(bad, line[:100])
+
+
+@dataclass
+class Talk:
+    """A wire and its both ends."""
+
+    wire: HttpWire
+    told: Sourced
+    server: HttpServer
+    http: httpx2.AsyncClient
+    spoken: list[tuple[Era, str]] = field(default_factory=list)
+
+    async def ask(self, method: str = "tools/call", params: bytes = b'{"name":"x"}', **headers: str) -> Envelope:
+        return await self.wire.answer(self.wire.request(method, params, None, headers), None)
+
+    async def begin(self) -> None:
+        """`initialize`, for the session id that the answer brings."""
+        await self.ask("initialize", b"{}")
+
+
+@asynccontextmanager
+async def wired(script: Script, era: Era = Era.HANDSHAKE, limit: int = LIMIT) -> AsyncIterator[Talk]:
+    spoken = (era, "2026-07-28" if era is Era.MODERN else "2025-06-18")
+    async with serving(script) as server, anyio.create_task_group() as tasks:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+        async with httpx2.AsyncClient(timeout=None, limits=limits, trust_env=False) as http:
+            told = Sourced()
+            wire = HttpWire(told, http, tasks, lambda: spoken, server="far", url=server.url, limit=limit)
+            try:
+                yield Talk(wire, told, server, http)
+            finally:
+                wire.close()
+                with anyio.CancelScope(shield=True):
+                    await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()

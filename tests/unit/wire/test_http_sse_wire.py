@@ -1,0 +1,194 @@
+"""The deprecated HTTP+SSE transport as a wire: one stream in, POSTs out."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import httpx2
+import pytest
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.protocol import envelope
+from mcp_hub.wire.base import WireClosed
+from mcp_hub.wire.remote import HttpRefused
+from mcp_hub.wire.sse import SseWire
+from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, Stream, serving
+from tests.unit.wire.http_wires import LIMIT, Sourced
+from tests.unit.wire.raw_lines import WAIT
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class OldServer:
+    """Names `endpoint` on its stream and accepts what is sent there; `stream` is where it speaks."""
+
+    endpoint: str = "/messages?session_id=1"
+    stream: Stream | None = None
+    ready: anyio.Event = field(default_factory=anyio.Event)
+
+    async def __call__(self, request: Request, reply: Reply) -> None:
+        if request.method == "GET":
+            self.stream = await reply.stream()
+            await self.stream.event(self.endpoint, event="endpoint")
+            self.ready.set()
+            await self.stream.gone()
+        else:
+            await reply.status(202, b"Accepted")
+
+    async def say(self, **message: object) -> None:
+        assert self.stream is not None
+        await self.stream.event({"jsonrpc": "2.0", **message}, event="message")
+
+
+@asynccontextmanager
+async def opened(script: Script, url: str | None = None) -> AsyncIterator[tuple[SseWire, Sourced, HttpServer]]:
+    async with serving(script) as server, anyio.create_task_group() as tasks:
+        async with httpx2.AsyncClient(timeout=None, trust_env=False) as http:
+            told = Sourced()
+            wire = SseWire(told, http, tasks, server="old", url=url or server.url, limit=LIMIT)
+            try:
+                with anyio.fail_after(WAIT):
+                    await wire.open()
+                yield wire, told, server
+            finally:
+                wire.close()
+        tasks.cancel_scope.cancel()
+
+
+async def failing(script: Script, url: str | None = None) -> BaseException:
+    """What opening comes to."""
+    with pytest.raises(ExceptionGroup) as caught:
+        async with opened(script, url):
+            raise AssertionError("it came up")
+    (error,) = caught.value.exceptions
+    return error
+
+
+async def test_requests_go_to_the_endpoint_and_answers_come_on_the_stream() -> None:
+    old = OldServer()
+    async with opened(old) as (wire, told, server):
+        pending = wire.request("tools/call", b'{"name":"x"}')
+        (sent,) = await server.until("tools/call")
+        assert sent.path == "/messages?session_id=1" and sent.headers["content-type"] == "application/json"
+        await old.say(method="notifications/progress", params={"progressToken": 1, "progress": 1})
+        await old.say(id=7, method="ping")
+        await old.say(id=sent.message["id"], result={"n": 1})
+        answer = await wire.answer(pending, None)
+        assert json.loads(bytes(answer.result)) == {"n": 1}  # type: ignore[arg-type]  # set
+        assert told.sources == [None] and [ask.method for ask in told.requests] == ["ping"]
+
+
+async def test_answers_find_their_requests_in_any_order() -> None:
+    old = OldServer()
+    async with opened(old) as (wire, _, server):
+        pendings = [wire.request("tools/call", b"{}") for _ in range(100)]
+        for request in reversed(await server.until("tools/call", 100)):
+            await old.say(id=request.message["id"], result={"id": request.message["id"]})
+        for pending in pendings:
+            answer = await wire.answer(pending, None)
+            assert json.loads(bytes(answer.result)) == {"id": pending.id}  # type: ignore[arg-type]  # set
+
+
+async def test_a_request_that_is_given_up_is_cancelled_by_name() -> None:
+    async with opened(OldServer()) as (wire, _, server):
+        pending = wire.request("tools/call", b"{}")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wire.answer, pending, lambda id_: envelope.notification_frame("cancelled", b"%d" % id_))
+            await server.until("tools/call")
+            tasks.cancel_scope.cancel()
+        (told,) = await server.until("cancelled")
+        assert told.message["params"] == pending.id and told.path == "/messages?session_id=1"
+
+
+async def test_a_request_that_is_not_accepted_has_failed() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await (reply.status(503) if request.body else OldServer()(request, reply))
+
+    async with opened(script) as (wire, _, _):
+        with pytest.raises(HttpRefused, match='"old" answered with HTTP 503'):
+            await wire.answer(wire.request("tools/call", b"{}"), None)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+async def test_the_end_of_the_stream_is_the_end_of_the_connection(cut: bool) -> None:
+    old = OldServer()
+    async with opened(old) as (wire, told, server):
+        pending = wire.request("tools/call", b"{}")
+        await server.until("tools/call")
+        assert old.stream is not None
+        if cut:
+            old.stream.cut()
+        else:
+            await old.stream.end()
+        with pytest.raises(WireClosed):
+            await wire.answer(pending, None)
+        (reason,) = told.reasons
+        assert reason.startswith("the event stream broke off: " if cut else "the event stream ended")
+        assert not wire.can_send
+
+
+async def test_a_message_over_the_limit_ends_the_connection() -> None:
+    old = OldServer()
+    async with opened(old) as (_, told, _):
+        await old.say(method="n", params={"t": "x" * LIMIT})
+        (reason,) = await told.until("reasons")
+        assert reason == f'upstream "old" sent a message over the limit of {LIMIT} bytes'
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://127.0.0.1:1/x", "//evil.example/x", "https://127.0.0.1/x", "http://localhost/x", "ftp://x/"],
+)
+async def test_an_endpoint_elsewhere_is_refused(endpoint: str) -> None:
+    error = await failing(OldServer(endpoint))
+    assert isinstance(error, StartFailed) and "is not where its stream is" in str(error)
+
+
+async def test_an_endpoint_with_a_user_is_refused() -> None:
+    old = OldServer()
+
+    async def script(request: Request, reply: Reply) -> None:
+        old.endpoint = f"http://user:word@{request.headers['host']}/x"
+        await old(request, reply)
+
+    error = await failing(script)
+    assert isinstance(error, StartFailed) and "word" not in str(error)
+
+
+async def test_an_endpoint_may_be_written_in_full() -> None:
+    old = OldServer()
+
+    async def script(request: Request, reply: Reply) -> None:
+        old.endpoint = f"http://{request.headers['host']}/elsewhere"
+        await old(request, reply)
+
+    async with opened(script) as (wire, _, server):
+        wire.send(envelope.notification_frame("n"))
+        (sent,) = await server.until("n")
+        assert sent.path == "/elsewhere"
+
+
+async def test_a_server_without_such_a_stream_refuses_the_hub() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.status(404)
+
+    error = await failing(script)
+    assert isinstance(error, HttpRefused) and error.status == 404
+
+
+async def test_a_stream_that_ends_before_the_endpoint_is_no_connection() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await (await reply.stream()).end()
+
+    error = await failing(script)
+    assert isinstance(error, StartFailed) and str(error) == "the event stream ended before it named an endpoint"
+
+
+async def test_nobody_there_is_said_as_such() -> None:
+    async with serving(OldServer()) as gone:
+        pass
+    error = await failing(OldServer(), gone.url)
+    assert str(error) == f"cannot connect to http://127.0.0.1:{gone.port}: Connection refused"

@@ -1,0 +1,415 @@
+"""Streamable HTTP as a wire: what is sent, what the answers come to. Sessions and streams that break off: next door."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.protocol import envelope
+from mcp_hub.types import Era
+from mcp_hub.wire.base import NotSent, WireClosed
+from mcp_hub.wire.remote import AT_ONCE, HttpRefused
+from tests.unit.wire.http_server import Reply, Request, Script, serving
+from tests.unit.wire.http_wires import LIMIT, wired
+from tests.unit.wire.raw_lines import WAIT
+
+pytestmark = pytest.mark.anyio
+
+MODERN = "2026-07-28"
+
+
+def cancellation(id_: int) -> bytes:
+    return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
+
+
+async def echo(request: Request, reply: Reply) -> None:
+    if "id" in request.message and "method" in request.message:
+        await reply.result(request, request.message["params"])
+    else:
+        await reply.status(202)
+
+
+# -- answers
+
+
+async def test_a_json_answer_comes_as_its_bytes() -> None:
+    raw = b'{"n":1e400,"i":184467440737095516160, "s":"\\u00e9\xc3\xa9"}'
+
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.json(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (request.message["id"], raw))
+
+    async with wired(script) as talk:
+        assert bytes((await talk.ask()).result) == raw  # type: ignore[arg-type]  # set
+
+
+async def test_what_a_stream_brings_before_the_answer_comes_in_order_with_its_request_and_nothing_after() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        stream = await reply.stream()
+        await stream.raw(b": hello\n\nid: 1\ndata:\n\n")
+        for number in range(50):
+            await stream.progress("t", number)
+        await stream.event({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {}})
+        await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {"done": True}})
+        await stream.progress("t", 99)
+        await stream.end()
+
+    async with wired(script) as talk:
+        pending = talk.wire.request("tools/call", b"{}")
+        answer = await talk.wire.answer(pending, None)
+        assert bytes(answer.result) == b'{"done": true}'  # type: ignore[arg-type]  # set
+        values = [json.loads(bytes(note.params))["progress"] for note in talk.told.notifications]  # type: ignore[arg-type]
+        assert values == list(range(50))
+        assert set(talk.told.sources) == {pending}
+        assert [ask.method for ask in talk.told.requests] == ["elicitation/create"]
+        await talk.ask()
+        assert talk.server.connections == 1, "a stream that was read to its end leaves its connection to the next"
+
+
+async def test_an_answer_arrives_however_slowly_it_trickles() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        stream = await reply.stream()
+        data = json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": {"text": "ü" * 20}})
+        for byte in f"event: message\r\ndata: {data}\r\n\r\n".encode():
+            await stream.raw(bytes([byte]))
+
+    async with wired(script) as talk:
+        assert json.loads(bytes((await talk.ask()).result)) == {"text": "ü" * 20}  # type: ignore[arg-type]  # set
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_a_json_rpc_error_is_the_answer_whatever_the_status(status: int) -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.error(request, -32602, status)
+
+    async with wired(script, Era.MODERN) as talk:
+        answer = await talk.ask()
+        assert json.loads(bytes(answer.error))["code"] == -32602  # type: ignore[arg-type]  # set
+
+
+async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.json({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}, 400)
+
+    async with wired(script) as talk:
+        assert b"-32600" in bytes((await talk.ask()).error)  # type: ignore[arg-type]  # set
+
+
+# -- answers that are none
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "said"),
+    [
+        (401, b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}', "application/json", "HTTP 401"),
+        (400, b'{"error":"invalid_request"}', "application/json", "HTTP 400"),
+        (502, b"<html>", "text/html", "HTTP 502"),
+        (200, b"<html>", "text/html", "HTTP 200 Said and text/html in place of a message"),
+        (202, b"", None, "HTTP 202 Said and nothing in place of a message"),
+    ],
+)
+async def test_a_status_without_a_message_ends_the_request_with_it(
+    status: int, body: bytes, kind: str | None, said: str
+) -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.status(status, body, kind)
+
+    async with wired(script) as talk:
+        with pytest.raises(HttpRefused, match=f'"far" answered with {said}') as caught:
+            await talk.ask()
+        assert (caught.value.data or {}).get("outcome") == (None if 400 <= status < 500 else "unknown")
+        assert talk.wire.can_send
+
+
+async def test_a_redirect_is_named_and_not_followed() -> None:
+    async with serving(echo) as elsewhere:
+
+        async def script(request: Request, reply: Reply) -> None:
+            await reply.status(307, location=f"{elsewhere.url}?secret=1")
+
+        async with wired(script) as talk:
+            with pytest.raises(HttpRefused, match=f"redirect to '{elsewhere.url}', which is not followed"):
+                await talk.ask()
+        assert elsewhere.seen == []
+
+
+def streamed(*events: str) -> Script:
+    async def script(request: Request, reply: Reply) -> None:
+        stream = await reply.stream()
+        for event in events:
+            await stream.event(event.replace("ID", str(request.message["id"])))
+        await stream.end()
+
+    return script
+
+
+def whole(body: str) -> Script:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.json(body.replace("ID", str(request.message["id"])).encode())
+
+    return script
+
+
+@pytest.mark.parametrize("how", [streamed, whole])
+@pytest.mark.parametrize("body", ['{"jsonrpc":"2.0","id":ID,"result":{]}', '{"id":ID,"jsonrpc":"2.0","result":[[}'])
+async def test_an_answer_that_cannot_be_read_settles_its_request(how: Callable[[str], Script], body: str) -> None:
+    async with wired(how(body)) as talk:
+        answer = await talk.ask()
+        assert answer.jsonrpc == "hub" and b"malformed JSON" in bytes(answer.error)  # type: ignore[arg-type]  # set
+
+
+async def test_a_json_answer_to_another_request_is_none() -> None:
+    async with wired(whole('{"jsonrpc":"2.0","id":77,"result":{}}')) as talk:
+        answer = await talk.ask()
+        assert answer.jsonrpc == "hub" and b"another request" in bytes(answer.error)  # type: ignore[arg-type]  # set
+
+
+async def test_noise_on_a_stream_is_told_and_passed_over() -> None:
+    async with wired(streamed("what?", '{"jsonrpc":"2.0","id":ID,"result":{}}')) as talk:
+        assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
+        assert [line for _, line in talk.told.bad] == [b"what?"]
+
+
+@pytest.mark.parametrize("how", [streamed, whole])
+async def test_a_message_over_the_limit_ends_the_request_and_not_the_session(how: Callable[[str], Script]) -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        size = LIMIT + 1 if request.message["method"] == "big" else 1000
+        await how('{"jsonrpc":"2.0","id":ID,"result":{"t":"' + "x" * size + '"}}')(request, reply)
+
+    async with wired(script) as talk:
+        with pytest.raises(UpstreamLost, match=f"over the limit of {LIMIT} bytes"):
+            await talk.ask("big")
+        assert (await talk.ask()).result
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("era", Era)
+async def test_a_stream_without_ids_that_ends_before_the_answer_loses_the_request(era: Era, cut: bool) -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        stream = await reply.stream()
+        await stream.progress("t", 1)
+        stream.cut() if cut else await stream.end()
+
+    async with wired(script, era) as talk:
+        with pytest.raises(UpstreamLost, match="broke off" if cut else "ended its answer without a result") as caught:
+            await talk.ask()
+        assert caught.value.data == {"upstream": {"server": "far"}, "outcome": "unknown"}
+        assert len(talk.server.seen) == 1 and talk.wire.can_send
+
+
+async def test_a_connection_that_is_cut_instead_of_an_answer_loses_the_request() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        reply.cut()
+
+    async with wired(script) as talk:
+        with pytest.raises(UpstreamLost, match="broke off the connection"):
+            await talk.ask()
+
+
+# -- no connection
+
+
+async def test_a_server_that_is_gone_ends_the_session_when_nothing_else_is_under_way() -> None:
+    async with wired(echo) as talk:
+        async with serving(echo) as other:
+            talk.wire._url = other.url
+        with pytest.raises(NotSent, match=f"cannot connect to http://127.0.0.1:{other.port}: "):
+            await talk.ask()
+        assert talk.told.reasons == [f"cannot connect to http://127.0.0.1:{other.port}: Connection refused"]
+        assert not talk.wire.can_send
+        with pytest.raises(WireClosed):
+            talk.wire.request("tools/call", b"{}")
+
+
+async def test_a_connection_that_fails_takes_no_other_request_along() -> None:
+    go = anyio.Event()
+
+    async def script(request: Request, reply: Reply) -> None:
+        await go.wait()
+        await reply.result(request, {})
+
+    async with wired(script) as talk:
+        slow = talk.wire.request("slow", b"{}")
+        await talk.server.until("slow")
+        async with serving(echo) as other:
+            here, talk.wire._url = talk.wire._url, other.url
+        with pytest.raises(UpstreamUnavailable, match=r"cannot connect to .*; this request was not sent"):
+            await talk.ask()
+        talk.wire._url = here
+        go.set()
+        assert (await talk.wire.answer(slow, None)).result
+
+
+# -- headers
+
+
+async def test_a_handshake_request_has_the_settled_version_once_there_is_one() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        if request.rpc == "initialize":
+            await reply.result(request, {}, Mcp_Session_Id="s-1")
+        else:
+            await echo(request, reply)
+
+    async with wired(script) as talk:
+        await talk.begin()
+        await talk.ask("tools/list", b"{}")
+        talk.wire.send(envelope.notification_frame("notifications/x"))
+        await talk.wire.drained()
+        first, *later = [request.headers for request in talk.server.seen]
+        assert "mcp-protocol-version" not in first and "mcp-session-id" not in first
+        assert {(h["mcp-protocol-version"], h["mcp-session-id"]) for h in later} == {("2025-06-18", "s-1")}
+        assert {h["accept"] for h in (first, *later)} == {"application/json, text/event-stream"}
+        assert {h["content-type"] for h in (first, *later)} == {"application/json"}
+        assert not any(name.startswith(("mcp-method", "mcp-name")) for h in (first, *later) for name in h)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/call", {"name": "get", "arguments": {"name": "no"}}, "get"),
+        ("prompts/get", {"name": "grüß"}, "=?base64?Z3LDvMOf?="),
+        ("resources/read", {"uri": "file:///a b"}, "file:///a b"),
+        ("tools/list", {"name": "no"}, None),
+        ("tools/call", {"name": 5}, None),
+    ],
+)
+async def test_a_modern_request_repeats_method_and_name_in_headers(method: str, params: Any, name: str | None) -> None:
+    async with wired(echo, Era.MODERN) as talk:
+        await talk.ask(method, json.dumps(params).encode(), **{"mcp-param-region": "eu"})
+        headers = talk.server.seen[0].headers
+        assert (headers["mcp-protocol-version"], headers["mcp-method"]) == (MODERN, method)
+        assert headers.get("mcp-name") == name and headers["mcp-param-region"] == "eu"
+        assert "mcp-session-id" not in headers
+
+
+# -- giving up
+
+
+async def test_a_handshake_request_that_is_given_up_is_cancelled_by_name() -> None:
+    gone = anyio.Event()
+
+    async def script(request: Request, reply: Reply) -> None:
+        if request.rpc == "tools/call":
+            await reply.stream()
+            await reply.gone()
+            gone.set()
+        else:
+            await echo(request, reply)
+
+    async with wired(script) as talk:
+        await _give_up(talk)
+        (told,) = await talk.server.until("notifications/cancelled")
+        assert told.message["params"] == {"requestId": talk.server.seen[0].message["id"]}
+        with anyio.fail_after(WAIT):
+            await gone.wait()
+
+
+async def test_a_modern_request_that_is_given_up_has_its_stream_closed_and_that_is_all() -> None:
+    gone = anyio.Event()
+
+    async def script(request: Request, reply: Reply) -> None:
+        if request.rpc == "tools/call":
+            await reply.gone()
+            gone.set()
+        else:
+            await echo(request, reply)
+
+    async with wired(script, Era.MODERN) as talk:
+        await _give_up(talk)
+        with anyio.fail_after(WAIT):
+            await gone.wait()
+        await talk.ask("tools/list", b"{}")
+        assert [request.rpc for request in talk.server.seen] == ["tools/call", "tools/list"]
+
+
+async def _give_up(talk: Any) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(talk.wire.answer, talk.wire.request("tools/call", b"{}"), cancellation)
+        await talk.server.until("tools/call")
+        tasks.cancel_scope.cancel()
+
+
+# -- notifications and answers of ours
+
+
+async def test_notifications_leave_one_after_the_other_and_a_refused_one_holds_none_up() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.status(500 if request.message["method"] == "n3" else 202)
+
+    async with wired(script) as talk:
+        for number in range(8):
+            talk.wire.send(envelope.notification_frame(f"n{number}"))
+        await talk.wire.drained()
+        assert [request.rpc for request in talk.server.seen] == [f"n{number}" for number in range(8)]
+        assert talk.server.most == 1
+
+
+async def test_a_server_that_takes_no_notifications_is_congested_and_holds_only_so_many() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.gone()
+
+    async with wired(script) as talk:
+        for _ in range(1000):
+            talk.wire.send(envelope.notification_frame("n"))
+        assert talk.wire.is_congested
+        assert 400 < talk.wire.counts["dropped"] < 600
+
+
+# -- many at once
+
+
+async def test_many_requests_share_a_bounded_number_of_connections() -> None:
+    full = anyio.Event()
+
+    async def script(request: Request, reply: Reply) -> None:
+        if talk.server.now == AT_ONCE:
+            full.set()
+        await full.wait()
+        await reply.result(request, request.message["params"])
+
+    async with wired(script) as talk:
+        pendings = [talk.wire.request("tools/call", b'{"n":%d}' % number) for number in range(AT_ONCE + 72)]
+        with anyio.fail_after(WAIT):
+            answers = [await talk.wire.answer(pending, None) for pending in pendings]
+        values = [json.loads(bytes(answer.result))["n"] for answer in answers]  # type: ignore[arg-type]  # set
+        assert values == list(range(AT_ONCE + 72))
+        assert talk.server.connections == talk.server.most == AT_ONCE
+
+
+async def test_a_request_that_stays_open_delivers_for_as_long_as_it_is() -> None:
+    more = anyio.Event()
+
+    async def script(request: Request, reply: Reply) -> None:
+        if request.rpc != "subscriptions/listen":
+            return await echo(request, reply)
+        stream = await reply.stream()
+        await stream.event({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged"})
+        await more.wait()
+        await stream.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await stream.gone()
+
+    async with wired(script, Era.MODERN) as talk:
+        listen = talk.wire.request("subscriptions/listen", b"{}")
+        await talk.told.until("notifications")
+        await talk.ask()
+        more.set()
+        await talk.told.until("notifications", 2)
+        assert talk.told.sources == [listen, listen] and not listen.future.done()
+        talk.wire.close("enough")
+        with pytest.raises(WireClosed, match="enough"):
+            await talk.wire.answer(listen, None)
+
+
+async def test_what_closes_a_wire_is_told_once() -> None:
+    async with wired(echo) as talk:
+        talk.wire.close("one")
+        talk.wire.close("two")
+        assert talk.told.reasons == ["one"]
+        talk.wire.send(b"{}")
+        assert talk.server.seen == []
+
+
+def test_a_refusal_is_an_error_for_callers() -> None:
+    assert isinstance(HttpRefused("far", 500, "x"), RpcError)

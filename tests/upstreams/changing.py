@@ -1,0 +1,155 @@
+"""Tools that change what the server has, or say so: lists, resources, subscriptions.
+
+Specification: 2025-11-25 server/{tools,prompts,resources}; 2026-07-28 basic/patterns/subscriptions.
+"""
+
+import os
+from typing import Any
+
+from definitions import registering, text
+from eras import INVALID_PARAMS, SUBSCRIPTION_ID, Request, RpcError
+from instance import Result, Session, Tool
+from surface import SHARED_URI
+from tools import custom_tool
+
+__all__ = ["TOOLS"]
+
+TOOLS: dict[str, Tool] = {}
+tool = registering(TOOLS)
+
+Arguments = dict[str, Any]
+
+
+def _changed(session: Session, kind: str, arguments: Arguments) -> None:
+    if not arguments.get("quiet"):
+        session.instance.list_changed(kind)
+
+
+def _removed(there: dict[str, Any], what: str, key: str) -> None:
+    if there.pop(key, None) is None:
+        raise RpcError(INVALID_PARAMS, f"Unknown {what}: {key}")
+
+
+@tool(
+    "Adds or replaces a tool (it echoes); quiet: without list_changed.",
+    name="string",
+    description="string?",
+    inputSchema="object?",
+    quiet="boolean?",
+)
+def add_tool(session: Session, request: Request, arguments: Arguments) -> Result:
+    definition = {key: value for key, value in arguments.items() if key != "quiet"}
+    session.instance.tools[arguments["name"]] = custom_tool(definition)
+    _changed(session, "tools", arguments)
+    return text("added")
+
+
+@tool("Removes a tool.", name="string", quiet="boolean?")
+def remove_tool(session: Session, request: Request, arguments: Arguments) -> Result:
+    _removed(session.instance.tools, "tool", arguments["name"])
+    _changed(session, "tools", arguments)
+    return text("removed")
+
+
+@tool("Adds or replaces a resource with this text.", uri="string", name="string?", text="string?", quiet="boolean?")
+def add_resource(session: Session, request: Request, arguments: Arguments) -> Result:
+    uri = arguments["uri"]
+    session.instance.resources[uri] = {
+        "uri": uri,
+        "name": arguments.get("name", uri),
+        "text": arguments.get("text", ""),
+    }
+    _changed(session, "resources", arguments)
+    return text("added")
+
+
+@tool("Removes a resource that was added.", uri="string", quiet="boolean?")
+def remove_resource(session: Session, request: Request, arguments: Arguments) -> Result:
+    _removed(session.instance.resources, "resource", arguments["uri"])
+    _changed(session, "resources", arguments)
+    return text("removed")
+
+
+@tool("Adds or replaces a prompt with this text.", name="string", text="string?", quiet="boolean?")
+def add_prompt(session: Session, request: Request, arguments: Arguments) -> Result:
+    name = arguments["name"]
+    session.instance.prompts[name] = {"name": name, "text": arguments.get("text", "")}
+    _changed(session, "prompts", arguments)
+    return text("added")
+
+
+@tool("Removes a prompt that was added.", name="string", quiet="boolean?")
+def remove_prompt(session: Session, request: Request, arguments: Arguments) -> Result:
+    _removed(session.instance.prompts, "prompt", arguments["name"])
+    _changed(session, "prompts", arguments)
+    return text("removed")
+
+
+@tool("Says that a resource was updated, to whoever subscribed to it.", uri="string")
+def touch(session: Session, request: Request, arguments: Arguments) -> Result:
+    session.instance.updated(arguments["uri"])
+    return text("touched")
+
+
+@tool("Says that a resource was updated, to every session and listener, subscribed or not.", uri="string")
+def touch_unsubscribed(session: Session, request: Request, arguments: Arguments) -> Result:
+    session.instance.updated(arguments["uri"], is_unasked=True)
+    return text("touched")
+
+
+@tool(
+    "Sends n of: pings, tools|prompts|resources (list_changed), stderr (lines).",
+    is_slow=True,
+    what="string",
+    n="integer",
+)
+def flood(session: Session, request: Request, arguments: Arguments) -> Result:
+    what = arguments["what"]
+    for i in range(arguments["n"]):
+        if what == "pings":
+            request.channel.send({"jsonrpc": "2.0", "id": f"ping-{i}", "method": "ping"})
+        elif what == "stderr":
+            os.write(2, b"%s %d\n" % (b"stderr " * 20, i))
+        else:
+            session.instance.list_changed(what)
+    return text("flooded")
+
+
+@tool("Sends so many list_changed as fast as it can; kind is tools, prompts or resources.", is_slow=True,
+      count="integer", kind="string?")  # fmt: skip
+def flood_changes(session: Session, request: Request, arguments: Arguments) -> Result:
+    for _ in range(arguments["count"]):
+        session.instance.list_changed(arguments.get("kind", "tools"))
+    return text("flooded")
+
+
+@tool("Sends so many resources/updated as fast as it can, to whoever subscribed.", is_slow=True,
+      count="integer", uri="string?")  # fmt: skip
+def flood_updates(session: Session, request: Request, arguments: Arguments) -> Result:
+    for _ in range(arguments["count"]):
+        session.instance.updated(arguments.get("uri", SHARED_URI))
+    return text("flooded")
+
+
+@tool(
+    "Ends every subscriptions/listen as `how` says: result (graceful), cancelled (a notification) or error.",
+    how="string?",
+)
+def end_listens(session: Session, request: Request, arguments: Arguments) -> Result:
+    """A server that tears a subscription down owes it a result, or `notifications/cancelled`."""
+    how = arguments.get("how", "result")
+    if how not in ("result", "cancelled", "error"):
+        raise RpcError(INVALID_PARAMS, f"how is result, cancelled or error, not {how!r}")
+    ended = 0
+    for other in list(session.instance.sessions):
+        for listen, _ in list(other.listening.values()):
+            meta = {"_meta": {SUBSCRIPTION_ID: listen.id}}
+            other.cancel(listen.id)
+            if how == "result":
+                other.respond(listen, meta)
+            elif how == "error":
+                other.fail(listen, {"code": -32603, "message": "the subscription broke"})
+            else:
+                other.notify("notifications/cancelled", {"requestId": listen.id, **meta}, listen.channel)
+            ended += 1
+    return text({"ended": ended})

@@ -53,7 +53,14 @@ class Facade:
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
-        return self.view(session).page(kind, session.era, cursor, self._page_size)
+        page = self.view(session).page(kind, session.era, cursor, self._page_size)
+        if session.lists is not None and cursor is None:
+            session.lists[kind] = self.list_digest(session, kind)
+        return page
+
+    def list_digest(self, session: Session, kind: Kind) -> int:
+        """Tells the session's lists apart by their content, without keeping them."""
+        return hash(tuple(entry.raw for entry in self.view(session).entries(kind)))
 
     def call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Parked:
         """Starts a call, or takes up the one that this is the retry of; says from which event on to follow it.

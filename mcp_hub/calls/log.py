@@ -111,7 +111,7 @@ class CallLog:
         """The last event that every reader has seen, the one included that is away."""
         if self._readers:
             return min(reader.cursor for reader in self._readers)
-        return max(self._taken, self._first - 1) if self._keeps else self.last_seq
+        return self._taken if self._keeps else self.last_seq
 
     @property
     def _is_crowded(self) -> bool:

@@ -1,4 +1,4 @@
-"""What one client has not been told yet: lists that differ from those it was told of, resources that were updated.
+"""What one client does not know yet: lists that differ from those it saw or was told of, resources that were updated.
 
 Pulled from versions and a ring (`Changes`), so a client that is slow or away costs nothing and is told once of what
 happened meanwhile. Lists are compared by content, everything is debounced (protocol.md §3).
@@ -10,7 +10,6 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.catalog.view import CatalogView
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.envelope import notification_frame, object_bytes, raw_object
 from mcp_hub.protocol.notices import SUBSCRIPTION_ID, UPDATED, list_changed
@@ -23,8 +22,6 @@ __all__ = ["EVERY_LIST", "Announcer"]
 _DEBOUNCE: Final = 0.05
 """Seconds between a change and its announcement: servers come up together, resources change in bursts."""
 EVERY_LIST: Final = frozenset(map(list_changed, Kind))
-
-_Lists = dict[Kind, int]
 
 
 class Announcer:
@@ -40,8 +37,8 @@ class Announcer:
         self._session = session
         self._methods = methods
         self._stamp: RawObject = {} if stamp is None else {SUBSCRIPTION_ID: msgspec.Raw(stamp)}
-        self._lists = _digests(hub.view(session))
         self._place = hub.changes.version, hub.changes.noted
+        self._lists = session.lists = self._digests()
         self._untold = self._lists, self._place
 
     async def next(self) -> list[bytes]:
@@ -50,19 +47,24 @@ class Announcer:
             await self._hub.changes.wait_any(*self._place)
             await anyio.sleep(_DEBOUNCE)
             place = self._hub.changes.version, self._hub.changes.noted
-            lists = _digests(self._hub.view(self._session)) if place[0] != self._place[0] else self._lists
+            lists = self._digests() if place[0] != self._place[0] else {}
             self._untold = lists, place
-            frames = [*self._changed(lists), *self._updated()]
+            letters = self._hub.changes.letters(self._session.id, self._place[1])
+            frames = [*self._changed(lists), *self._updated(), *letters]
             if frames:
                 return frames
             self.told()
 
     def told(self) -> None:
         """What `next` returned last is on its way."""
-        self._lists, self._place = self._untold
+        lists, self._place = self._untold
+        self._lists.update(lists)
 
-    def _changed(self, lists: _Lists) -> Iterator[bytes]:
-        methods = {list_changed(kind): None for kind in Kind if lists[kind] != self._lists[kind]}
+    def _digests(self) -> dict[Kind, int]:
+        return {kind: self._hub.list_digest(self._session, kind) for kind in Kind}
+
+    def _changed(self, lists: dict[Kind, int]) -> Iterator[bytes]:
+        methods = {list_changed(kind): None for kind, digest in lists.items() if digest != self._lists[kind]}
         params = object_bytes({"_meta": self._stamp}) if self._stamp else None
         return (notification_frame(method, params) for method in methods if method in self._methods)
 
@@ -84,8 +86,3 @@ class Announcer:
         meta.update(self._stamp)
         shown = {**members, "uri": msgspec.Raw(object_bytes(known))}
         return object_bytes({"_meta": meta, **shown} if meta else shown)
-
-
-def _digests(view: CatalogView) -> _Lists:
-    """What tells two lists apart without keeping them: sessions may wait long for their next change."""
-    return {kind: hash(tuple(entry.raw for entry in view.entries(kind))) for kind in Kind}

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from mcp_hub.errors import Busy
-from mcp_hub.types import Era, JsonObject
+from mcp_hub.types import Era, JsonObject, Kind
 
 __all__ = ["LOCAL", "Caller", "Session", "Sessions"]
 
@@ -27,7 +27,8 @@ LOCAL = Caller()
 class Session:
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
-    `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`).
+    `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`);
+    `lists` says which lists the client has seen or was told of last, by their digests, if it is told of changes at all.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Session:
     client_info: JsonObject = field(default_factory=dict)
     log_level: str | None = None
     subscriptions: dict[tuple[str, str], str] = field(default_factory=dict)
+    lists: dict[Kind, int] | None = None
     is_over: bool = False
 
 

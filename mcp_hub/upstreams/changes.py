@@ -4,7 +4,7 @@ Changed states and lists are a version and carry no news. Updated resources are 
 each; whoever fell behind takes every resource for updated.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Final
 
 import anyio
@@ -15,6 +15,7 @@ Origin = tuple[str, str]
 """A server and a URI of its own."""
 
 _MOST_RESOURCES: Final = 1024
+_MOST_LETTERS: Final = 256
 _MOST_PARTS: Final = 16
 """Parts of one resource that are told apart; of more, the whole counts as updated."""
 _MOST_BYTES: Final = 4096
@@ -30,6 +31,7 @@ class Changes:
         self._event: anyio.Event | None = None
         self._notices: OrderedDict[Origin, dict[str, tuple[int, bytes]]] = OrderedDict()
         self._lost = 0
+        self._letters: deque[tuple[int, str, bytes]] = deque(maxlen=_MOST_LETTERS)
 
     def bump(self) -> None:
         """A state or a list has changed."""
@@ -58,6 +60,16 @@ class Changes:
         if after < self._lost:
             return [(origin[1], b"{}")]
         return [(uri, params) for uri, (number, params) in self._notices.get(origin, {}).items() if number > after]
+
+    def tell(self, session: str, frame: bytes) -> None:
+        """A message for one handshake session alone."""
+        self.noted += 1
+        self._letters.append((self.noted, session, frame))
+        self._wake()
+
+    def letters(self, session: str, after: int) -> list[bytes]:
+        """The session's messages since `noted` was `after`, oldest first; of a reader far behind, the newest."""
+        return [frame for number, whose, frame in self._letters if number > after and whose == session]
 
     async def wait(self, after: int) -> int:
         """The version, as soon as it is above `after`."""

@@ -1,4 +1,6 @@
-"""Which era a server turned out to speak, remembered on disk so that the next start does not probe (protocol.md §2)."""
+"""What servers turned out to be, remembered on disk: their era, so that the next start does not probe, and whether
+they ask their callers anything, so that the first calls of two sessions do not overlap (protocol.md §2).
+"""
 
 import hashlib
 import json
@@ -15,6 +17,7 @@ __all__ = ["EraMemory", "server_key", "url_key"]
 
 log = structlog.get_logger(__name__)
 
+_ASKS: Final = " asks"
 _MOST: Final = 500
 """Verdicts kept; the oldest goes first."""
 
@@ -30,7 +33,7 @@ def url_key(url: str) -> str:
 
 
 class EraMemory:
-    """A small JSON file. Unreadable or unwritable → nothing is remembered, nothing fails. None: memory only."""
+    """A small JSON file by `server_key`. Unreadable or unwritable → nothing is remembered, nothing fails. None: memory only."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -41,11 +44,20 @@ class EraMemory:
         return Era(value) if value in set(Era) else None
 
     def put(self, key: str, era: Era) -> None:
+        self._put(key, era.value)
+
+    def is_interactive(self, key: str) -> bool:
+        return key + _ASKS in self._load()
+
+    def put_interactive(self, key: str) -> None:
+        self._put(key + _ASKS, "true")
+
+    def _put(self, key: str, value: str) -> None:
         known = self._load()
-        if known.get(key) == era:
+        if known.get(key) == value:
             return
         known.pop(key, None)
-        known[key] = era.value
+        known[key] = value
         while len(known) > _MOST:
             del known[next(iter(known))]
         self._save(known)

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from mcp_hub import __version__
-from mcp_hub.errors import Busy, UpstreamLost
+from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Completed, Log, Progress
 from mcp_hub.protocol import envelope, rpc_errors
 from mcp_hub.protocol.capabilities import relayed
@@ -24,6 +24,7 @@ from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notices import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.elicitations import Elicitations
 from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up
 from mcp_hub.upstreams.tasks import Tasks
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
@@ -37,6 +38,7 @@ _LAST_WORDS: Final = 1.0
 """Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
 _ECHO: Final = 5.0
 """Seconds of silence after which a call that was given up is believed to say no more."""
+_FINISHED: Final = "notifications/elicitation/complete"
 _CHANGED: Final = {
     list_changed(Kind.TOOL): (Kind.TOOL,),
     list_changed(Kind.PROMPT): (Kind.PROMPT,),
@@ -73,6 +75,8 @@ class Peer:
         self.on_notice: Callable[[str, RawObject], None] | None = None  # told of updates and of listens; must not block
         self.is_interactive = False  # it has asked something while calls were in flight
         self.task_tools: frozenset[str] = frozenset()  # to be called as tasks only (2025-11-25)
+        self.tell: Callable[[str, bytes], None] | None = None  # what one session alone is to hear
+        self._elicitations = Elicitations()
         self._tasks = Tasks()
         self._asked = Asked(lambda frame: self.wire.send(frame))
         self._given_up: dict[int, tuple[str, float]] = {}  # request → its session, until when it may still log
@@ -175,7 +179,11 @@ class Peer:
             self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept[1] > now}
             self._given_up[pending.id] = call.session, now + _ECHO
             raise
-        return self._result(message), pending.id
+        try:
+            return self._result(message), pending.id
+        except RpcError as error:
+            self._elicitations.refused(call, error)
+            raise
 
     def _params(self, call: Call, id_: int) -> bytes:
         meta, params = call.meta, call.params
@@ -198,7 +206,10 @@ class Peer:
             return
         if source is None:  # on a stream of its own a question says whose it is
             self.is_interactive |= any(pending.context is not None for pending in self.wire.requests.pending.values())
-        self._asked.take(message, self._asker(message, source))
+        asker = self._asker(message, source)
+        if asker is not None and isinstance(message.params, msgspec.Raw):
+            self._elicitations.asked(asker[0], message.params)
+        self._asked.take(message, asker)
 
     def _asker(self, message: Envelope, source: Pending | None) -> tuple[Call, CallChannel] | None:
         """The call that a message belongs to, if that is known (protocol.md §2, "Who asked?")."""
@@ -216,6 +227,10 @@ class Peer:
             self._log_message(message, source)
         elif method == "notifications/cancelled" and isinstance(message.params, msgspec.Raw):
             self._asked.withdraw(message.params)
+        elif method == _FINISHED and isinstance(message.params, msgspec.Raw):
+            session = self._elicitations.finished(message.params)
+            if session is not None and self.tell is not None:
+                self.tell(session, envelope.notification_frame(_FINISHED, message.params))
         elif method in _CHANGED:
             self.changed.update(_CHANGED[str(method)])
             self.wake.set()

@@ -91,6 +91,7 @@ class StdioConnection:
             memory.forget(self.spec.key)
             raise
         memory.put(self.spec.key, peer.info.era)
+        peer.is_interactive |= memory.is_interactive(self.spec.key)
         return peer
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
@@ -166,6 +167,8 @@ class StdioConnection:
     async def close(self) -> None:
         """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""
         if self.peer is not None:
+            if self.peer.is_interactive:
+                self.memory.put_interactive(self.spec.key)
             self.peer.wire.close()
         if self.child is not None:
             with suppress(ProcessLookupError):

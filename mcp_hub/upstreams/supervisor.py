@@ -251,6 +251,7 @@ class Supervisor:
         limit = self._rules.start_timeout
         with anyio.move_on_after(limit):
             peer = await connection.open(tasks)
+            peer.tell = self._changes.tell
             await tasks.start(self._subscriptions.follow, peer)
             await self._list(peer, set(Kind))
             self._peer = peer

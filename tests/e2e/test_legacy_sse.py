@@ -16,7 +16,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 
-from tests.e2e.answers import Answers, form
+from tests.e2e.answers import Answers, form, never
 from tests.e2e.client import HttpClient, Hub, until
 from tests.e2e.sse_client import SseClient, sse_url
 from tests.interaction.fronts import http_hub
@@ -100,6 +100,17 @@ async def test_question_goes_to_the_session_whose_call_asks_and_to_no_other(hub:
             assert answer["answers"]["form"]["result"] == {"action": "accept", "content": {"answer": name}}
         assert ann.answers is not None and bob.answers is not None
         assert (len(ann.answers.asked), len(bob.answers.asked)) == (2, 1)
+
+
+async def test_closed_stream_withdraws_its_questions(hub: Hub, root: Path) -> None:
+    journal = root / "q.journal"
+    async with SseClient.connect(hub.url) as client:
+        client.answers = Answers({"elicitation/create": never()})
+        await client.initialize("2025-11-25")
+        await client.send_request("tools/call", {"name": "q_ask_form", "arguments": {"nonce": "unanswered"}})
+        await client.wait_for(lambda message: message.get("method") == "elicitation/create")
+    await until(lambda: [message for message in received(journal) if "error" in message])
+    await until(lambda: [event for event in events(journal, "cancelled") if event["nonce"] == "unanswered"])
 
 
 async def test_result_of_five_megabytes_arrives_whole(client: SseClient) -> None:

@@ -129,18 +129,23 @@ def test_whatever_is_lost_the_parts_are_the_whole(steps: list[Step]) -> None:
     check([step for step in steps if not isinstance(step, tuple)], taken)
 
 
-@given(lives())
-def test_a_client_that_keeps_up_loses_nothing_to_merging(steps: list[Step]) -> None:
-    """It takes all there is whenever it is connected, and never stays away for long."""
-    events = [step for step in steps if not isinstance(step, tuple)]
+@given(st.lists(st.integers(1, LAG - 1), max_size=12), st.integers(0, LAG))
+def test_a_client_that_is_never_away_for_long_loses_nothing_to_merging(pauses: list[int], lost: int) -> None:
+    """It takes all there is whenever it is connected, and then loses some of it."""
+    numbers = iter(range(1000))
     with limits(events=1000):
         client = Client(kept_log())
-        for number, event in enumerate(events):
-            client.log.append(event)
-            if number % (LAG - 1) == 0:
-                client.lose(number % 3)
-                client.come_back()
+        events: list[CallEvent] = [Started()]
+        client.log.append(Started())
+        for pause in pauses:
+            client.come_back()
             client.read()
+            client.lose(max(len(client.sent) - len(client.arrived) - lost, 0))
+            for _ in range(pause):
+                events.append(Progress(next(numbers)))
+                client.log.append(events[-1])
+        events.append(Completed(b"{}"))
+        client.log.append(events[-1])
         assert client.finish() == events
 
 
@@ -161,7 +166,7 @@ def test_a_client_comes_too_late_only_for_what_was_full(steps: list[Step]) -> No
         assert whole[-1] is steps[-1] and len(whole) == log.last_seq - log.first_seq + 1
 
 
-@given(lives(length=200), st.integers(4, 40))
+@given(lives(length=200), st.integers(LAG + 2, 40))
 def test_a_client_that_is_away_costs_a_bounded_number_of_events(steps: list[Step], most: int) -> None:
     with limits(events=most):
         client = Client(kept_log())
@@ -225,3 +230,20 @@ def test_what_waited_for_a_client_reaches_it_when_it_has_caught_up_although_noth
             client.read(3)
         (last,) = [event for event in client.sent.values() if event == Progress(49, skipped=50 - LAG)]
         assert client.sent[max(client.sent)] is last
+
+
+@given(st.lists(st.sampled_from([Progress(1), Log("info", b"{}")]), min_size=200, max_size=300), st.integers(1, 50))
+def test_a_client_that_is_away_is_never_too_late_for_what_can_be_merged(flood: list[CallEvent], before: int) -> None:
+    with limits():
+        client = Client(kept_log())
+        client.come_back()
+        client.log.append(Started())
+        for event in flood[:before]:
+            client.log.append(event)
+            client.read()
+        client.lose(len(client.sent))
+        for event in flood[before:]:
+            client.log.append(event)
+        client.log.append(Completed(b"{}"))
+        assert not client.is_too_late
+        assert client.finish()[-1] == Completed(b"{}")

@@ -138,8 +138,14 @@ async def test_front_without_the_modern_era_says_so_and_goes_on(wire: Wire) -> N
     assert "result" in await wire.ask(2, "tools/list")
 
 
-async def test_progress_leaves_in_an_earlier_write_than_the_answer(wire: Wire) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_progress_leaves_in_an_earlier_write_than_the_answer(wire: Wire, is_late: bool) -> None:
+    wire.is_congested = is_late
     wire.call(1, "steps", token="p", n=5)
+    if is_late:
+        await anyio.wait_all_tasks_blocked()
+        wire.is_congested = False
+        wire.duplex.on_writable()
     await wire.answer(1)
     *before, last = [write for write in wire.writes if write]
     told = [message["params"] for write in before for message in write if "method" in message]

@@ -43,8 +43,12 @@ class Site:
         """Status, headers and body of a whole answer."""
         sent: list[AsgiEvent] = []
 
+        pending = [body]
+
         async def receive() -> AsgiEvent:
-            return {"type": "http.request", "body": body}
+            if not pending:
+                await anyio.sleep_forever()
+            return {"type": "http.request", "body": pending.pop()}
 
         async def send(event: AsgiEvent) -> None:
             sent.append(event)
@@ -327,11 +331,21 @@ async def test_foreign_session_looks_exactly_like_an_unknown_one(site: Site) -> 
     assert (status, answer["error"]["code"]) == (400, -32600) and "sessionId" in answer["error"]["message"]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', b'{"jsonrpc":"2.0"}'])
-async def test_post_that_is_no_message_is_refused_and_the_next_is_served(site: Site, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", -32700),
+        (b"{", -32700),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+        (b'{"jsonrpc":"2.0"}', -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
+    ],
+)
+async def test_post_that_is_no_message_is_refused_and_the_next_is_served(site: Site, body: bytes, code: int) -> None:
     async with site.session() as reader:
         status, answer = await site.post(reader.endpoint, body)
-        assert (status, answer["error"]["code"]) == (400, -32600 if body[:1] == b"[" or body[-1:] == b"}" else -32700)
+        assert (status, answer["error"]["code"]) == (400, code)
         assert (await reader.ask(1, "ping"))["result"] == {}
         assert reader.answered == [0, 1]
 

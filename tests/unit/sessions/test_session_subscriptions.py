@@ -25,7 +25,8 @@ class Source:
 
     async def subscribe(self, uri: str) -> None:
         self.references[uri] += 1
-        await self.answered.wait()
+        with anyio.fail_after(5):
+            await self.answered.wait()
         if self.error is not None:
             raise self.error
 

@@ -32,7 +32,8 @@ class Following:
     async def subscribe(self, uri: str) -> None:
         """As an `Upstream` does it."""
         self.subscriptions.want(uri)
-        await self.subscriptions.confirmed(uri)
+        with anyio.fail_after(2 * WAIT):
+            await self.subscriptions.confirmed(uri)
 
     def release(self, uri: str) -> None:
         self.subscriptions.release(uri)

@@ -64,3 +64,15 @@ def test_a_server_is_named_by_what_is_run() -> None:
     assert len(keys) == 4
     assert server_key("uvx", ["a"]) == server_key("uvx", ("a",))
     assert server_key("\udcff", [])  # a path need not be text
+
+
+def test_who_asks_is_remembered_beside_the_era(tmp_path: Path) -> None:
+    memory = EraMemory(tmp_path / "eras.json")
+    memory.put("a", Era.HANDSHAKE)
+    assert not memory.is_interactive("a")
+    memory.put_interactive("a")
+    again = EraMemory(tmp_path / "eras.json")
+    assert again.is_interactive("a") and not again.is_interactive("b")
+    assert again.get("a") is Era.HANDSHAKE and again.get("a asks") is None
+    again.forget("a")
+    assert again.is_interactive("a")

@@ -1,0 +1,86 @@
+"""How a client of each front and era hears what belongs to none of its calls."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.e2e.client import HttpClient, Message, SseStream, StdioClient
+from tests.interaction.fronts import HANDSHAKE, Peer
+from tests.upstreams.child import WAIT
+from tests.upstreams.messages import Id
+
+__all__ = ["ACKNOWLEDGED", "ID", "UPDATED", "Ear", "hearing"]
+
+UPDATED = "notifications/resources/updated"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+ID = "io.modelcontextprotocol/subscriptionId"
+MEANT = ("list_changed", "updated", "acknowledged")
+
+
+class Ear:
+    """What was heard so far, in order. `id` is that of the `subscriptions/listen` that it is heard on."""
+
+    def __init__(self, source: StdioClient | SseStream, id: Id | None = None) -> None:
+        self.id = id
+        self._source = source
+        self._start = len(source.transcript) if isinstance(source, StdioClient) else 0
+
+    @property
+    def heard(self) -> list[Message]:
+        """Notifications that belong to no call, of this stream only."""
+        if isinstance(self._source, StdioClient):
+            messages = self._source.transcript[self._start :]
+        else:
+            messages = [event.message for event in self._source.events if event.data]
+        return [message for message in messages if self._is_meant(message)]
+
+    def _is_meant(self, message: Message) -> bool:
+        stamp = message.get("params", {}).get("_meta", {}).get(ID)
+        return message.get("method", "").endswith(MEANT) and stamp == self.id and type(stamp) is type(self.id)
+
+    async def next(self, method: str, seconds: float = WAIT, **params: Any) -> Message:
+        """The first notification that was heard, or will be, of this method and with these params."""
+
+        def fits(message: Message) -> bool:
+            given = message.get("params", {})
+            return message.get("method") == method and all(given.get(key) == value for key, value in params.items())
+
+        if isinstance(self._source, StdioClient):
+            return await self._source.wait_for(lambda m: self._is_meant(m) and fits(m), after=self._start, seconds=seconds)
+        return next(filter(fits, self.heard), None) or await self._source.wait_for(fits, seconds)
+
+    def updated(self) -> list[str]:
+        return [message["params"]["uri"] for message in self.heard if message["method"] == UPDATED]
+
+
+@asynccontextmanager
+async def hearing(peer: Peer, uris: Sequence[str] = (), *lists: str, id: Id = "ear") -> AsyncIterator[Ear]:
+    """Subscribes to `uris`; a modern client listens to `lists` (`tools` and so on), too, a handshake one to all."""
+    wire = peer.wire
+    if peer.era == HANDSHAKE:
+        for uri in uris:
+            assert (await peer.request("resources/subscribe", {"uri": uri})).result == {}
+        if isinstance(wire, StdioClient):
+            yield Ear(wire)
+        else:
+            async with wire.listen() as stream:
+                yield Ear(stream)
+        for uri in uris:
+            assert (await peer.request("resources/unsubscribe", {"uri": uri})).result == {}
+        return
+    wanted = {**{f"{name}ListChanged": True for name in lists}, "resourceSubscriptions": list(uris)}
+    async with _listening(wire, peer.params({"notifications": wanted}), id) as ear:
+        await ear.next(ACKNOWLEDGED)
+        yield ear
+
+
+@asynccontextmanager
+async def _listening(wire: StdioClient | HttpClient, params: Message, id: Id) -> AsyncIterator[Ear]:
+    if isinstance(wire, StdioClient):
+        ear = Ear(wire, id)
+        await wire.send_request("subscriptions/listen", params, id=id)
+        yield ear
+        await wire.notify("notifications/cancelled", {"requestId": id})
+    else:
+        async with wire.stream(wire.message("subscriptions/listen", params, id=id)) as stream:
+            yield Ear(stream, id)

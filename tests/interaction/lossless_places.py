@@ -1,0 +1,202 @@
+"""Clients that see JSON as text, at hubs of both fronts, each with servers of both eras over both transports."""
+
+import itertools
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.e2e.answers import EVERYTHING
+from tests.e2e.client import HttpClient, StdioClient, modern
+from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, http_hub
+from tests.interaction.json_text import items, member, members
+from tests.interaction.verbatim_server import ANSWER, LISTS, REFUSE
+from tests.upstreams.http_child import HttpUpstream
+from tests.upstreams.launch import argv, servers_yaml
+
+__all__ = ["CLASHING", "FIRST", "INSTRUCTIONS", "Place", "places", "text_of", "vendor_meta"]
+
+SERVERS = {"h": (HANDSHAKE, "stdio"), "m": (MODERN, "stdio"), "hr": (HANDSHAKE, "HTTP"), "mr": (MODERN, "HTTP")}
+FIRST = "first"
+"""The server in front of all: where a URI is listed by several, it is the one that keeps it."""
+CLASHING = "test://shared/info"
+INSTRUCTIONS = "I am for tests. There is more to say."
+VERBATIM = Path(__file__).with_name("verbatim_server.py")
+RESERVED = "io.modelcontextprotocol/"
+_ids = itertools.count(1)
+
+
+def text_of(value: Any) -> str:
+    """Compact JSON."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+class RawPipe(StdioClient):
+    """A `StdioClient` that keeps the messages as they came."""
+
+    def __init__(self, argv: list[str], env: Mapping[str, str]) -> None:
+        super().__init__(argv, env)
+        self.lines: list[str] = []
+
+    def _line(self, line: bytes) -> None:
+        self.lines.append(line.decode())
+        super()._line(line)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One client at one hub, and the server that is measured from there; one request at a time."""
+
+    wire: RawPipe | HttpClient
+    front: str
+    era: str
+    server: str
+    journal: Path
+
+    @property
+    def server_era(self) -> str:
+        return SERVERS[self.server][0]
+
+    @property
+    def transport(self) -> str:
+        """Of the server."""
+        return SERVERS[self.server][1]
+
+    async def request(self, method: str, params: str = "", meta: str = "") -> list[str]:
+        """Send members of the params, and of their `_meta`: the messages that come, the answer last."""
+        own = dict(modern(capabilities=EVERYTHING)["_meta"]) if self.era == MODERN else {}
+        envelope = ",".join(part for part in (text_of(own)[1:-1], meta) if part)
+        inner = ",".join(part for part in (params, f'"_meta":{{{envelope}}}' if envelope else "") if part)
+        id_ = next(_ids)
+        body = f'{{"jsonrpc":"2.0","id":{id_},"method":"{method}","params":{{{inner}}}}}'
+        if isinstance(self.wire, HttpClient):
+            return await _posted(self.wire, body)
+        start = len(self.wire.lines)
+        await self.wire.send_raw(" ".join(body.split("\n")).encode() + b"\n")
+        await self.wire.response(id_, after=0)
+        return self.wire.lines[start:]
+
+    async def asked(self, method: str, answer: str, *, key: str = ANSWER) -> str:
+        """The answer to a request that the server answers by this text, or by this error with the key `REFUSE`."""
+        meta = f"{text_of(key)}:{text_of(answer)}"
+        return (await self.request(method, self.ordinary(method), meta))[-1]
+
+    async def refused(self, method: str, error: str) -> str:
+        return await self.asked(method, error, key=REFUSE)
+
+    async def told(self, tool: str, text: str, meta: str, method: str) -> list[str]:
+        """Have a tool of the fixture send this text as params; the params of what came of this method."""
+        call = f'"name":"{self.server}_{tool}","arguments":{{"json":{text_of(text)}}}'
+        found = await self.request("tools/call", call, meta)
+        return [member(message, "params") for message in found if f'"method":"{method}"' in message]
+
+    def ordinary(self, method: str) -> str:
+        """Params of a request that the server serves."""
+        server = self.server
+        return {
+            "tools/call": f'"name":"{server}_echo","arguments":{{"text":"x"}}',
+            "prompts/get": f'"name":"{server}_fixed"',
+            "resources/read": f'"uri":"test://{server}/readme"',
+            "completion/complete": f'"ref":{{"type":"ref/prompt","name":"{server}_greet"}},'
+            '"argument":{"name":"who","value":"a"}',
+        }[method]
+
+    async def arrived(self, method: str, params: str, meta: str = "") -> str:
+        """The params of a request as the server got them; it answers whatever it was asked."""
+        nonce = f"nonce-{next(_ids)}"
+        marks = text_of({ANSWER: '{"content":[],"contents":[],"messages":[],"completion":{"values":[]}}', "mark": nonce})
+        before = self.journal.stat().st_size
+        await self.request(method, params, ",".join(part for part in (meta, marks[1:-1]) if part))
+        with self.journal.open("rb") as journal:
+            journal.seek(before)
+            records = [line for line in journal.read().split(b"\n") if nonce.encode() in line]
+        assert len(records) == 1, records
+        received = msgspec.json.decode(records[0], type=dict[str, msgspec.Raw])["received"]
+        return member(bytes(received).decode(), "params")
+
+    async def listed(self, method: str) -> list[str]:
+        """The definitions of a list, of all pages."""
+        found, cursor = [], ""
+        while True:
+            page = member((await self.request(method, cursor))[-1], "result")
+            found += items(member(page, LISTS[method]))
+            following = member(page, "nextCursor")
+            if not following:
+                return found
+            cursor = f'"cursor":{following}'
+
+    async def ready(self) -> None:
+        """Wait until the servers are up, and have log messages sent."""
+        names = await self.listed("tools/list")
+        assert all(any(member(tool, "name") == f'"{name}_echo"' for tool in names) for name in SERVERS), self
+        if self.era == HANDSHAKE:
+            await self.request("logging/setLevel", '"level":"debug"')
+
+
+def vendor_meta(params: str) -> str:
+    """The `_meta` of a request without what is made anew for each hop, and without our own marks."""
+    kept = [
+        f"{text_of(key)}:{value}"
+        for key, value in members(member(params, "_meta") or "{}")
+        if key not in ("progressToken", "mark", ANSWER) and not key.startswith(RESERVED)
+    ]
+    return f"{{{','.join(kept)}}}"
+
+
+async def _posted(client: HttpClient, body: str) -> list[str]:
+    answer = await client.post(body.encode(), client._headers(json.loads(body)))
+    return [event.data for event in answer.events if event.data] or [answer.text]
+
+
+def _verbatim(command: list[str], lists: Path) -> list[str]:
+    """The command line of a fixture server, for the one that says what a test spells out."""
+    return [command[0], str(VERBATIM), str(lists), *command[2:]]
+
+
+@asynccontextmanager
+async def places(root: Path, definitions: Mapping[str, list[str]]) -> AsyncIterator[list[list[Place]]]:
+    """Every place, in groups that may be measured side by side. `definitions` are listed by every server."""
+    lists = root / "lists.json"
+    lists.write_text(json.dumps(definitions), "utf-8")
+    journals = {name: root / f"{name}.journal" for name in SERVERS}
+    async with AsyncExitStack() as stack:
+        servers: dict[str, list[str] | str] = {FIRST: argv(name=FIRST)}
+        for name, (era, transport) in SERVERS.items():
+            options = {"name": name, "era": era, "journal": journals[name], "instructions": INSTRUCTIONS}
+            if transport == "stdio":
+                servers[name] = _verbatim(argv(**options), lists)
+            else:
+                remote = HttpUpstream(**options)
+                remote.argv = _verbatim(remote.argv, lists)
+                servers[name] = (await stack.enter_async_context(remote)).url
+        wires = await _wires(stack, root, servers_yaml(servers))
+        groups: dict[tuple[str, str], list[Place]] = {}
+        for (front, era), wire in wires.items():
+            for name in SERVERS:
+                # an upstream process of the HTTP hub is shared by the clients of both eras
+                group = groups.setdefault((front, name if front == "HTTP" else era), [])
+                group.append(Place(wire, front, era, name, journals[name]))
+        for group in groups.values():
+            for place in group:
+                await place.ready()
+        yield list(groups.values())
+
+
+async def _wires(stack: AsyncExitStack, root: Path, config: str) -> dict[tuple[str, str], RawPipe | HttpClient]:
+    """A client of each era at each front, past its handshake. A stdio hub has one client only."""
+    found: dict[tuple[str, str], RawPipe | HttpClient] = {}
+    hub = await stack.enter_async_context(http_hub(config, root))
+    for era in ERAS:
+        command = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(root / "servers.yaml")]
+        pipe = await stack.enter_async_context(RawPipe(command, {"MCP_HUB_STATE_DIR": str(root / f"state-{era}")}))
+        client = await stack.enter_async_context(HttpClient(hub.url))
+        found["stdio", era], found["HTTP", era] = pipe, client
+        if era == HANDSHAKE:
+            await pipe.initialize(capabilities=EVERYTHING)
+            await client.initialize(capabilities=EVERYTHING)
+    return found

@@ -43,7 +43,9 @@ class ModernHttp:
     async def post(self, request: HttpRequest) -> None:
         if request.message.method is Unset:
             raise RpcError("a client of this protocol version sends no responses", code=INVALID_REQUEST)
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in request.headers.items()
+        }
         if request.message.id is Unset:
             # the era has no client notifications over HTTP; they are acknowledged and dropped
             _refuse_if(unsupported_protocol_version_rejection(headers["mcp-protocol-version"]))

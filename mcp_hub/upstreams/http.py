@@ -29,7 +29,8 @@ from mcp_hub.upstreams.memory import EraMemory
 from mcp_hub.upstreams.negotiation import InitializeRefused
 from mcp_hub.upstreams.peer import Peer
 from mcp_hub.wire.http import HttpWire
-from mcp_hub.wire.remote import AT_ONCE, HttpRefused, RemoteWire, origin
+from mcp_hub.wire.remote import AT_ONCE, RemoteWire
+from mcp_hub.wire.responses import HttpRefused, origin
 from mcp_hub.wire.sse import SseWire
 
 __all__ = ["HttpConnection", "HttpSpec"]

@@ -17,7 +17,7 @@ from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer import CLIENT_INFO, Peer, PeerInfo
-from mcp_hub.wire.remote import HttpRefused
+from mcp_hub.wire.responses import HttpRefused
 
 __all__ = ["PROBE_SECONDS", "InitializeRefused", "ProbeKilled", "negotiate"]
 

@@ -20,7 +20,8 @@ from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import NotSent, Pending, WireHandler
-from mcp_hub.wire.remote import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, RemoteWire, is_stream, kind_of, reason_of
+from mcp_hub.wire.remote import RemoteWire
+from mcp_hub.wire.responses import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, reason_of, refusal
 
 __all__ = ["HttpWire"]
 
@@ -112,7 +113,7 @@ class HttpWire(RemoteWire):
         elif isinstance(message, BadMessage) and status == 200:
             self._settle_bad(pending, message)
         else:
-            raise self._refusal(response)
+            raise refusal(self._server, response)
 
     def _settle_whole(self, pending: Pending, message: Envelope) -> None:
         """The answer, unless it names another request; a refusal need not name any."""
@@ -130,6 +131,12 @@ class HttpWire(RemoteWire):
         self._retire(reason)
         return NotSent(reason)
 
+    def _take_request(self, message: Envelope, source: Pending | None) -> None:
+        if self._speaks()[0] is Era.MODERN:  # which has no requests of servers, and no way to answer them
+            self.counts["stray"] += 1
+        else:
+            super()._take_request(message, source)
+
     def _tell_cancelled(self, notification: bytes) -> None:
         if self._speaks()[0] is Era.HANDSHAKE:  # in the modern era the end of the request's connection says it all
             self.send(notification)
@@ -141,12 +148,13 @@ class HttpWire(RemoteWire):
             if response.status_code == 404 and self._session is not None:
                 raise self._forget(_UNKNOWN)
             if not response.is_success:
-                raise self._refusal(response)
+                raise refusal(self._server, response)
 
     async def end(self) -> None:
         """Tells the server that its session is over, if it has one. May raise `httpx2.HTTPError`."""
         if self._session is not None and not self.is_forgotten:
-            await self._http.delete(self._url, headers=self._headers())
+            async with self._http.stream("DELETE", self._url, headers=self._headers()):
+                pass
 
     # -- streams of the handshake era -------------------------------------------------------------------------------
 

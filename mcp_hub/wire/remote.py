@@ -5,7 +5,6 @@ comes on a request's own stream is handed on with that request. What goes wrong 
 """
 
 import asyncio
-import os
 import re
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Final
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
@@ -29,26 +27,11 @@ from mcp_hub.protocol.framing import TooLong
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
+from mcp_hub.wire.responses import NO_CONNECTION, origin, reason_of
 
-__all__ = [
-    "ACCEPT",
-    "AT_ONCE",
-    "EVENT_STREAM",
-    "JSON",
-    "NO_CONNECTION",
-    "HttpRefused",
-    "RemoteWire",
-    "is_stream",
-    "kind_of",
-    "origin",
-    "reason_of",
-]
+__all__ = ["AT_ONCE", "RemoteWire"]
 
 log = structlog.get_logger(__name__)
-
-JSON: Final = "application/json"
-EVENT_STREAM: Final = "text/event-stream"
-ACCEPT: Final = f"{JSON}, {EVENT_STREAM}"
 
 AT_ONCE: Final = 128
 """Requests on the network at once, each on a connection of its own; more wait for one of them to end."""
@@ -63,21 +46,7 @@ _TAIL_SECONDS: Final = 0.2
 _HEAD: Final = 4096
 """Bytes of a bad message that are looked at."""
 _MEMBER: Final = re.compile(rb'"(method|result|error)"')
-_LOCATION: Final = 200
-"""Characters shown of where a redirect leads."""
 _NOTES: Final = "notes"
-NO_CONNECTION: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
-
-
-class HttpRefused(UpstreamLost):
-    """The answer to a request is an HTTP status rather than a message."""
-
-    def __init__(self, server: str, status: int, said: str) -> None:
-        data: JsonObject = {"upstream": {"server": server, "status": status}}
-        if not 300 <= status < 500:
-            data["outcome"] = "unknown"
-        super().__init__(f'upstream "{server}" answered with {said}', data=data)
-        self.status = status
 
 
 class RemoteWire(ABC):
@@ -304,7 +273,10 @@ class RemoteWire(ABC):
         elif message.id is Unset:
             self._handler.on_notification(message, source)
         else:
-            self._handler.on_request(message, source)
+            self._take_request(message, source)
+
+    def _take_request(self, message: Envelope, source: Pending | None) -> None:
+        self._handler.on_request(message, source)
 
     def _take_answer(self, message: Envelope, data: bytes) -> None:
         text = envelope.usable_id(message.id)
@@ -336,43 +308,3 @@ class RemoteWire(ABC):
         self.requests.pending.pop(pending.id, None)
         error = {"code": bad.code, "message": bad.reason}
         pending.settle(Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub"))
-
-    def _refusal(self, response: httpx2.Response) -> HttpRefused:
-        """What an answer that is no message says: its status, where it redirects to, or its type."""
-        status = response.status_code
-        said = f"HTTP {status} {response.reason_phrase}".rstrip()
-        if 300 <= status < 400:
-            location = response.headers.get("location", "").partition("?")[0][:_LOCATION]
-            said += f", a redirect to {location!r}, which is not followed: put its target into the url"
-        elif 200 <= status < 300:
-            said += f" and {kind_of(response) or 'nothing'} in place of a message"
-        return HttpRefused(self._server, status, said)
-
-
-def kind_of(response: httpx2.Response) -> str:
-    """The media type, without parameters."""
-    kind: str = response.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower()
-
-
-def is_stream(response: httpx2.Response) -> bool:
-    return response.status_code == 200 and kind_of(response) == EVENT_STREAM
-
-
-def origin(url: str) -> str:
-    """Scheme, host and port: what of a URL may be shown to everybody."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-
-
-def reason_of(exc: BaseException) -> str:
-    """What the operating system says of a failed connection, else what the error says itself."""
-    found: BaseException | None = exc
-    while found is not None:
-        if isinstance(found, BaseExceptionGroup):
-            found = found.exceptions[0]
-        if isinstance(found, OSError) and found.strerror:
-            has_own_words = found.errno and found.strerror.startswith("Connect call failed")  # asyncio's, with an address
-            return os.strerror(found.errno) if has_own_words else found.strerror
-        found = found.__cause__ or found.__context__
-    return str(exc) or ("no answer in time" if isinstance(exc, httpx2.TimeoutException) else type(exc).__name__)

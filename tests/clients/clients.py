@@ -111,9 +111,14 @@ _ALL = (
         has_large_integers=False,
         extras=inspector,
     ),
-    Client("mcp-remote", SDK_1, "mcp-remote", fronts=("http",), bridge=mcp_remote("legacy"), has_large_integers=False),
+    Client("mcp-remote", MCP_2, "mcp-remote", fronts=("http",), bridge=mcp_remote("legacy"), has_large_integers=False),
     Client(
-        "mcp-remote-auto", SDK_1, "mcp-remote", fronts=("http",), bridge=mcp_remote("auto"), has_large_integers=False
+        *("mcp-remote-auto", MCP_2, "mcp-remote"),
+        # a client of the handshake era is bridged to the modern one
+        lacks=frozenset({"resume"}),
+        fronts=("http",),
+        bridge=mcp_remote("auto"),
+        has_large_integers=False,
     ),
 )
 CLIENTS = {client.name: client for client in _ALL}

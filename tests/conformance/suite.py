@@ -2,7 +2,8 @@
 
 `--suite all --spec-version V` selects what every server of that version has to pass: 27, 33 and 40 scenarios
 (`SERVER_SCENARIOS`). Extensions such as tasks are off that timeline and are not among them; the scenarios that the
-suite itself calls pending are.
+suite itself calls pending are. `pytest -s tests/conformance -k direct` shows the tables of our own server, `-k stdio`
+and `-k http-20` those of the hub in front of it.
 """
 
 import json

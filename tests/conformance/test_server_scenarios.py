@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.suite import SERVER_SCENARIOS, run_server_scenarios
+from tests.e2e.client import HttpClient, modern
 from tests.interaction.fronts import http_hub, is_alive
-from tests.upstreams.child import Child
+from tests.upstreams.child import WAIT, Child
 
 pytestmark = pytest.mark.anyio
 
@@ -40,8 +41,15 @@ async def http_server(pids: Path) -> AsyncIterator[str]:
         await server.terminate()
 
 
-def config(upstream: dict[str, Any]) -> str:
-    return json.dumps({"hub": {"prefix": "never"}, "servers": {"conformance": upstream}})
+@asynccontextmanager
+async def hub_before(upstream: dict[str, Any], root: Path) -> AsyncIterator[str]:
+    """A hub that has listed this one upstream, whose names it leaves as they are; its URL."""
+    hub = {"prefix": "never", "first_list_wait": WAIT}
+    async with http_hub(json.dumps({"hub": hub, "servers": {"conformance": upstream}}), root) as running:
+        async with HttpClient(running.url) as client:
+            listed = await client.request("tools/list", modern())
+            assert listed.last["result"]["tools"], running.stderr
+        yield running.url
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +60,15 @@ async def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     kind, _, era = request.param.partition("-")
     if kind == "stdio":
         child = {"command": sys.executable, "args": [str(MAIN), "--era", era, "--pids", str(pids)]}
-        async with http_hub(config(child), root) as hub:
-            yield hub.url
+        async with hub_before(child, root) as hub:
+            yield hub
     else:
         async with http_server(pids) as server:
             if kind == "direct":
                 yield server
             else:
-                async with http_hub(config({"url": server}), root) as hub:
-                    yield hub.url
+                async with hub_before({"url": server}, root) as hub:
+                    yield hub
     [pid] = pids.read_text().split()
     assert not is_alive(int(pid))
 

@@ -38,19 +38,26 @@ class Ear:
         stamp = message.get("params", {}).get("_meta", {}).get(ID)
         return message.get("method", "").endswith(MEANT) and stamp == self.id and type(stamp) is type(self.id)
 
-    async def next(self, method: str, seconds: float = WAIT, **params: Any) -> Message:
-        """The first notification that was heard, or will be, of this method and with these params."""
+    async def next(self, method: str, *, after: int = 0, seconds: float = WAIT, **params: Any) -> Message:
+        """The first notification of this method and with these params, past ones included but for `after` of them."""
 
-        def fits(message: Message) -> bool:
-            given = message.get("params", {})
-            return message.get("method") == method and all(given.get(key) == value for key, value in params.items())
+        def fitting() -> list[Message]:
+            return [message for message in self.heard if message["method"] == method and _has(message, params)][after:]
 
-        if isinstance(self._source, StdioClient):
-            return await self._source.wait_for(lambda m: self._is_meant(m) and fits(m), after=self._start, seconds=seconds)
-        return next(filter(fits, self.heard), None) or await self._source.wait_for(fits, seconds)
+        while not (found := fitting()):
+            if isinstance(self._source, StdioClient):
+                count = len(self._source.transcript)
+                await self._source.wait_for(self._is_meant, after=count, seconds=seconds)
+            else:
+                await self._source.next_event(seconds)
+        return found[0]
 
     def updated(self) -> list[str]:
         return [message["params"]["uri"] for message in self.heard if message["method"] == UPDATED]
+
+
+def _has(message: Message, params: dict[str, Any]) -> bool:
+    return params.items() <= message.get("params", {}).items()
 
 
 @asynccontextmanager

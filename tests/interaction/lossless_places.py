@@ -28,7 +28,7 @@ CLASHING = "test://shared/info"
 INSTRUCTIONS = "I am for tests. There is more to say."
 VERBATIM = Path(__file__).with_name("verbatim_server.py")
 RESERVED = "io.modelcontextprotocol/"
-_ids = itertools.count(1)
+_ids = itertools.count(1000)  # above those of the handshake
 
 
 def text_of(value: Any) -> str:
@@ -78,8 +78,10 @@ class Place:
             return await _posted(self.wire, body)
         start = len(self.wire.lines)
         await self.wire.send_raw(" ".join(body.split("\n")).encode() + b"\n")
-        await self.wire.response(id_, after=0)
-        return self.wire.lines[start:]
+        await self.wire.response(id_)
+        lines = self.wire.lines[start:]
+        (end,) = [i for i, line in enumerate(lines, 1) if f'"id":{id_},' in line and '"method"' not in line[:80]]
+        return lines[:end]
 
     async def asked(self, method: str, answer: str, *, key: str = ANSWER) -> str:
         """The answer to a request that the server answers by this text, or by this error with the key `REFUSE`."""

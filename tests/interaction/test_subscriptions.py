@@ -1,58 +1,57 @@
 """Updated resources and changed lists: every front and era of a client, every era of a server."""
 
 import itertools
-import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, Message, PeerClosed, StdioClient, until
+from tests.e2e.client import HttpClient, Hub, StdioClient, until
 from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
 from tests.interaction.hearing import ACKNOWLEDGED, ID, UPDATED, Ear, hearing
-from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.launch import argv, journal, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
 UPSTREAMS = {"h": HANDSHAKE, "m": MODERN}
 SHARED = {"h": "test://shared/info", "m": "hub://m/test://shared/info"}
-FRESH = itertools.count()
+"""The one URI that both servers list, as clients know it."""
+NUMBERS = itertools.count()
 TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Running:
-    """A hub of one front over the two servers, and their journals."""
+    """A hub of one front over the two servers."""
 
     def __init__(self, wire: StdioClient | Hub, root: Path) -> None:
         self.wire = wire
         self.root = root
 
-    @asynccontextmanager
-    async def client(self, era: str) -> AsyncIterator[Peer]:
-        async with connected(self.wire, era) as peer:
-            yield peer
+    def client(self, era: str) -> Any:
+        return connected(self.wire, era)
 
-    def journal(self, server: str) -> Path:
-        return self.root / f"{server}.journal"
-
-    def watched(self, server: str) -> set[str]:
-        """What the server is subscribed to, by its journal."""
-        found: set[str] = set()
-        for event in events(self.journal(server), "subscribed") and _journal(self.journal(server)):
-            if event.get("event") == "subscribed":
-                found.add(event["uri"])
-            elif event.get("event") == "unsubscribed":
-                found.discard(event["uri"])
-        return found
+    def watched(self, server: str) -> list[str]:
+        """What the server's newest process is subscribed to, by its journal."""
+        uris: set[str] = set()
+        listens: dict[Any, list[str]] = {}
+        for event in journal(self.root / f"{server}.journal"):
+            match event.get("event"):
+                case "start":
+                    uris, listens = set(), {}
+                case "subscribed":
+                    uris.add(event["uri"])
+                case "unsubscribed":
+                    uris.discard(event["uri"])
+                case "listening":
+                    listens[event["id"]] = event["notifications"].get("resourceSubscriptions", [])
+                case "unlistened":
+                    listens.pop(event["id"])
+        return sorted(uris.union(*listens.values()))
 
 
 @asynccontextmanager
@@ -64,3 +63,395 @@ async def running(front: str, root: Path) -> AsyncIterator[Running]:
         async with connected(wire, HANDSHAKE) as peer:
             await peer.names()
         yield Running(wire, root)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", params=FRONTS)
+async def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+    async with running(request.param, tmp_path_factory.mktemp(request.param)) as hub:
+        yield hub
+        for server in UPSTREAMS:
+            await until(lambda server=server: hub.watched(server) == [])  # nobody left anything behind
+
+
+async def fence(peer: Peer, ear: Ear, server: str) -> None:
+    """What was to be heard of this server before has been heard. Needs a subscription to its `readme`."""
+    readme = f"test://{server}/readme"
+    count = ear.updated().count(readme)
+    await peer.call(f"{server}_touch", {"uri": readme})
+    await ear.next(UPDATED, uri=readme, after=count)
+
+
+# -- resources
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("server", UPSTREAMS)
+async def test_an_update_reaches_its_subscriber_under_the_uri_that_it_knows(
+    hub: Running, server: str, era: str
+) -> None:
+    async with hub.client(era) as peer:
+        async with hearing(peer, [SHARED[server], f"test://{server}/readme"]) as ear:
+            assert "test://shared/info" in hub.watched(server)
+            other = next(iter(UPSTREAMS.keys() - {server}))
+            await peer.call(f"{other}_touch", {"uri": "test://shared/info"})
+            await peer.call(f"{server}_touch", {"uri": f"test://{server}/blob"})
+            await peer.call(f"{server}_touch_unsubscribed", {"uri": f"test://{server}/blob"})
+            await peer.call(f"{server}_touch", {"uri": "test://shared/info"})
+            params = (await ear.next(UPDATED))["params"]
+            assert {key: value for key, value in params.items() if key != "_meta"} == {"uri": SHARED[server]}
+            await fence(peer, ear, server)
+            assert ear.updated() == [SHARED[server], f"test://{server}/readme"]
+        await until(lambda: hub.watched(server) == [])
+
+
+@pytest.mark.parametrize("eras", [*itertools.product(ERAS, repeat=2)], ids="-".join)
+@pytest.mark.parametrize("server", UPSTREAMS)
+async def test_one_of_two_that_leaves_takes_nothing_from_the_other(
+    hub: Running, server: str, eras: tuple[str, str]
+) -> None:
+    if isinstance(hub.wire, StdioClient) and eras[0] == eras[1] == HANDSHAKE:
+        pytest.skip("one pipe is one session")
+    shared, readme = SHARED[server], f"test://{server}/readme"
+    async with hub.client(eras[0]) as one, hub.client(eras[1]) as two:
+        async with hearing(two, [shared, readme], id="two") as staying:
+            async with hearing(one, [shared, readme], id="one") as leaving:
+                await one.call(f"{server}_touch", {"uri": "test://shared/info"})
+                for ear in (staying, leaving):
+                    await ear.next(UPDATED, uri=shared)
+            count = len(leaving.heard)
+            await two.call(f"{server}_touch", {"uri": "test://shared/info"})
+            await fence(two, staying, server)
+            assert staying.updated().count(shared) == 2
+            assert len(leaving.heard) == count
+            assert hub.watched(server) == sorted(["test://shared/info", readme])
+
+
+async def test_updates_of_a_resource_reach_only_those_who_want_that_one(hub: Running) -> None:
+    """Every combination of two clients, at the same time."""
+    if isinstance(hub.wire, StdioClient):
+        pytest.skip("one pipe is one session")
+    wants: dict[int, set[str]] = {}
+    uris = [f"test://{server}/item/{number}" for server in UPSTREAMS for number in range(3)]
+    ears: list[Ear] = []
+
+    async def follow(number: int, era: str, ready: anyio.Event, done: anyio.Event) -> None:
+        own = [uri for place, uri in enumerate(uris) if (place + number) % 3]
+        wants[number] = set(own)
+        async with hub.client(era) as peer, hearing(peer, own, id=number) as ear:
+            ears.append(ear)
+            ready.set()
+            with anyio.move_on_after(5):
+                while set(ear.updated()) != wants[number]:
+                    await ear.next(UPDATED, after=len(ear.updated()))
+            await done.wait()
+            assert set(ear.updated()) == wants[number]
+
+    done = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        for number, era in enumerate([*ERAS, *ERAS]):
+            ready = anyio.Event()
+            tasks.start_soon(follow, number, era, ready, done)
+            await ready.wait()
+        async with hub.client(MODERN) as peer:
+            for server in UPSTREAMS:
+                for number in range(3):
+                    await peer.call(f"{server}_touch", {"uri": f"test://{server}/item/{number}"})
+        done.set()
+
+
+@pytest.mark.parametrize("server", UPSTREAMS)
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("front", FRONTS)
+async def test_after_the_servers_restart_a_subscriber_is_told_once_and_hears_on(
+    front: str, era: str, server: str, tmp_path: Path
+) -> None:
+    readme = f"test://{server}/readme"
+    async with running(front, tmp_path) as hub, hub.client(era) as peer:
+        async with hearing(peer, [readme, "test://shared/info"]) as ear:
+            before = hub.watched(server)
+            await peer.call(f"{server}_crash")
+            await ear.next(UPDATED, uri=readme)
+            assert hub.watched(server) == before
+            await fence(peer, ear, server)
+            assert ear.updated().count(readme) == 2
+
+
+async def test_what_is_unknown_is_refused_as_reading_it_is(hub: Running) -> None:
+    async with hub.client(HANDSHAKE) as peer:
+        for uri in ("nobody://x", "", "test://h/../x"):
+            refused = (await peer.request("resources/subscribe", {"uri": uri})).error
+            assert refused == (await peer.request("resources/read", {"uri": uri})).error
+            assert (await peer.request("resources/unsubscribe", {"uri": uri})).result == {}
+        for params in ({}, {"uri": 7}, {"uri": None}):
+            for method in ("resources/subscribe", "resources/unsubscribe"):
+                assert (await peer.request(method, params)).error["code"] == -32602
+
+
+async def test_subscribing_twice_is_subscribing_once(hub: Running) -> None:
+    async with hub.client(HANDSHAKE) as peer:
+        for _ in range(2):
+            assert (await peer.request("resources/subscribe", {"uri": "test://h/readme"})).result == {}
+        for _ in range(2):
+            assert (await peer.request("resources/unsubscribe", {"uri": "test://h/readme"})).result == {}
+        await until(lambda: hub.watched("h") == [])
+
+
+async def test_a_client_that_goes_takes_its_subscriptions_along(tmp_path: Path) -> None:
+    async with running("http", tmp_path) as hub:
+        async with hub.client(HANDSHAKE) as peer:
+            assert isinstance(peer.wire, HttpClient)
+            for server in UPSTREAMS:
+                await peer.request("resources/subscribe", {"uri": f"test://{server}/readme"})
+            await peer.wire.delete()
+            for server in UPSTREAMS:
+                await until(lambda server=server: hub.watched(server) == [])
+        async with hub.client(MODERN) as peer:
+            assert isinstance(peer.wire, HttpClient)
+            params = peer.params({"notifications": {"resourceSubscriptions": ["test://h/readme", "test://m/readme"]}})
+            async with peer.wire.stream(peer.wire.message("subscriptions/listen", params)) as stream:
+                await stream.next_event()
+                assert hub.watched("h") == ["test://h/readme"] and hub.watched("m") == ["test://m/readme"]
+            for server in UPSTREAMS:
+                await until(lambda server=server: hub.watched(server) == [])
+
+
+async def test_a_session_that_makes_room_for_another_takes_its_subscriptions_along(tmp_path: Path) -> None:
+    servers = {"h": argv(name="h", journal=tmp_path / "h.journal", era=HANDSHAKE)}
+    text = servers_yaml(servers, hub={"http": {"max_sessions": 1}})
+    async with http_hub(text, tmp_path) as wire, connected(wire, HANDSHAKE) as old:
+        await old.request("resources/subscribe", {"uri": "test://h/readme"})
+        hub = Running(wire, tmp_path)
+        assert hub.watched("h") == ["test://h/readme"]
+        assert isinstance(old.wire, HttpClient)
+        async with old.wire.listen() as stream:
+            async with connected(wire, HANDSHAKE):
+                await until(lambda: hub.watched("h") == [])
+            assert (await stream.rest()).messages == []
+
+
+# -- subscriptions/listen
+
+
+@pytest.mark.parametrize("id", [0, 7, -1, 1 << 70, "7", "ä", "", "x" * 300])
+async def test_the_acknowledgement_comes_first_and_everything_has_the_id_as_it_was_written(
+    hub: Running, id: int | str
+) -> None:
+    async with hub.client(MODERN) as peer, hearing(peer, ["test://h/readme", "x:nobody"], "tools", id=id) as ear:
+        await fence(peer, ear, "h")
+        first, second = ear.heard
+        granted = {"toolsListChanged": True, "resourceSubscriptions": ["test://h/readme"]}
+        assert first == {
+            "jsonrpc": "2.0",
+            "method": ACKNOWLEDGED,
+            "params": {"_meta": {ID: id}, "notifications": granted},
+        }
+        assert second["params"] == {"_meta": {ID: id}, "uri": "test://h/readme"}
+
+
+async def test_only_what_was_asked_for_is_told(hub: Running) -> None:
+    name = f"fresh_{next(NUMBERS)}"
+    async with hub.client(MODERN) as peer:
+        async with hearing(peer, [], "prompts", id="p") as prompts, hearing(peer, [], "tools", id="t") as tools:
+            for server in UPSTREAMS:
+                await peer.call(f"{server}_add_tool", {"name": name})
+                await tools.next(TOOLS, after=len(tools.heard) - 1)
+            await peer.call("h_add_prompt", {"name": name})
+            await prompts.next(PROMPTS)
+            await peer.call("m_add_prompt", {"name": name})
+            await until(lambda: len(prompts.heard) == 3)
+            assert {message["method"] for message in prompts.heard} == {ACKNOWLEDGED, PROMPTS}
+            assert {message["method"] for message in tools.heard} == {ACKNOWLEDGED, TOOLS}
+            assert all(message["params"] == {"_meta": {ID: "t"}} for message in tools.heard[1:])
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"notifications": None},
+        {"notifications": []},
+        {"notifications": {"toolsListChanged": 1}},
+        {"notifications": {"promptsListChanged": None}},
+        {"notifications": {"resourceSubscriptions": "test://h/readme"}},
+        {"notifications": {"resourceSubscriptions": [1]}},
+    ],
+)
+async def test_a_listen_that_is_malformed_is_refused(hub: Running, params: dict[str, Any]) -> None:
+    async with hub.client(MODERN) as peer:
+        seen = await peer.request("subscriptions/listen", params)
+        assert seen.error["code"] == -32602 and seen.status in (None, 400)
+
+
+async def test_tasks_are_not_honoured_and_nothing_is_a_listen_too(hub: Running) -> None:
+    async with hub.client(MODERN) as peer:
+        for number, notifications in enumerate(({}, {"taskIds": ["st_1"], "toolsListChanged": False})):
+            params = peer.params({"notifications": notifications})
+            async with _open(peer, params, number) as ear:
+                assert (await ear.next(ACKNOWLEDGED))["params"]["notifications"] == {}
+
+
+@asynccontextmanager
+async def _open(peer: Peer, params: dict[str, Any], id: int) -> AsyncIterator[Ear]:
+    if isinstance(peer.wire, StdioClient):
+        ear = Ear(peer.wire, id)
+        await peer.wire.send_request("subscriptions/listen", params, id=id)
+        yield ear
+        await peer.wire.notify("notifications/cancelled", {"requestId": id})
+    else:
+        async with peer.wire.stream(peer.wire.message("subscriptions/listen", params, id=id)) as stream:
+            yield Ear(stream, id)
+
+
+async def test_one_listen_too_many_is_refused_with_the_limit_and_the_others_go_on(hub: Running) -> None:
+    async with hub.client(MODERN) as peer, anyio.create_task_group() as tasks:
+        ears: list[Ear] = []
+
+        async def hold(number: int) -> None:
+            async with hearing(peer, [], "tools", id=number) as ear:
+                ears.append(ear)
+                await anyio.sleep_forever()
+
+        for number in range(64):
+            tasks.start_soon(hold, 1000 + number)
+        await until(lambda: len(ears) == 64)
+        error = (await peer.request("subscriptions/listen", {"notifications": {}})).error
+        assert "64" in error["message"]
+        too_many = {"resourceSubscriptions": [f"test://h/item/{number}" for number in range(1001)]}
+        assert "1000" in (await peer.request("subscriptions/listen", {"notifications": too_many})).error["message"]
+        tasks.cancel_scope.cancel()
+    if isinstance(hub.wire, StdioClient):
+        for number in range(64):
+            await hub.wire.notify("notifications/cancelled", {"requestId": 1000 + number})
+    async with hub.client(MODERN) as peer, hearing(peer, [], "tools", id="again"):
+        pass
+
+
+async def test_a_cancelled_listen_gets_no_answer_and_hears_no_more(tmp_path: Path) -> None:
+    async with running("stdio", tmp_path) as hub, hub.client(MODERN) as peer:
+        assert isinstance(peer.wire, StdioClient)
+        async with hearing(peer, ["test://h/readme"], id="gone") as gone:
+            pass
+        async with hearing(peer, ["test://h/readme"], id="there") as there:
+            await fence(peer, there, "h")
+        assert [message["method"] for message in gone.heard] == [ACKNOWLEDGED]
+        assert "gone" not in [message.get("id") for message in peer.wire.transcript]
+
+
+@pytest.mark.parametrize("front", FRONTS)
+async def test_when_the_hub_stops_every_listen_is_answered(front: str, tmp_path: Path) -> None:
+    async with running(front, tmp_path) as hub, hub.client(MODERN) as peer:
+        params = peer.params({"notifications": {"resourceSubscriptions": ["test://h/readme", "test://m/readme"]}})
+        result = {"resultType": "complete", "_meta": {ID: "l"}}
+        if isinstance(peer.wire, StdioClient):
+            await peer.wire.send_request("subscriptions/listen", params, id="l")
+            await Ear(peer.wire, "l").next(ACKNOWLEDGED)
+            peer.wire.process.send_signal(signal.SIGTERM)
+            assert (await peer.wire.response("l"))["result"] == result
+            assert await peer.wire.wait(3) == 0
+            return
+        async with peer.wire.stream(peer.wire.message("subscriptions/listen", params, id="l")) as stream:
+            await stream.next_event()
+            assert isinstance(hub.wire, Hub)
+            hub.wire.process.send_signal(signal.SIGTERM)
+            assert (await stream.rest()).messages[-1] == {"jsonrpc": "2.0", "id": "l", "result": result}
+        assert await hub.wire.wait(3) == 0
+
+
+async def test_a_client_that_takes_no_stream_cannot_listen(tmp_path: Path) -> None:
+    async with running("http", tmp_path) as hub, hub.client(MODERN) as peer:
+        assert isinstance(peer.wire, HttpClient)
+        params = peer.params({"notifications": {"toolsListChanged": True}})
+        answer = await peer.wire.request("subscriptions/listen", params, headers={"accept": "application/json"})
+        assert answer.status == 406 and "text/event-stream" in answer.last["error"]["message"]
+
+
+# -- the GET stream
+
+
+async def test_a_get_stream_tells_what_happened_since_the_last_one_once(tmp_path: Path) -> None:
+    async with running("http", tmp_path) as hub, hub.client(HANDSHAKE) as peer:
+        assert isinstance(peer.wire, HttpClient)
+        for server in UPSTREAMS:
+            await peer.request("resources/subscribe", {"uri": f"test://{server}/readme"})
+        async with peer.wire.listen() as stream:
+            await fence(peer, Ear(stream), "h")
+            assert Ear(stream).updated() == ["test://h/readme"]
+        for _ in range(3):
+            for server in UPSTREAMS:
+                seen = await peer.call(f"{server}_touch", {"uri": f"test://{server}/readme"})
+                assert seen.before == []
+        await peer.call("h_add_tool", {"name": "fresh"})
+        await peer.call("h_add_prompt", {"name": "fresh"})
+        async with hub.client(HANDSHAKE) as other:
+            async with other.wire.listen() as stream:
+                await until_named(other, "h_fresh")
+        async with peer.wire.listen() as stream:
+            ear = Ear(stream)
+            for server in UPSTREAMS:
+                await ear.next(UPDATED, uri=f"test://{server}/readme")
+            await fence(peer, ear, "m")
+            methods = [message["method"] for message in ear.heard]
+            assert sorted(methods) == sorted([TOOLS, PROMPTS, UPDATED, UPDATED, UPDATED])
+        async with peer.wire.listen() as stream:
+            await fence(peer, Ear(stream), "h")
+            assert len(Ear(stream).heard) == 1
+
+
+async def test_a_list_that_the_session_has_seen_since_is_not_announced(tmp_path: Path) -> None:
+    async with running("http", tmp_path) as hub, hub.client(HANDSHAKE) as peer:
+        assert isinstance(peer.wire, HttpClient)
+        await peer.request("resources/subscribe", {"uri": "test://h/readme"})
+        await peer.call("h_add_tool", {"name": "fresh"})
+        await until_named(peer, "h_fresh")
+        async with peer.wire.listen() as stream:
+            await fence(peer, Ear(stream), "h")
+            assert TOOLS not in [message["method"] for message in Ear(stream).heard]
+
+
+async def until_named(peer: Peer, tool: str) -> None:
+    with anyio.fail_after(5):
+        while tool not in await peer.names():
+            await anyio.lowlevel.checkpoint()
+
+
+# -- floods
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("server", UPSTREAMS)
+async def test_a_flood_of_updates_is_told_now_and_then_and_starves_nobody(hub: Running, server: str, era: str) -> None:
+    count, calls = 20_000, 0
+    async with hub.client(era) as peer, hub.client(MODERN) as busy:
+        async with hearing(peer, [SHARED[server], f"test://{server}/readme"]) as ear:
+            is_over = anyio.Event()
+
+            async def flood() -> None:
+                await peer.call(f"{server}_flood_updates", {"count": count, "uri": "test://shared/info"})
+                is_over.set()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(flood)
+                began = anyio.current_time()
+                while not is_over.is_set():
+                    with anyio.fail_after(5):
+                        await busy.call("h_echo", {"text": "x"})
+                    calls += 1
+            took = anyio.current_time() - began
+            await fence(peer, ear, server)
+            told = ear.updated().count(SHARED[server])
+    assert 1 <= told <= took / 0.05 + 3
+    assert calls >= 10
+
+
+@pytest.mark.parametrize("server", UPSTREAMS)
+async def test_a_flood_of_changes_that_change_nothing_is_not_passed_on(hub: Running, server: str) -> None:
+    async with hub.client(MODERN) as peer:
+        async with hearing(peer, [f"test://{server}/readme"], "tools", "prompts", "resources") as ear:
+            await peer.call(f"{server}_flood_changes", {"count": 20_000})
+            await fence(peer, ear, server)
+            assert [message["method"] for message in ear.heard] == [ACKNOWLEDGED, UPDATED]

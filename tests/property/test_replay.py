@@ -212,7 +212,13 @@ def test_an_ending_of_any_size_leaves_what_came_before_it() -> None:
 
 def test_questions_stay_in_their_place() -> None:
     log = kept_log()
-    events = [Started(), Progress(1), InputRequired("q1", "elicitation/create", b"{}"), Progress(2), InputReceived("q1")]
+    events = [
+        Started(),
+        Progress(1),
+        InputRequired("q1", "elicitation/create", b"{}"),
+        Progress(2),
+        InputReceived("q1"),
+    ]
     for event in events:
         assert log.append(event)
     for after in range(len(events) + 1):

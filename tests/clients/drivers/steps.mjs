@@ -86,9 +86,14 @@ const range = (n) => Array.from({ length: n }, (_, i) => i + 1);
 async function progress(session, task) {
   const seen = [];
   const onprogress = (value) => seen.push(value);
+  session.heard.length = 0;
   await session.call(task.prefix + "progress", { n: PROGRESS, nonce: "p" }, { onprogress });
   const inTime = seen.length;
-  check(await until(() => seen.length >= PROGRESS, 2000), `${seen.length} of ${PROGRESS} arrived`);
+  if (!(await until(() => seen.length >= PROGRESS, 500))) {
+    const wasRead = same(session.heard, [...range(PROGRESS), "result"]);
+    const where = wasRead ? "all were read, in order, before the result" : `read: ${session.heard}`;
+    throw new Failed(`${seen.length} of ${PROGRESS} arrived; ${where}`);
+  }
   check(same(seen, range(PROGRESS)), `out of order: ${seen}`);
   check(inTime === PROGRESS, `${PROGRESS - inTime} of ${PROGRESS} were told after the result`);
   return "";

@@ -70,41 +70,34 @@ class Dialogue:
     is_modest: bool = False
 
 
-class Incapable(Exception):
-    """The client did not declare the capability that a question needs."""
-
-    def __init__(self, capability: str) -> None:
-        super().__init__(f"this needs a client that declares the capability {capability!r}")
-        self.capability = capability
-
-
 async def converse(
     context: Context, params: types.CallToolRequestParams | types.GetPromptRequestParams, dialogue: Dialogue
 ) -> Result:
     """The result of the whole dialogue or, in the modern era, of its next leg.
 
-    Raises: `MCPError` -32021 for a modern client that cannot answer, -32602 for a `requestState` that is not ours.
+    Raises: `MCPError` for a client that cannot answer (-32021 to a modern one), refuses to, or sends a `requestState`
+    that is not ours (-32602).
     """
-    try:
-        if is_modern(context):
-            return _next_leg(context, params, dialogue)
-        return dialogue.finish(await _ask_all(context, params.arguments or {}, dialogue))
-    except Incapable as lacking:
-        if is_modern(context):
-            required = {"requiredCapabilities": {lacking.capability: {}}}
-            raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(lacking), required) from None
-        return text(str(lacking), is_error=True)
+    if is_modern(context):
+        return _next_leg(context, params, dialogue)
+    return dialogue.finish(await _ask_all(context, params.arguments or {}, dialogue))
+
+
+def _incapable(context: Context, capability: str) -> MCPError:
+    code = types.MISSING_REQUIRED_CLIENT_CAPABILITY if is_modern(context) else types.INVALID_REQUEST
+    said = f"this needs a client that declares the capability {capability!r}"
+    return MCPError(code, said, {"requiredCapabilities": {capability: {}}})
 
 
 def _asked(context: Context, dialogue: Dialogue, number: int, arguments: Result) -> Questions:
-    """The questions of this round that the client can answer. Raises: `Incapable`."""
+    """The questions of this round that the client can answer. Raises: `MCPError`."""
     questions: Questions = {}
     for key, question in dialogue.rounds[number](arguments).items():
         capability = KINDS[question["method"]][0]
         if getattr(context.session.client_capabilities, capability, None) is not None:
             questions[key] = question
         elif not dialogue.is_modest:
-            raise Incapable(capability)
+            raise _incapable(context, capability)
     return questions
 
 

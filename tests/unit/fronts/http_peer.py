@@ -95,7 +95,7 @@ class World:
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return result
 
-    def is_shared(self, session: Session) -> bool:
+    def is_shared(self, *about: object) -> bool:
         return False
 
     def client(self, version: str = "2025-11-25", id_: str = "s") -> Client:

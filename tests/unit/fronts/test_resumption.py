@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mcp_hub.calls import log as log_module
-from mcp_hub.events import Cancelled, Failed, Log, Progress
 from mcp_hub.errors import RpcError
+from mcp_hub.events import Cancelled, Failed, Log, Progress
 from mcp_hub.fronts import resumption
 from mcp_hub.fronts.resumption import KEPT_SECONDS, ORPHAN_SECONDS
 from mcp_hub.ids import new_call_id
@@ -375,6 +375,14 @@ async def test_nobody_comes_back_for_the_streams_of_a_session_that_is_over() -> 
 # -- polling
 
 
+async def closed_within(connection: Connection, low: float, high: float) -> bool:
+    """Whether it is closed after so many seconds, not before."""
+    await sleep(low)
+    early = connection.is_complete
+    await sleep(high - low)
+    return connection.is_complete and not early
+
+
 @virtual
 async def test_a_client_that_was_primed_is_made_to_poll() -> None:
     world = World(close_after=30)
@@ -382,15 +390,9 @@ async def test_a_client_that_was_primed_is_made_to_poll() -> None:
     await sleep(20)
     await call.progresses(1)
     assert call.post.ids == [0, 2]
-    await sleep(20)
-    assert not call.post.is_complete, "the time counts from when it became a stream"
-    await sleep(15)
-    assert call.post.is_complete
+    assert await closed_within(call.post, 15, 28), "the time counts from when it became a stream"
     resumed = await call.comes_back(2)
-    await sleep(28)
-    assert not resumed.is_complete
-    await sleep(4)
-    assert resumed.is_complete and resumed.ids == [2]
+    assert await closed_within(resumed, 28, 33) and resumed.ids == [2]
     await call.ends()
     assert values(await call.comes_back(2)) == ["answer"] and world.cancelled == []
 
@@ -466,7 +468,7 @@ async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_str
     await sleep(0.01)
     answer(call, question["id"])
     await sleep(0.01)
-    assert call.answers == [b'{"action":"decline"}']
+    assert [bytes(result) for result in call.answers] == [b'{"action":"decline"}']
     settled = await call.comes_back(2)
     await call.ends()
     assert values(settled) == ["answer"] and asked(settled) == []
@@ -531,11 +533,13 @@ async def test_reading_ahead_is_done_in_turns() -> None:
     """A client that comes back for ten thousand events does not hold up the loop while they are encoded."""
     world = World()
     call = MadeCall(world, world.client())
-    await call.progresses(*range(1, 9001))
+    for start in range(1, 9001, 1000):
+        await call.progresses(*range(start, start + 1000))
     await call.drops()
     peer = world.open(lambda peer: world.resumption.resume(call.client, call.place(0), peer.receive, peer.send))
-    sizes = []
-    for _ in range(10):
+    sizes: list[int] = []
+    while 9001 not in sizes:
         await asyncio.sleep(0)
         sizes.append(len(peer.ids))
-    assert sizes[-1] == 9001 and len(set(sizes)) >= 4
+        assert len(sizes) < 100
+    assert len(set(sizes)) >= 4

@@ -12,8 +12,8 @@ from mcp_hub.upstreams.memory import EraMemory
 from tests.unit.upstreams.remote import Remote, answering, connection
 from tests.unit.upstreams.scripted import INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
+from tests.unit.wire.http_wires import OldServer
 from tests.unit.wire.raw_lines import WAIT
-from tests.unit.wire.test_http_sse_wire import OldServer
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope
 from mcp_hub.types import Era
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.http import HttpWire
-from tests.unit.wire.http_server import HttpServer, Script, serving
+from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, Stream, serving
 from tests.unit.wire.raw_lines import Told
 
 LIMIT = 1 << 16
@@ -41,7 +41,6 @@ class Talk:
     told: Sourced
     server: HttpServer
     http: httpx2.AsyncClient
-    spoken: list[tuple[Era, str]] = field(default_factory=list)
 
     async def ask(self, method: str = "tools/call", params: bytes = b'{"name":"x"}', **headers: str) -> Envelope:
         return await self.wire.answer(self.wire.request(method, params, None, headers), None)
@@ -66,3 +65,25 @@ async def wired(script: Script, era: Era = Era.HANDSHAKE, limit: int = LIMIT) ->
                 with anyio.CancelScope(shield=True):
                     await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
+
+
+@dataclass
+class OldServer:
+    """Names `endpoint` on its stream and accepts what is sent there; `stream` is where it speaks."""
+
+    endpoint: str = "/messages?session_id=1"
+    stream: Stream | None = None
+    ready: anyio.Event = field(default_factory=anyio.Event)
+
+    async def __call__(self, request: Request, reply: Reply) -> None:
+        if request.method == "GET":
+            self.stream = await reply.stream()
+            await self.stream.event(self.endpoint, event="endpoint")
+            self.ready.set()
+            await self.stream.gone()
+        else:
+            await reply.status(202, b"Accepted")
+
+    async def say(self, **message: object) -> None:
+        assert self.stream is not None
+        await self.stream.event({"jsonrpc": "2.0", **message}, event="message")

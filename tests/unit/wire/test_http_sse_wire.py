@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import anyio
 import httpx2
@@ -12,35 +11,13 @@ import pytest
 from mcp_hub.errors import StartFailed
 from mcp_hub.protocol import envelope
 from mcp_hub.wire.base import WireClosed
-from mcp_hub.wire.remote import HttpRefused
+from mcp_hub.wire.responses import HttpRefused
 from mcp_hub.wire.sse import SseWire
-from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, Stream, serving
-from tests.unit.wire.http_wires import LIMIT, Sourced
+from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
+from tests.unit.wire.http_wires import LIMIT, OldServer, Sourced
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
-
-
-@dataclass
-class OldServer:
-    """Names `endpoint` on its stream and accepts what is sent there; `stream` is where it speaks."""
-
-    endpoint: str = "/messages?session_id=1"
-    stream: Stream | None = None
-    ready: anyio.Event = field(default_factory=anyio.Event)
-
-    async def __call__(self, request: Request, reply: Reply) -> None:
-        if request.method == "GET":
-            self.stream = await reply.stream()
-            await self.stream.event(self.endpoint, event="endpoint")
-            self.ready.set()
-            await self.stream.gone()
-        else:
-            await reply.status(202, b"Accepted")
-
-    async def say(self, **message: object) -> None:
-        assert self.stream is not None
-        await self.stream.event({"jsonrpc": "2.0", **message}, event="message")
 
 
 @asynccontextmanager

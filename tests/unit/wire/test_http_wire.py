@@ -7,11 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.errors import UpstreamLost, UpstreamUnavailable
 from mcp_hub.protocol import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire.base import NotSent, WireClosed
-from mcp_hub.wire.remote import AT_ONCE, HttpRefused
+from mcp_hub.wire.remote import AT_ONCE
+from mcp_hub.wire.responses import HttpRefused
 from tests.unit.wire.http_server import Reply, Request, Script, serving
 from tests.unit.wire.http_wires import LIMIT, wired
 from tests.unit.wire.raw_lines import WAIT
@@ -68,6 +69,20 @@ async def test_what_a_stream_brings_before_the_answer_comes_in_order_with_its_re
         assert talk.server.connections == 1, "a stream that was read to its end leaves its connection to the next"
 
 
+async def test_a_modern_server_that_asks_is_not_answered() -> None:
+    """2026-07-28, streamable-http "Receiving Messages": it must not, and a client must send no responses."""
+
+    async def script(request: Request, reply: Reply) -> None:
+        stream = await reply.stream()
+        await stream.event({"jsonrpc": "2.0", "id": 9, "method": "ping"})
+        await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {}})
+        await stream.end()
+
+    async with wired(script, Era.MODERN) as talk:
+        await talk.ask()
+        assert talk.told.requests == [] and talk.wire.counts["stray"] == 1
+
+
 async def test_an_answer_arrives_however_slowly_it_trickles() -> None:
     async def script(request: Request, reply: Reply) -> None:
         stream = await reply.stream()
@@ -105,6 +120,8 @@ async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted()
     [
         (401, b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}', "application/json", "HTTP 401"),
         (400, b'{"error":"invalid_request"}', "application/json", "HTTP 400"),
+        (400, b"{not json", "application/json", "HTTP 400"),
+        (500, b'{"jsonrpc":"2.0","id":1,"result":{}}', "application/json", "HTTP 500"),
         (502, b"<html>", "text/html", "HTTP 502"),
         (200, b"<html>", "text/html", "HTTP 200 Said and text/html in place of a message"),
         (202, b"", None, "HTTP 202 Said and nothing in place of a message"),
@@ -409,7 +426,3 @@ async def test_what_closes_a_wire_is_told_once() -> None:
         assert talk.told.reasons == ["one"]
         talk.wire.send(b"{}")
         assert talk.server.seen == []
-
-
-def test_a_refusal_is_an_error_for_callers() -> None:
-    assert isinstance(HttpRefused("far", 500, "x"), RpcError)

@@ -140,6 +140,18 @@ async def test_without_a_session_there_is_nothing_to_end() -> None:
         assert talk.server.seen == []
 
 
+async def test_a_session_may_begin_on_a_stream() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        stream = await reply.stream(Mcp_Session_Id="s-1")
+        await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {}})
+        await stream.end()
+
+    async with wired(script) as talk:
+        await talk.begin()
+        await talk.ask()
+        assert talk.server.seen[1].headers["mcp-session-id"] == "s-1"
+
+
 # -- a request's stream breaks off
 
 
@@ -374,5 +386,3 @@ async def give_up(talk: Talk) -> None:
         tasks.start_soon(talk.wire.answer, talk.wire.request("tools/call", b"{}"), None)
         await talk.server.until("tools/call")
         tasks.cancel_scope.cancel()
-
-

@@ -1,0 +1,85 @@
+"""What a response says besides a message, and what the lack of one does."""
+
+import os
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx2
+
+from mcp_hub.errors import UpstreamLost
+from mcp_hub.types import JsonObject
+
+__all__ = [
+    "ACCEPT",
+    "EVENT_STREAM",
+    "JSON",
+    "NO_CONNECTION",
+    "HttpRefused",
+    "is_stream",
+    "kind_of",
+    "origin",
+    "reason_of",
+    "refusal",
+]
+
+JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
+ACCEPT: Final = f"{JSON}, {EVENT_STREAM}"
+NO_CONNECTION: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
+"""Nothing was sent."""
+_LOCATION: Final = 200
+"""Characters shown of where a redirect leads."""
+
+
+class HttpRefused(UpstreamLost):
+    """The answer to a request is an HTTP status rather than a message."""
+
+    def __init__(self, server: str, status: int, said: str) -> None:
+        data: JsonObject = {"upstream": {"server": server, "status": status}}
+        if not 300 <= status < 500:
+            data["outcome"] = "unknown"
+        super().__init__(f'upstream "{server}" answered with {said}', data=data)
+        self.status = status
+
+
+def refusal(server: str, response: httpx2.Response) -> HttpRefused:
+    """What a response without a message says: its status, where it redirects to, or its type."""
+    status = response.status_code
+    said = f"HTTP {status} {response.reason_phrase}".rstrip()
+    if 300 <= status < 400:
+        location = response.headers.get("location", "").partition("?")[0][:_LOCATION]
+        said += f", a redirect to {location!r}, which is not followed: put its target into the url"
+    elif 200 <= status < 300:
+        said += f" and {kind_of(response) or 'nothing'} in place of a message"
+    return HttpRefused(server, status, said)
+
+
+def kind_of(response: httpx2.Response) -> str:
+    """The media type, without parameters."""
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower()
+
+
+def is_stream(response: httpx2.Response) -> bool:
+    return response.status_code == 200 and kind_of(response) == EVENT_STREAM
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port: what of a URL may be shown to everybody."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def reason_of(exc: BaseException) -> str:
+    """What the operating system says of a failed connection, else what the error says itself."""
+    found: BaseException | None = exc
+    while found is not None:
+        if isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        if isinstance(found, OSError) and found.strerror:
+            has_own_words = found.errno and found.strerror.startswith(
+                "Connect call failed"
+            )  # asyncio's, with an address
+            return os.strerror(found.errno) if has_own_words else found.strerror
+        found = found.__cause__ or found.__context__
+    return str(exc) or ("no answer in time" if isinstance(exc, httpx2.TimeoutException) else type(exc).__name__)

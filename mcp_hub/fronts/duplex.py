@@ -80,14 +80,17 @@ class Duplex:
         self._tasks: anyio.abc.TaskGroup
 
     @asynccontextmanager
-    async def serving(self, wire: ClientWire) -> AsyncIterator[None]:
-        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, what still runs is cancelled."""
+    async def serving(self, wire: ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
+        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, what still runs is cancelled.
+
+        Yields the group of its tasks, which ends with the block and whose cancellation ends the block.
+        """
         self._wire = wire
         self._asking = Asking(wire.requests)
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                yield
+                yield tasks
                 tasks.cancel_scope.cancel()
         finally:
             if self._session is not None:

@@ -99,10 +99,10 @@ class Streams:
 
     def open(self, session: Session, id_: bytes, wanted: Filter) -> Listening:
         """A new one, to be closed. Raises `Busy`."""
-        principal = session.caller.principal
         if len(wanted.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
             raise Busy(f"resourceSubscriptions has over {MOST_SUBSCRIPTIONS} URIs, the most that one stream may have")
-        if sum(other.session.caller.principal == principal for other in self._open) >= MOST_STREAMS:
+        of_client = [other for other in self._open if other.session.caller.principal == session.caller.principal]
+        if sum(not other.scope.cancel_called for other in of_client) >= MOST_STREAMS:
             raise Busy(f"{MOST_STREAMS} subscriptions/listen streams are open, the most that one client may have")
         listening = Listening(self._hub, session, id_, wanted)
         self._open.add(listening)

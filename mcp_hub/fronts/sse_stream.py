@@ -57,13 +57,11 @@ class EventStream:
     async def run(self, receive: Receive, send: Send, endpoint: str) -> None:
         """Serves the client until either side ends the stream."""
         self._queue(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
-        async with self._duplex.serving(self):
+        async with self._duplex.serving(self) as tasks:
+            tasks.start_soon(self._watch, receive, tasks.cancel_scope)
             reason = "the client closed its stream"
             try:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._watch, receive, tasks.cancel_scope)
-                    reason = await self._write_all(send)
-                    tasks.cancel_scope.cancel()
+                reason = await self._write_all(send)
             finally:
                 self._close(reason)
 

@@ -62,7 +62,7 @@ class StreamableHttp:
         return {"/mcp": self._serve}
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
-        version = headers.get(b"mcp-protocol-version", b"").decode("latin-1")
+        version = headers.get(b"mcp-protocol-version", b"").decode("latin-1").strip(" \t")
         is_modern = bool(version) and version not in eras.HANDSHAKE_VERSIONS
         match scope["method"]:
             case "POST":

@@ -38,7 +38,7 @@ __all__ = ["HttpConnection", "HttpSpec"]
 log = structlog.get_logger(__name__)
 
 _CONNECT: Final = 10.0
-_PROBE: Final = 10.0
+_PROBE: Final = 5.0
 """Seconds that a server may take to answer the probe: one that was scaled down to nothing has to start first."""
 _GOODBYE: Final = 1.0
 """Seconds for everything that a connection does when it is closed: the hub itself must be gone within 2 s."""
@@ -94,13 +94,13 @@ class HttpConnection:
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Settles transport and era. Raises `StartFailed`."""
-        self._http = _client(self._spec)
         try:
-            if self._spec.transport == "sse":
-                return await self._over_sse(self._http, tasks)
-            return await self._over_http(self._http, tasks)
-        except HttpRefused as exc:
-            raise self._refused(exc.status, str(exc)) from None
+            self._http = _client(self._spec)
+        except (ImportError, ValueError) as exc:
+            raise StartFailed(f"cannot use the proxy that the environment names: {exc}") from None
+        if self._spec.transport == "sse":
+            return await self._over_sse(self._http, tasks)
+        return await self._over_http(self._http, tasks)
 
     async def _over_http(self, http: httpx2.AsyncClient, tasks: anyio.abc.TaskGroup) -> Peer:
         spec, memory, peer = self._spec, self._memory, self._new_peer()
@@ -124,6 +124,9 @@ class HttpConnection:
                 wire.close()
                 return await self._over_sse(http, tasks, f"{exc}; as a server of the HTTP+SSE transport: ")
             raise self._refused(wire.status, str(exc)) from None
+        except anyio.get_cancelled_exc_class():  # it did not get ready in time
+            memory.forget(spec.key)
+            raise
         if spec.era is None:
             memory.put(spec.key, peer.info.era)
         if peer.info.era is Era.MODERN:

@@ -33,7 +33,10 @@ def url_key(url: str) -> str:
 
 
 class EraMemory:
-    """A small JSON file by `server_key`. Unreadable or unwritable → nothing is remembered, nothing fails. None: memory only."""
+    """A small JSON file by `server_key`. Unreadable or unwritable → nothing is remembered, nothing fails.
+
+    `path` None: no file.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

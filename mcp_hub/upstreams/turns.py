@@ -95,6 +95,6 @@ class Turns:
     def _busy(self, why: str) -> Busy:
         return Busy(
             f'upstream "{self._server}" is busy: {why}; it asks its callers questions, so sessions take turns; '
-            "`scope: session` gives each its own process",
+            "`scope: session` gives each session its own process, `scope: call` each call",
             data={"upstream": {"server": self._server}, "setting": "scope: session"},
         )

@@ -77,9 +77,8 @@ def reason_of(exc: BaseException) -> str:
         if isinstance(found, BaseExceptionGroup):
             found = found.exceptions[0]
         if isinstance(found, OSError) and found.strerror:
-            has_own_words = found.errno and found.strerror.startswith(
-                "Connect call failed"
-            )  # asyncio's, with an address
-            return os.strerror(found.errno) if has_own_words else found.strerror
+            if found.errno and found.strerror.startswith("Connect call failed"):  # asyncio's words, with an address
+                return os.strerror(found.errno)
+            return found.strerror
         found = found.__cause__ or found.__context__
     return str(exc) or ("no answer in time" if isinstance(exc, httpx2.TimeoutException) else type(exc).__name__)

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.clients.install import ROOT, node, node_package, python_with
+from tests.clients.install import ROOT, node, node_package, node_version, python_version, python_with
 
-__all__ = ["CLIENTS", "ERAS", "HANDSHAKE_VERSION", "MODERN_VERSION", "STEPS", "Client"]
+__all__ = ["CLIENTS", "HANDSHAKE_VERSION", "MODERN_VERSION", "STEPS", "Client"]
 
 DRIVERS = Path(__file__).parent / "drivers"
 HANDSHAKE_VERSION, MODERN_VERSION = "2025-11-25", "2026-07-28"
-ERAS = ("handshake", "modern")
 
 STEPS = (
     *("connect", "list", "call", "progress", "cancel", "large", "error", "elicit", "sample", "roots"),
@@ -25,25 +24,36 @@ FRONT_LACKS = {
     "direct": PIPE_LACKS,
     "direct-http": frozenset({"list", "elicit", "sample", "roots", "restart"}),
 }
-ONE_SHOT = frozenset({"progress", "cancel", "elicit", "sample", "roots", "reconnect", "resume"})
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is installed: the command of its driver, and its name and version. Both may raise `NotInstalled`."""
+
+    argv: Callable[[], list[str]]
+    version: Callable[[], str]
 
 
 @dataclass(frozen=True)
 class Client:
-    """One library in one mode; `argv` installs what it needs, and may raise `NotInstalled`."""
+    """One library in one mode."""
 
     name: str
-    argv: Callable[[], list[str]]
-    package: str
+    library: Library
     mode: str = "legacy"
     version: str = HANDSHAKE_VERSION
+    """The revision that it agrees on with a server that has them all."""
     lacks: frozenset[str] = frozenset()
-    fronts: tuple[str, ...] = ("stdio", "http")
-    has_large_integers: bool = True
+    """Steps that it has no way to take."""
+    has_large_integers: bool = False
     bridge: Callable[[str], dict[str, Any]] | None = None
-    """What it runs to reach a URL, where it cannot do that itself."""
+    """What to run to reach a URL, for one that is between a client on stdio and HTTP."""
     extras: Callable[[], Mapping[str, Any]] = field(default=dict)
     """What its driver wants to know besides."""
+
+    @property
+    def fronts(self) -> tuple[str, ...]:
+        return ("stdio", "http") if self.bridge is None else ("http",)
 
     def steps(self, front: str) -> list[str]:
         """What it can do where it is put; `direct` and `direct-http` as in `rig.arranged`."""
@@ -53,12 +63,17 @@ class Client:
         return [step for step in STEPS if step not in lacks]
 
 
-def python_driver(module: str, python: Callable[[], Path]) -> Callable[[], list[str]]:
-    return lambda: [str(python()), "-m", f"tests.clients.drivers.{module}"]
+def python_library(module: str, package: str, python: Callable[[], Path]) -> Library:
+    return Library(
+        lambda: [str(python()), "-m", f"tests.clients.drivers.{module}"], lambda: python_version(python(), package)
+    )
 
 
-def node_driver(file: str, package: str, folder: str) -> Callable[[], list[str]]:
-    return lambda: [str(node()), str(DRIVERS / file), str(node_package(package, folder))]
+def node_library(file: str, requirement: str) -> Library:
+    return Library(
+        lambda: [str(node()), str(DRIVERS / file), str(node_package(requirement))],
+        lambda: node_version(node_package(requirement)),
+    )
 
 
 def fastmcp_python() -> Path:
@@ -67,58 +82,52 @@ def fastmcp_python() -> Path:
     return bench / "bin" / "python" if (bench / ".installed").exists() else python_with("fastmcp>=4.1,<5", "fastmcp")
 
 
+def own_python() -> Path:
+    return Path(sys.executable)
+
+
 def mcp_remote(protocol: str) -> Callable[[str], dict[str, Any]]:
     def bridge(url: str) -> dict[str, Any]:
-        script = node_package("mcp-remote@0", "mcp-remote") / "node_modules" / "mcp-remote" / "dist" / "proxy.js"
+        script = node_package(MCP_REMOTE) / "dist" / "proxy.js"
         options = ["--allow-http", "--transport", "http-only", "--protocol", protocol]
         return {"command": str(node()), "args": [str(script), url, *options], "env": {}}
 
     return bridge
 
 
-def inspector() -> dict[str, Any]:
-    package = node_package("@modelcontextprotocol/inspector@2", "inspector") / "node_modules" / "@modelcontextprotocol"
-    return {"inspector": [str(node()), str(package / "inspector" / "clients" / "launcher" / "build" / "index.js")]}
+def inspector_command() -> dict[str, Any]:
+    script = node_package(INSPECTOR) / "clients" / "launcher" / "build" / "index.js"
+    return {"inspector": [str(node()), str(script)]}
 
 
-def own_python() -> Path:
-    return Path(sys.executable)
+MCP_REMOTE, INSPECTOR = "mcp-remote@0", "@modelcontextprotocol/inspector@2"
+mcp_1 = python_library("mcp_v1", "mcp", lambda: python_with("mcp>=1,<2", "mcp-1"))
+mcp_2 = python_library("mcp_v2", "mcp", own_python)
+fastmcp = python_library("fastmcp_client", "fastmcp", fastmcp_python)
+sdk_1 = node_library("sdk_v1.mjs", "@modelcontextprotocol/sdk@1")
+client_2 = node_library("client_v2.mjs", "@modelcontextprotocol/client@2")
+inspector = Library(python_library("inspector", "", own_python).argv, lambda: node_version(node_package(INSPECTOR)))
+# driven by the one client on stdio that has no fault of its own there
+remote = Library(mcp_2.argv, lambda: node_version(node_package(MCP_REMOTE)))
 
-
-MCP_1 = python_driver("mcp_v1", lambda: python_with("mcp>=1,<2", "mcp-1"))
-MCP_2 = python_driver("mcp_v2", own_python)
-FASTMCP = python_driver("fastmcp_client", fastmcp_python)
-SDK_1 = node_driver("sdk_v1.mjs", "@modelcontextprotocol/sdk@1", "sdk-1")
-CLIENT_2 = node_driver("client_v2.mjs", "@modelcontextprotocol/client@2", "client-2")
-INSPECTOR = python_driver("inspector", own_python)
+# a run of it is one request
+ONE_SHOT = frozenset({"progress", "cancel", "elicit", "sample", "roots", "reconnect", "resume"})
+# a stream that it bridges from one era to the other cannot be resumed either
+NO_RESUME = frozenset({"resume"})
 
 _ALL = (
-    Client("python-mcp-1", MCP_1, "mcp 1.x"),
-    Client("python-mcp-2-legacy", MCP_2, "mcp 2.x"),
-    Client("python-mcp-2-auto", MCP_2, "mcp 2.x", "auto", MODERN_VERSION),
-    Client("python-mcp-2-pinned", MCP_2, "mcp 2.x", MODERN_VERSION, MODERN_VERSION),
-    Client("fastmcp-legacy", FASTMCP, "fastmcp"),
-    Client("fastmcp-auto", FASTMCP, "fastmcp", "auto", MODERN_VERSION),
-    Client("typescript-sdk-1", SDK_1, "sdk 1.x", has_large_integers=False),
-    Client("typescript-client-2", CLIENT_2, "client 2.x", has_large_integers=False),
-    Client("typescript-client-2-auto", CLIENT_2, "client 2.x", "auto", MODERN_VERSION, has_large_integers=False),
-    Client(
-        "inspector", INSPECTOR, "inspector", lacks=ONE_SHOT, has_large_integers=False, extras=inspector
-    ),
-    Client(
-        *("inspector-modern", INSPECTOR, "inspector", "modern", MODERN_VERSION),
-        lacks=ONE_SHOT,
-        has_large_integers=False,
-        extras=inspector,
-    ),
-    Client("mcp-remote", MCP_2, "mcp-remote", fronts=("http",), bridge=mcp_remote("legacy"), has_large_integers=False),
-    Client(
-        *("mcp-remote-auto", MCP_2, "mcp-remote"),
-        # a client of the handshake era is bridged to the modern one
-        lacks=frozenset({"resume"}),
-        fronts=("http",),
-        bridge=mcp_remote("auto"),
-        has_large_integers=False,
-    ),
+    Client("python-mcp-1", mcp_1, has_large_integers=True),
+    Client("python-mcp-2-legacy", mcp_2, has_large_integers=True),
+    Client("python-mcp-2-auto", mcp_2, "auto", MODERN_VERSION, has_large_integers=True),
+    Client("python-mcp-2-pinned", mcp_2, MODERN_VERSION, MODERN_VERSION, has_large_integers=True),
+    Client("fastmcp-legacy", fastmcp, has_large_integers=True),
+    Client("fastmcp-auto", fastmcp, "auto", MODERN_VERSION, has_large_integers=True),
+    Client("typescript-sdk-1", sdk_1),
+    Client("typescript-client-2-legacy", client_2),
+    Client("typescript-client-2-auto", client_2, "auto", MODERN_VERSION),
+    Client("inspector-legacy", inspector, lacks=ONE_SHOT, extras=inspector_command),
+    Client("inspector-modern", inspector, "modern", MODERN_VERSION, lacks=ONE_SHOT, extras=inspector_command),
+    Client("mcp-remote-legacy", remote, bridge=mcp_remote("legacy")),
+    Client("mcp-remote-auto", remote, lacks=NO_RESUME, bridge=mcp_remote("auto")),
 )
 CLIENTS = {client.name: client for client in _ALL}

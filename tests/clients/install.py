@@ -1,14 +1,14 @@
 """Client libraries from the package indexes, each in a folder of its own under `.venv/clients`."""
 
 import importlib.util
-import os
+import json
 import shutil
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ROOT", "NotInstalled", "node", "node_package", "python_with"]
+__all__ = ["ROOT", "NotInstalled", "node", "node_package", "node_version", "python_version", "python_with"]
 
 ROOT = Path(__file__).parents[2]
 SIDE = ROOT / ".venv" / "clients"
@@ -21,7 +21,7 @@ class NotInstalled(Exception):
 
 @cache
 def python_with(requirement: str, name: str) -> Path:
-    """A Python that has this requirement, and nothing else. Raises: `NotInstalled`."""
+    """The Python of an environment of that name that has this requirement. Raises: `NotInstalled`."""
     folder = SIDE / name
     python = folder / "bin" / "python"
     if not _is_there(folder, requirement):
@@ -41,16 +41,29 @@ def node() -> Path:
 
 
 @cache
-def node_package(requirement: str, name: str) -> Path:
-    """The folder in whose `node_modules` this package is. Raises: `NotInstalled`."""
-    folder = SIDE / name
+def node_package(requirement: str) -> Path:
+    """The folder of this npm package, `name@version`; beside it is what it depends on. Raises: `NotInstalled`."""
+    name = requirement.rpartition("@")[0]
+    folder = SIDE / requirement.rpartition("/")[2].replace("@", "-")
     if not _is_there(folder, requirement):
         npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"  # its launcher is broken
         options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--fetch-retries=1"]
         folder.mkdir(parents=True)
         _run([str(node()), str(npm), "install", "--prefix", str(folder), requirement, *options])
         _mark(folder, requirement)
-    return folder
+    return folder / "node_modules" / name
+
+
+def python_version(python: Path, package: str) -> str:
+    """What is installed there: `mcp 1.30.0`."""
+    script = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
+    return f"{package} {_run([str(python), '-c', script]).strip()}"
+
+
+def node_version(folder: Path) -> str:
+    """What an npm package's own folder holds."""
+    about = json.loads((folder / "package.json").read_text())
+    return f"{about['name']} {about['version']}"
 
 
 def _is_there(folder: Path, requirement: str) -> bool:
@@ -66,14 +79,12 @@ def _mark(folder: Path, requirement: str) -> None:
     (folder / ".installed").write_text(requirement)
 
 
-def _run(argv: list[str]) -> None:
-    """Raises: `NotInstalled` with the end of what it said."""
-    path = f"{node().parent}{os.pathsep}{os.environ.get('PATH', '')}"
+def _run(argv: list[str]) -> str:
+    """What it printed. Raises: `NotInstalled` with the end of what it complained of."""
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, env={**os.environ, "PATH": path}
-        )
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        raise NotInstalled(f"{' '.join(argv[-4:])}: not done in {SECONDS} s") from None
+        raise NotInstalled(f"{' '.join(argv)}: not done in {SECONDS} s") from None
     if done.returncode:
-        raise NotInstalled(f"{argv}: {(done.stderr or done.stdout).strip()[-500:]}")
+        raise NotInstalled(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()[-500:]}")
+    return done.stdout

@@ -5,9 +5,11 @@ import re
 
 __all__ = ["changes", "items", "member", "members"]
 
+SPACE = "white space between tokens"
 _SHOWN = 40
 """Characters of a value in a change."""
 _WHITE = re.compile(r"[ \t\n\r]*")
+_SURROGATES = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
 _scan = json.JSONDecoder().raw_decode
 
 
@@ -46,14 +48,15 @@ def member(text: str, *path: str) -> str:
 
 def changes(sent: str, got: str, path: str = "") -> list[str]:
     """What is different, outermost difference first; nothing if every byte is the same."""
-    sent, got = sent.strip(), got.strip()
     if sent == got:
         return []
+    if _mended(sent) == got:
+        return ["lone surrogates → U+FFFD"]
     if sent[:1] == got[:1] == "{":
         return _of_objects(sent, got, path)
     if sent[:1] == got[:1] == "[" and len(items(sent)) == len(items(got)):
         pairs = enumerate(zip(items(sent), items(got), strict=True))
-        return [change for i, (a, b) in pairs for change in changes(a, b, f"{path}[{i}]")] or ["white space"]
+        return [change for i, (a, b) in pairs for change in changes(a, b, f"{path}[{i}]")] or [SPACE]
     return [f"`{path or 'value'}` {_short(sent)} → {_short(got)}"]
 
 
@@ -65,10 +68,14 @@ def _of_objects(sent: str, got: str, path: str) -> list[str]:
     found += [f"`{names[name]}` added" for name in new if name not in old]
     found += [change for name in old if name in new for change in changes(old[name], new[name], names[name])]
     if len(before) - len(old) != len(after) - len(new):
-        found.append("the last of members of one name is kept")
+        found.append("of members of one name the last is kept")
     if [name for name in old if name in new] != [name for name in new if name in old]:
         found.append("members in another order")
-    return found or ["white space"]
+    return found or [SPACE]
+
+
+def _mended(text: str) -> str:
+    return _SURROGATES.sub(lambda found: found[1] or r"\ufffd", text)
 
 
 def _short(value: str) -> str:

@@ -2,14 +2,13 @@
 
 import itertools
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from tests.e2e.answers import EVERYTHING
 from tests.e2e.client import HttpClient, StdioClient, modern
@@ -28,6 +27,7 @@ CLASHING = "test://shared/info"
 INSTRUCTIONS = "I am for tests. There is more to say."
 VERBATIM = Path(__file__).with_name("verbatim_server.py")
 RESERVED = "io.modelcontextprotocol/"
+MARK = "example.org/mark"
 _ids = itertools.count(1000)  # above those of the handshake
 
 
@@ -50,13 +50,17 @@ class RawPipe(StdioClient):
 
 @dataclass(frozen=True)
 class Place:
-    """One client at one hub, and the server that is measured from there; one request at a time."""
+    """One client at one hub, and the server that is measured from there; one request at a time.
 
-    wire: RawPipe | HttpClient
+    `front` and `transport` (of the server) are `stdio` or `HTTP`.
+    """
+
+    wire: RawPipe | HttpClient = field(repr=False)
     front: str
     era: str
     server: str
-    journal: Path
+    journal: Path = field(repr=False)
+    lists: dict[str, list[str]] = field(default_factory=dict, hash=False, repr=False)
 
     @property
     def server_era(self) -> str:
@@ -64,7 +68,6 @@ class Place:
 
     @property
     def transport(self) -> str:
-        """Of the server."""
         return SERVERS[self.server][1]
 
     async def request(self, method: str, params: str = "", meta: str = "") -> list[str]:
@@ -108,29 +111,38 @@ class Place:
             '"argument":{"name":"who","value":"a"}',
         }[method]
 
-    async def arrived(self, method: str, params: str, meta: str = "") -> str:
-        """The params of a request as the server got them; it answers whatever it was asked."""
+    async def traced(self, method: str, params: str, answer: str, meta: str = "") -> tuple[str, str]:
+        """The params as the server got them (`""` if it did not), and the answer; the server answers by this text."""
         nonce = f"nonce-{next(_ids)}"
-        marks = text_of({ANSWER: '{"content":[],"contents":[],"messages":[],"completion":{"values":[]}}', "mark": nonce})
+        marks = text_of({ANSWER: answer, MARK: nonce})[1:-1]
         before = self.journal.stat().st_size
-        await self.request(method, params, ",".join(part for part in (meta, marks[1:-1]) if part))
+        got = (await self.request(method, params, ",".join(part for part in (meta, marks) if part)))[-1]
         with self.journal.open("rb") as journal:
             journal.seek(before)
             records = [line for line in journal.read().split(b"\n") if nonce.encode() in line]
-        assert len(records) == 1, records
-        received = msgspec.json.decode(records[0], type=dict[str, msgspec.Raw])["received"]
-        return member(bytes(received).decode(), "params")
+        return member(records[0].decode(), "received", "params") if records else "", got
+
+    async def arrived(self, method: str, params: str, meta: str = "") -> str:
+        """The params of a request as the server got them."""
+        return (await self.traced(method, params, '{"content":[],"contents":[],"messages":[]}', meta))[0]
+
+    def unnamed(self, found: list[str]) -> list[str]:
+        """These changes with the server's name left open."""
+        return [re.sub(rf"\b{self.server}(?=[_/])", "{server}", change) for change in found]
 
     async def listed(self, method: str) -> list[str]:
-        """The definitions of a list, of all pages."""
-        found, cursor = [], ""
-        while True:
-            page = member((await self.request(method, cursor))[-1], "result")
-            found += items(member(page, LISTS[method]))
-            following = member(page, "nextCursor")
-            if not following:
-                return found
-            cursor = f'"cursor":{following}'
+        """The definitions of a list, of all pages; asked for once."""
+        if method not in self.lists:
+            found, cursor = [], ""
+            while True:
+                page = member((await self.request(method, cursor))[-1], "result")
+                found += items(member(page, LISTS[method]))
+                following = member(page, "nextCursor")
+                if not following:
+                    break
+                cursor = f'"cursor":{following}'
+            self.lists[method] = found
+        return self.lists[method]
 
     async def ready(self) -> None:
         """Wait until the servers are up, and have log messages sent."""
@@ -145,7 +157,7 @@ def vendor_meta(params: str) -> str:
     kept = [
         f"{text_of(key)}:{value}"
         for key, value in members(member(params, "_meta") or "{}")
-        if key not in ("progressToken", "mark", ANSWER) and not key.startswith(RESERVED)
+        if key not in ("progressToken", ANSWER, MARK) and not key.startswith(RESERVED)
     ]
     return f"{{{','.join(kept)}}}"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.fronts import sse
-from mcp_hub.protocol.event_stream import EventParser
+from mcp_hub.protocol.event_stream import Event, EventParser
 from mcp_hub.protocol.framing import TooLong
 
 LIMIT = 40
@@ -76,3 +76,64 @@ def test_many_lines_and_unknown_ones_count_too(stream: bytes) -> None:
 
 def test_what_is_not_kept_does_not_count() -> None:
     assert parsed(b": note\nid: 1\n" * 100 + b"data: a\n\n", limit=10) == [b"a"]
+
+
+# -- events of every type, and where a stream can go on
+
+
+@given(chunked())
+def test_the_place_to_go_on_from_is_the_same_for_every_split(case: tuple[bytes, list[bytes]]) -> None:
+    stream, chunks = case
+    whole, split = EventParser(1000), EventParser(1000)
+    events = whole.events(stream)
+    assert [event for chunk in chunks for event in split.events(chunk)] == events
+    assert (split.last_id, split.retry) == (whole.last_id, whole.retry)
+
+
+def test_events_of_other_types_are_there_for_who_wants_them() -> None:
+    stream = b"event: endpoint\ndata: /x\n\ndata: {}\n\nevent:\ndata: a\n\n"
+    assert EventParser(100).events(stream) == [
+        Event(b"endpoint", b"/x"),
+        Event(b"message", b"{}"),
+        Event(b"message", b"a"),
+    ]
+    assert EventParser(100).feed(stream) == [b"{}", b"a"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "last_id"),
+    [
+        (b"id: 1\ndata: a\n\n", b"1"),
+        (b"id: 1\n\n", b"1"),
+        (b"id: 1\ndata: a\n\nid: 2\ndata: b\n", b"1"),
+        (b"id: 1\ndata: a\n\ndata: b\n\n", b"1"),
+        (b"id: 1\n\nid\ndata: a\n\n", None),
+        (b"id: a\0b\n\n", None),
+        (b"id: \xc3\xbc\n\n", b"\xc3\xbc"),
+        (b"id: " + b"x" * 1025 + b"\n\n", None),
+        (b"data: a\n\n", None),
+    ],
+)
+def test_the_last_id_is_that_of_the_last_whole_event(stream: bytes, last_id: bytes | None) -> None:
+    parser = EventParser(10_000)
+    parser.events(stream)
+    assert parser.last_id == last_id
+
+
+def test_a_stream_that_goes_on_keeps_its_place_until_it_names_another() -> None:
+    parser = EventParser(100, b"before")
+    parser.events(b"data: a\n\n")
+    assert parser.last_id == b"before"
+    parser.events(b"id: 1\n\n")
+    assert parser.last_id == b"1"
+
+
+@pytest.mark.parametrize(
+    ("stream", "retry"),
+    [(b"retry: 500\n", 500), (b"retry:0\n\n", 0), (b"retry: -1\n", None), (b"retry: 1.5\n", None), (b"retry\n", None)]
+    + [(b"retry: " + b"9" * 50 + b"\n", None), (b"retry: 5\nretry: x\nretry: 7\n", 7)],
+)
+def test_the_pause_is_a_natural_number_of_milliseconds(stream: bytes, retry: int | None) -> None:
+    parser = EventParser(100)
+    parser.events(stream)
+    assert parser.retry == retry

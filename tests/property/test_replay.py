@@ -201,7 +201,7 @@ def test_the_payload_that_is_kept_is_bounded(sizes: list[int], is_away: bool) ->
 def test_an_ending_of_any_size_leaves_what_came_before_it() -> None:
     with limits(size=1000):
         log = kept_log()
-        events = [Started(), Delta(b"x" * 900), Completed(b"z" * 5000)]
+        events: list[CallEvent] = [Started(), Delta(b"x" * 900), Completed(b"z" * 5000)]
         reader = log.reader(lambda: None)
         for event in events:
             log.append(event)
@@ -212,7 +212,7 @@ def test_an_ending_of_any_size_leaves_what_came_before_it() -> None:
 
 def test_questions_stay_in_their_place() -> None:
     log = kept_log()
-    events = [
+    events: list[CallEvent] = [
         Started(),
         Progress(1),
         InputRequired("q1", "elicitation/create", b"{}"),
@@ -238,7 +238,10 @@ def test_what_waited_for_a_client_reaches_it_when_it_has_caught_up_although_noth
         assert client.sent[max(client.sent)] is last
 
 
-@given(st.lists(st.sampled_from([Progress(1), Log("info", b"{}")]), min_size=200, max_size=300), st.integers(1, 50))
+MERGEABLE: list[CallEvent] = [Progress(1), Log("info", b"{}")]
+
+
+@given(st.lists(st.sampled_from(MERGEABLE), min_size=200, max_size=300), st.integers(1, 50))
 def test_a_client_that_is_away_is_never_too_late_for_what_can_be_merged(flood: list[CallEvent], before: int) -> None:
     with limits():
         client = Client(kept_log())

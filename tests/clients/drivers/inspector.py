@@ -58,7 +58,9 @@ async def connect(task: Task, target: dict[str, Any]) -> AsyncIterator[Inspector
     with tempfile.TemporaryDirectory() as folder:
         # in a file, because it would take the server's options for its own
         config = Path(folder) / "mcp.json"
-        config.write_text(json.dumps({"mcpServers": {"it": {"type": "http" if "url" in target else "stdio", **target}}}))
+        config.write_text(
+            json.dumps({"mcpServers": {"it": {"type": "http" if "url" in target else "stdio", **target}}})
+        )
         options = ["--config", str(config), "--server", "it", "--protocol-era", task["mode"]]
         inspector = Inspector([*task["inspector"], "--cli", *options, "--format", "json", "--quiet"])
         greeting = await inspector.request("initialize")

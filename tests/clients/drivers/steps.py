@@ -27,7 +27,7 @@ ANSWER = "Zoë's answer ✓"
 ROOT = "file:///tmp/a-root-of-the-client"
 PROGRESS = 50
 LARGE = 5_000_000
-ECHOED = {"text": "naïve 日本 😀 \u2028 \\ \"", "big": 2**53 - 1, "float": 0.1, "none": None}
+ECHOED = {"text": 'naïve 日本 😀 \u2028 \\ "', "big": 2**53 - 1, "float": 0.1, "none": None}
 # JSON.parse of JavaScript has none of these
 LARGE_INTEGERS = {"bigger": 2**53 + 1, "biggest": 10**30 + 1}
 

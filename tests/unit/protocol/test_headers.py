@@ -1,13 +1,15 @@
 """What a modern request repeats in headers; the SDK's server side is the other opinion."""
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared import inbound
 
-from mcp_hub.protocol.headers import header_value, mirrored, param_headers
+from mcp_hub.protocol.headers import Mirrors, header_value, mirrored, param_headers, request_headers
 
 
 def annotated(kind: str, header: object = "Region") -> dict[str, Any]:
@@ -83,3 +85,63 @@ def test_schema_against_the_rules_is_refused(schema: dict[str, Any]) -> None:
     assert inbound.find_invalid_x_mcp_header(schema) is not None
     with pytest.raises(ValueError, match="x-mcp-header"):
         param_headers(schema)
+
+
+# -- what every request repeats
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/call", '{"arguments":{"name":"no"},"name":"a b"}', "a b"),
+        ("prompts/get", '{"name":"\\u00fc"}', "=?base64?w7w=?="),
+        ("resources/read", '{"uri":"file:///x","name":"no"}', "file:///x"),
+        ("tools/list", '{"name":"no"}', None),
+        ("tools/call", "{}", None),
+        ("tools/call", '{"name":["x"]}', None),
+        ("tools/call", '{"name":"\\ud800"}', None),
+        ("tools/call", "[", None),
+    ],
+)
+def test_method_and_name_stand_in_the_headers(method: str, params: str, name: str | None) -> None:
+    expected = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    assert request_headers("2026-07-28", method, params.encode()) == expected | ({"mcp-name": name} if name else {})
+
+
+# -- the tools of one server
+
+
+def tool(name: object, schema: object) -> bytes:
+    return json.dumps({"name": name, "inputSchema": schema}).encode()
+
+
+def params(name: str, **arguments: object) -> dict[str, msgspec.Raw]:
+    return {
+        key: msgspec.Raw(json.dumps(value).encode()) for key, value in {"name": name, "arguments": arguments}.items()
+    }
+
+
+def test_tools_are_used_by_the_rules_of_their_schema_or_left_out_by_name() -> None:
+    good, bad, plain = tool("good", of(a=annotated("string"))), tool("bad", INVALID[0]), tool("plain", of())
+    mirrors = Mirrors()
+    usable, refused = mirrors.learn([good, bad, plain, b"5"])
+    assert usable == [good, plain, b"5"]
+    assert refused == ["bad is left out: a: x-mcp-header is for strings, integers and booleans only"]
+    assert mirrors.headers(params("good", a="eu", b="x")) == {"mcp-param-region": "eu"}
+    assert mirrors.headers(params("good")) == {}
+    assert mirrors.headers(params("plain", a="eu")) is None and mirrors.headers(params("bad", a=1)) is None
+
+
+def test_what_was_learnt_is_forgotten_with_the_next_list() -> None:
+    mirrors = Mirrors()
+    mirrors.learn([tool("x", of(a=annotated("string")))])
+    mirrors.learn([tool("x", of()), tool("y", of(b=annotated("string", "B")))])
+    assert mirrors.headers(params("x", a="eu")) is None
+    assert mirrors.headers(params("y", b="eu")) == {"mcp-param-b": "eu"}
+
+
+@pytest.mark.parametrize("arguments", [b'{"a":"\\ud800"}', b"[", b"5", b"null"])
+def test_arguments_that_cannot_be_read_have_no_headers(arguments: bytes) -> None:
+    mirrors = Mirrors()
+    mirrors.learn([tool("x", of(a=annotated("string")))])
+    assert mirrors.headers({"name": msgspec.Raw(b'"x"'), "arguments": msgspec.Raw(arguments)}) == {}

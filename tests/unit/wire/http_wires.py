@@ -87,3 +87,27 @@ class OldServer:
     async def say(self, **message: object) -> None:
         assert self.stream is not None
         await self.stream.event({"jsonrpc": "2.0", **message}, event="message")
+
+
+async def echo(request: Request, reply: Reply) -> None:
+    """A script: answers with the params, accepts what is no request."""
+    if "id" in request.message and "method" in request.message:
+        await reply.result(request, request.message["params"])
+    else:
+        await reply.status(202)
+
+
+def with_session(script: Script) -> Script:
+    """The script, and before it `initialize`, which begins a session."""
+
+    async def serve(request: Request, reply: Reply) -> None:
+        if request.rpc == "initialize":
+            await reply.result(request, {}, Mcp_Session_Id="s-1")
+        else:
+            await script(request, reply)
+
+    return serve
+
+
+async def bare_not_found(request: Request, reply: Reply) -> None:
+    await reply.status(404)

@@ -1,21 +1,19 @@
 """Streamable HTTP as a wire: what is sent, what the answers come to. Sessions and streams that break off: next door."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 
-from mcp_hub.errors import UpstreamLost, UpstreamUnavailable
 from mcp_hub.protocol import envelope
 from mcp_hub.types import Era
-from mcp_hub.wire.base import NotSent, WireClosed
+from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.remote import AT_ONCE
-from mcp_hub.wire.responses import HttpRefused
-from tests.unit.wire.http_server import Reply, Request, Script, serving
-from tests.unit.wire.http_wires import LIMIT, wired
+from tests.unit.wire.http_server import Reply, Request
+from tests.unit.wire.http_wires import echo, wired
 from tests.unit.wire.raw_lines import WAIT
+from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -24,13 +22,6 @@ MODERN = "2026-07-28"
 
 def cancellation(id_: int) -> bytes:
     return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
-
-
-async def echo(request: Request, reply: Reply) -> None:
-    if "id" in request.message and "method" in request.message:
-        await reply.result(request, request.message["params"])
-    else:
-        await reply.status(202)
 
 
 # -- answers
@@ -52,6 +43,7 @@ async def test_what_a_stream_brings_before_the_answer_comes_in_order_with_its_re
         await stream.raw(b": hello\n\nid: 1\ndata:\n\n")
         for number in range(50):
             await stream.progress("t", number)
+        await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {}}, event="other")
         await stream.event({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {}})
         await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {"done": True}})
         await stream.progress("t", 99)
@@ -63,7 +55,7 @@ async def test_what_a_stream_brings_before_the_answer_comes_in_order_with_its_re
         assert bytes(answer.result) == b'{"done": true}'  # type: ignore[arg-type]  # set
         values = [json.loads(bytes(note.params))["progress"] for note in talk.told.notifications]  # type: ignore[arg-type]
         assert values == list(range(50))
-        assert set(talk.told.sources) == {pending}
+        assert set(talk.told.sources) == {pending} and talk.told.bad == []
         assert [ask.method for ask in talk.told.requests] == ["elicitation/create"]
         await talk.ask()
         assert talk.server.connections == 1, "a stream that was read to its end leaves its connection to the next"
@@ -110,153 +102,6 @@ async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted()
 
     async with wired(script) as talk:
         assert b"-32600" in bytes((await talk.ask()).error)  # type: ignore[arg-type]  # set
-
-
-# -- answers that are none
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind", "said"),
-    [
-        (401, b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}', "application/json", "HTTP 401"),
-        (400, b'{"error":"invalid_request"}', "application/json", "HTTP 400"),
-        (400, b"{not json", "application/json", "HTTP 400"),
-        (500, b'{"jsonrpc":"2.0","id":1,"result":{}}', "application/json", "HTTP 500"),
-        (502, b"<html>", "text/html", "HTTP 502"),
-        (200, b"<html>", "text/html", "HTTP 200 Said and text/html in place of a message"),
-        (202, b"", None, "HTTP 202 Said and nothing in place of a message"),
-    ],
-)
-async def test_a_status_without_a_message_ends_the_request_with_it(
-    status: int, body: bytes, kind: str | None, said: str
-) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.status(status, body, kind)
-
-    async with wired(script) as talk:
-        with pytest.raises(HttpRefused, match=f'"far" answered with {said}') as caught:
-            await talk.ask()
-        assert (caught.value.data or {}).get("outcome") == (None if 400 <= status < 500 else "unknown")
-        assert talk.wire.can_send
-
-
-async def test_a_redirect_is_named_and_not_followed() -> None:
-    async with serving(echo) as elsewhere:
-
-        async def script(request: Request, reply: Reply) -> None:
-            await reply.status(307, location=f"{elsewhere.url}?secret=1")
-
-        async with wired(script) as talk:
-            with pytest.raises(HttpRefused, match=f"redirect to '{elsewhere.url}', which is not followed"):
-                await talk.ask()
-        assert elsewhere.seen == []
-
-
-def streamed(*events: str) -> Script:
-    async def script(request: Request, reply: Reply) -> None:
-        stream = await reply.stream()
-        for event in events:
-            await stream.event(event.replace("ID", str(request.message["id"])))
-        await stream.end()
-
-    return script
-
-
-def whole(body: str) -> Script:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.json(body.replace("ID", str(request.message["id"])).encode())
-
-    return script
-
-
-@pytest.mark.parametrize("how", [streamed, whole])
-@pytest.mark.parametrize("body", ['{"jsonrpc":"2.0","id":ID,"result":{]}', '{"id":ID,"jsonrpc":"2.0","result":[[}'])
-async def test_an_answer_that_cannot_be_read_settles_its_request(how: Callable[[str], Script], body: str) -> None:
-    async with wired(how(body)) as talk:
-        answer = await talk.ask()
-        assert answer.jsonrpc == "hub" and b"malformed JSON" in bytes(answer.error)  # type: ignore[arg-type]  # set
-
-
-async def test_a_json_answer_to_another_request_is_none() -> None:
-    async with wired(whole('{"jsonrpc":"2.0","id":77,"result":{}}')) as talk:
-        answer = await talk.ask()
-        assert answer.jsonrpc == "hub" and b"another request" in bytes(answer.error)  # type: ignore[arg-type]  # set
-
-
-async def test_noise_on_a_stream_is_told_and_passed_over() -> None:
-    async with wired(streamed("what?", '{"jsonrpc":"2.0","id":ID,"result":{}}')) as talk:
-        assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
-        assert [line for _, line in talk.told.bad] == [b"what?"]
-
-
-@pytest.mark.parametrize("how", [streamed, whole])
-async def test_a_message_over_the_limit_ends_the_request_and_not_the_session(how: Callable[[str], Script]) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        size = LIMIT + 1 if request.message["method"] == "big" else 1000
-        await how('{"jsonrpc":"2.0","id":ID,"result":{"t":"' + "x" * size + '"}}')(request, reply)
-
-    async with wired(script) as talk:
-        with pytest.raises(UpstreamLost, match=f"over the limit of {LIMIT} bytes"):
-            await talk.ask("big")
-        assert (await talk.ask()).result
-
-
-@pytest.mark.parametrize("cut", [True, False])
-@pytest.mark.parametrize("era", Era)
-async def test_a_stream_without_ids_that_ends_before_the_answer_loses_the_request(era: Era, cut: bool) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        stream = await reply.stream()
-        await stream.progress("t", 1)
-        stream.cut() if cut else await stream.end()
-
-    async with wired(script, era) as talk:
-        with pytest.raises(UpstreamLost, match="broke off" if cut else "ended its answer without a result") as caught:
-            await talk.ask()
-        assert caught.value.data == {"upstream": {"server": "far"}, "outcome": "unknown"}
-        assert len(talk.server.seen) == 1 and talk.wire.can_send
-
-
-async def test_a_connection_that_is_cut_instead_of_an_answer_loses_the_request() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        reply.cut()
-
-    async with wired(script) as talk:
-        with pytest.raises(UpstreamLost, match="broke off the connection"):
-            await talk.ask()
-
-
-# -- no connection
-
-
-async def test_a_server_that_is_gone_ends_the_session_when_nothing_else_is_under_way() -> None:
-    async with wired(echo) as talk:
-        async with serving(echo) as other:
-            talk.wire._url = other.url
-        with pytest.raises(NotSent, match=f"cannot connect to http://127.0.0.1:{other.port}: "):
-            await talk.ask()
-        assert talk.told.reasons == [f"cannot connect to http://127.0.0.1:{other.port}: Connection refused"]
-        assert not talk.wire.can_send
-        with pytest.raises(WireClosed):
-            talk.wire.request("tools/call", b"{}")
-
-
-async def test_a_connection_that_fails_takes_no_other_request_along() -> None:
-    go = anyio.Event()
-
-    async def script(request: Request, reply: Reply) -> None:
-        await go.wait()
-        await reply.result(request, {})
-
-    async with wired(script) as talk:
-        slow = talk.wire.request("slow", b"{}")
-        await talk.server.until("slow")
-        async with serving(echo) as other:
-            here, talk.wire._url = talk.wire._url, other.url
-        with pytest.raises(UpstreamUnavailable, match=r"cannot connect to .*; this request was not sent"):
-            await talk.ask()
-        talk.wire._url = here
-        go.set()
-        assert (await talk.wire.answer(slow, None)).result
 
 
 # -- headers
@@ -417,6 +262,25 @@ async def test_a_request_that_stays_open_delivers_for_as_long_as_it_is() -> None
         talk.wire.close("enough")
         with pytest.raises(WireClosed, match="enough"):
             await talk.wire.answer(listen, None)
+
+
+async def test_closing_lets_go_of_every_connection() -> None:
+    gone: list[str] = []
+
+    async def script(request: Request, reply: Reply) -> None:
+        stream = await reply.stream()
+        await stream.raw(b": open\n\n")
+        await stream.gone()
+        gone.append(request.rpc)
+
+    async with wired(script) as talk:
+        talk.wire.request("tools/call", b"{}")
+        talk.wire.listen()
+        talk.wire.send(envelope.notification_frame("n"))
+        for method in ("tools/call", "GET", "n"):
+            await talk.server.until(method)
+        talk.wire.close()
+        await until(lambda: len(gone) == 3)
 
 
 async def test_what_closes_a_wire_is_told_once() -> None:

@@ -1,44 +1,20 @@
-"""Sessions of the handshake era: their loss, streams that break off and go on, what belongs to no request."""
-
-from typing import Any
+"""Sessions of the handshake era: how they begin, are lost and are ended."""
 
 import anyio
 import pytest
 
-from mcp_hub.errors import UpstreamLost
 from mcp_hub.protocol import envelope
 from mcp_hub.types import Era
-from mcp_hub.wire import http
 from mcp_hub.wire.base import NotSent
-from tests.unit.wire.http_server import Reply, Request, Script, Stream, serving
-from tests.unit.wire.http_wires import Talk, wired
+from tests.unit.wire.http_server import Reply, Request, Script
+from tests.unit.wire.http_wires import bare_not_found, wired, with_session
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
 
-SOON = 50
-"""Milliseconds, as short as the wire lets a pause be."""
-
-
-def with_session(script: Script) -> Script:
-    async def serve(request: Request, reply: Reply) -> None:
-        if request.rpc == "initialize":
-            await reply.result(request, {}, Mcp_Session_Id="s-1")
-        else:
-            await script(request, reply)
-
-    return serve
-
-
-# -- the session is lost
-
 
 async def not_found(request: Request, reply: Reply) -> None:
     await reply.json({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "Gone"}}, 404)
-
-
-async def bare_not_found(request: Request, reply: Reply) -> None:
-    await reply.status(404)
 
 
 async def bad_session(request: Request, reply: Reply) -> None:
@@ -66,6 +42,17 @@ async def test_without_a_session_nothing_can_be_lost(script: Script) -> None:
 async def test_an_unknown_method_is_no_unknown_session() -> None:
     async def script(request: Request, reply: Reply) -> None:
         await reply.error(request, -32601, 404)
+
+    async with wired(with_session(script)) as talk:
+        await talk.begin()
+        assert (await talk.ask()).error
+        assert not talk.wire.is_forgotten
+
+
+@pytest.mark.parametrize(("id_", "message"), [(None, "Bad Request: no such version"), (2, "no session for you")])
+async def test_a_bad_request_of_another_kind_is_an_answer(id_: int | None, message: str) -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.json({"jsonrpc": "2.0", "id": id_, "error": {"code": -32000, "message": message}}, 400)
 
     async with wired(with_session(script)) as talk:
         await talk.begin()
@@ -150,239 +137,3 @@ async def test_a_session_may_begin_on_a_stream() -> None:
         await talk.begin()
         await talk.ask()
         assert talk.server.seen[1].headers["mcp-session-id"] == "s-1"
-
-
-# -- a request's stream breaks off
-
-
-class Parts:
-    """Answers a request in parts: a stream a connection, each but the last cut or ended."""
-
-    def __init__(self, parts: int, *, cut: bool = False, retry: int | None = SOON) -> None:
-        self.parts = parts
-        self.cut = cut
-        self.retry: dict[str, Any] = {} if retry is None else {"retry": retry}
-        self.id = 0
-        self.places: list[str | None] = []
-
-    async def __call__(self, request: Request, reply: Reply) -> None:
-        self.id = request.message["id"] if request.body else self.id
-        part = len(self.places)
-        self.places.append(request.headers.get("last-event-id"))
-        stream = await reply.stream()
-        await stream.event(id=f"{part}.0", **self.retry)
-        await stream.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}, id=f"{part}.1")
-        if part == self.parts - 1:
-            await stream.event({"jsonrpc": "2.0", "id": self.id, "result": {}}, id=f"{part}.2")
-        await self.leave(stream)
-
-    async def leave(self, stream: Stream) -> None:
-        if self.cut:
-            stream.cut()
-        else:
-            await stream.end()
-
-
-@pytest.mark.parametrize("cut", [True, False])
-async def test_a_stream_with_ids_is_followed_from_where_it_broke_off_until_the_answer(cut: bool) -> None:
-    parts = Parts(8, cut=cut)
-    async with wired(parts) as talk:
-        pending = talk.wire.request("tools/call", b"{}")
-        with anyio.fail_after(WAIT):
-            assert bytes((await talk.wire.answer(pending, None)).result) == b"{}"  # type: ignore[arg-type]  # set
-        assert parts.places == [None, *(f"{part}.1" for part in range(7))]
-        assert talk.told.sources == [pending] * 8
-        assert [request.method for request in talk.server.seen] == ["POST", *["GET"] * 7]
-
-
-async def test_the_servers_pause_is_kept() -> None:
-    pause = 300
-    times: list[float] = []
-
-    async def script(request: Request, reply: Reply) -> None:
-        times.append(anyio.current_time())
-        if request.body:
-            stream = await reply.stream()
-            await stream.event(id="p", retry=pause)
-            await stream.end()
-        else:
-            stream = await reply.stream()
-            await stream.event({"jsonrpc": "2.0", "id": 1, "result": {}})
-
-    async with wired(script) as talk:
-        await talk.ask()
-        assert pause / 1000 - 0.02 <= times[1] - times[0] < pause / 1000 + WAIT / 2
-
-
-async def test_a_stream_that_brings_nothing_new_is_given_up_after_some_attempts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(http, "_SHORTEST", 0.001)
-
-    async def script(request: Request, reply: Reply) -> None:
-        stream = await reply.stream()
-        await stream.event(id="always", retry=1)
-        await stream.end()
-
-    async with wired(script) as talk:
-        with pytest.raises(UpstreamLost, match="ended its answer without a result") as caught:
-            await talk.ask()
-        assert (caught.value.data or {})["outcome"] == "unknown"
-        assert len(talk.server.of("GET")) == 5
-
-
-@pytest.mark.parametrize("status", [405, 404, 400])
-async def test_a_server_that_does_not_resume_says_so_and_the_request_is_lost(status: int) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if request.method == "GET":
-            return await reply.status(status)
-        stream = await reply.stream()
-        await stream.event(id="1", retry=SOON)
-        await stream.end()
-
-    async with wired(with_session(script)) as talk:
-        await talk.begin()
-        with pytest.raises(UpstreamLost, match=f"did not resume it: HTTP {status}") as caught:
-            await talk.ask()
-        assert (caught.value.data or {})["outcome"] == "unknown"
-        assert talk.wire.is_forgotten is (status == 404)
-
-
-async def test_a_modern_stream_is_never_resumed() -> None:
-    async with wired(Parts(2), Era.MODERN) as talk:
-        with pytest.raises(UpstreamLost):
-            await talk.ask()
-        assert [request.method for request in talk.server.seen] == ["POST"]
-
-
-async def test_a_request_that_is_given_up_is_no_longer_resumed() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if request.rpc == "tools/call":
-            stream = await reply.stream()
-            await stream.event(id="1", retry=10_000)
-            await stream.end()
-        else:
-            await reply.status(202)
-
-    async with wired(script) as talk:
-        with anyio.move_on_after(0.2):
-            await talk.wire.answer(
-                talk.wire.request("tools/call", b"{}"), lambda id_: envelope.notification_frame("gave-up")
-            )
-        await talk.server.until("gave-up")
-        assert talk.server.of("GET") == []
-
-
-# -- what belongs to no request
-
-
-async def changed(stream: Stream, **fields: object) -> None:
-    await stream.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}, **fields)
-
-
-async def test_what_belongs_to_no_request_comes_without_one() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if request.method == "GET":
-            stream = await reply.stream()
-            await changed(stream)
-            await stream.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-            await stream.gone()
-        else:
-            await reply.status(202)
-
-    async with wired(with_session(script)) as talk:
-        await talk.begin()
-        talk.wire.listen()
-        await talk.told.until("requests")
-        assert talk.told.sources == [None]
-        (listen,) = talk.server.of("GET")
-        assert listen.headers["accept"] == "text/event-stream" and listen.headers["mcp-session-id"] == "s-1"
-
-
-@pytest.mark.parametrize("status", [405, 404, 400, 500])
-async def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.status(status)
-
-    async with wired(with_session(script)) as talk:
-        await talk.begin()
-        talk.wire.listen()
-        await talk.server.until("GET")
-        with anyio.fail_after(WAIT):
-            while talk.wire._scopes:  # noqa: ASYNC110 - nobody is told that nothing more will come
-                await anyio.sleep(0.01)
-        assert talk.wire.can_send and not talk.wire.is_forgotten
-
-
-@pytest.mark.parametrize("cut", [True, False])
-async def test_the_stream_is_opened_again_from_where_it_broke_off(cut: bool) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        stream = await reply.stream()
-        number = len(talk.server.of("GET"))
-        await changed(stream, id=f"e{number}", retry=SOON)
-        if number == 4:
-            await stream.gone()
-        elif cut:
-            stream.cut()
-        else:
-            await stream.end()
-
-    async with wired(script) as talk:
-        talk.wire.listen()
-        opened = await talk.server.until("GET", 4)
-        assert [request.headers.get("last-event-id") for request in opened] == [None, "e1", "e2", "e3"]
-        await talk.told.until("notifications", 4)
-
-
-async def test_a_stream_that_is_unknown_after_it_was_there_is_a_lost_session() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if len(talk.server.of("GET")) > 1:
-            return await reply.status(404)
-        stream = await reply.stream()
-        await stream.event(id="1", retry=SOON)
-        await stream.end()
-
-    async with wired(with_session(script)) as talk:
-        await talk.begin()
-        talk.wire.listen()
-        assert await talk.told.until("reasons") == ["the server no longer knows the session"]
-        assert talk.wire.is_forgotten
-
-
-async def test_a_server_that_is_gone_is_noticed_by_the_stream() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        stream = await reply.stream()
-        await stream.event(id="1", retry=SOON)
-        async with serving(bare_not_found) as other:
-            talk.wire._url = other.url
-        stream.cut()
-
-    async with wired(script) as talk:
-        talk.wire.listen()
-        (reason,) = await talk.told.until("reasons")
-        assert reason.endswith("Connection refused") and not talk.wire.is_forgotten
-
-
-async def test_a_late_answer_on_the_stream_is_told_as_one() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if request.method == "GET":
-            stream = await reply.stream()
-            for id_ in (1, 1, 99):
-                await stream.event({"jsonrpc": "2.0", "id": id_, "result": {}})
-            await changed(stream)
-            await stream.gone()
-        elif request.rpc == "tools/call":
-            await reply.gone()
-
-    async with wired(script) as talk:
-        await give_up(talk)
-        talk.wire.listen()
-        await talk.told.until("notifications")
-        assert talk.told.late == [1] and talk.wire.counts["stray"] == 2
-
-
-async def give_up(talk: Talk) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(talk.wire.answer, talk.wire.request("tools/call", b"{}"), None)
-        await talk.server.until("tools/call")
-        tasks.cancel_scope.cancel()

@@ -1,0 +1,73 @@
+"""Faults of the clients themselves: what they look like, and why they are no faults of the hub."""
+
+import re
+from dataclasses import dataclass
+
+from tests.clients.run import Outcome, Row
+
+__all__ = ["KNOWN", "KnownFault", "known_fault"]
+
+HUB = frozenset({"stdio", "http"})
+DIRECT = frozenset({"direct", "direct-http"})
+
+
+@dataclass(frozen=True)
+class KnownFault:
+    """A step that fails in this way on these fronts; through a hub it is excused only if it fails so directly too."""
+
+    clients: str
+    """A pattern of their names."""
+    step: str
+    says: str
+    """A pattern of the failure."""
+    why: str
+    fronts: frozenset[str]
+    directly: str = "direct"
+    """Where it shows without the hub."""
+
+
+KNOWN = (
+    KnownFault(
+        clients="python-mcp-1",
+        step="cancel",
+        says="the server was not told",
+        why="when a call is cancelled it only forgets the request; it never sends notifications/cancelled",
+        fronts=HUB | DIRECT,
+    ),
+    KnownFault(
+        clients="typescript-.*",
+        step="progress",
+        says="all were read, in order, before the result",
+        why="a result removes the progress callback at once, but notifications that were read together with it are "
+        "handled only after it: those are dropped",
+        fronts=frozenset({"stdio", "direct"}),
+    ),
+    KnownFault(
+        clients="mcp-remote-auto",
+        step="cancel",
+        says="the server was not told",
+        why="it posts notifications/cancelled where closing the response stream is the cancellation "
+        "(2026-07-28 basic/patterns/cancellation)",
+        fronts=frozenset({"http", "direct-http"}),
+        directly="direct-http",
+    ),
+    KnownFault(
+        clients="(python-mcp-2|fastmcp)-legacy",
+        step="large",
+        says="exceeded the 1048576 byte limit",
+        why="it refuses events over 1 MiB; the hub must answer such a call with plain JSON, so through it this counts",
+        fronts=frozenset({"direct-http"}),
+        directly="direct-http",
+    ),
+)
+
+
+def known_fault(row: Row, outcome: Outcome) -> KnownFault | None:
+    """The fault of the client that a failed step shows."""
+    if outcome.ok:
+        return None
+    for fault in KNOWN:
+        is_meant = fault.step == outcome.step and row.front in fault.fronts
+        if is_meant and re.fullmatch(fault.clients, row.client.name) and re.search(fault.says, outcome.detail):
+            return fault
+    return None

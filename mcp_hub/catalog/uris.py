@@ -23,6 +23,7 @@ Origin = tuple[str, str]
 # longer URIs are data, not addresses; bounds the work of one look-up
 MAX_MATCHED = 8192
 _HUB = "hub://"
+_WEB = ("https://", "http://")
 _WRAPPED = re.compile(r"hub://([^/!]*)(!\d+)?/(.*)", re.DOTALL)
 _PATH = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
 _VALID = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_PATH}(?:#{_PATH})?")
@@ -214,7 +215,14 @@ class UriTable:
         return next(name for name in _wrappings(server, uri) if self.resolve(name) == (server, uri))
 
     def _keeps(self, server: str, uri: str) -> bool:
-        """Whether an unlisted URI needs no wrapping: it is nobody else's, by list, template or memory."""
+        """Whether an unlisted URI needs no wrapping: it is nobody else's, by list, template or memory.
+
+        One of the web needs none whoever else has it: clients fetch it themselves (2025-11-25, server/resources
+        "Common URI Schemes").
+        """
+        if uri.lower().startswith(_WEB):
+            self._remembered.claim(uri, server)
+            return True
         if uri in self._origins or uri.startswith(_HUB):
             return False
         if self._remembered.owner(uri) == server:

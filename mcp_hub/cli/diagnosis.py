@@ -49,7 +49,7 @@ _PATTERNS: Final = tuple(
         ("start_crashed", r"(ended when asked server/discover: )?(exited with|killed by) "),
         ("start_timeout", r"not ready within "),
         ("list_failed", r"\S+/list failed: "),
-        ("not_mcp", r".*(cannot be read|is no object|closed its output)|initialize failed: this client declared no "),
+        ("not_mcp", r".*(cannot be read|is no object|closed its output)|initialize failed: this client has no "),
         ("era_mismatch", r"no common protocol version|server/discover (failed|names )|initialize settled on no "),
         ("era_mismatch", r"initialize failed: .*protocol version"),
         ("handshake_failed", r"initialize failed: "),
@@ -58,7 +58,7 @@ _PATTERNS: Final = tuple(
 """Code and what its reasons begin with; the first that fits counts.
 
 What ends by itself with code 0 has done what it was told, and that was not to serve (its output may be lost). A peer
-that echoes the hub's own requests (`cat`) refuses `initialize` in the hub's own words, "this client declared no".
+that echoes the hub's own requests (`cat`) refuses `initialize` in the hub's own words, "this client has no".
 """
 
 

@@ -77,9 +77,7 @@ class Delivery:
         return self._reader.cursor
 
     def follow(self, wake: Callable[[], None], after: int) -> None:
-        """From now on for another connection of the client, from the event behind `after` on."""
-        self._reader.close()
-        self.answer = self.error_code = None
+        """For another connection of the client, from the event behind `after` on; the one before has been closed."""
         self._reader = self.record.log.reader(wake, after)
 
     def take(self) -> list[bytes]:

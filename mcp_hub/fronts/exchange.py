@@ -191,7 +191,8 @@ class Exchange:
         if not self.disconnected:
             with anyio.move_on_after(_STALLED) as patience:
                 await self._send({"type": "http.response.body", "body": body, "more_body": more})
-            self.disconnected = patience.cancelled_caught
+            if patience.cancelled_caught:
+                self.disconnected = True
 
     async def _watch_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

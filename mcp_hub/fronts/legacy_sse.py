@@ -75,7 +75,7 @@ class LegacySse:
         self._streams[id_] = caller, stream
         try:
             await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-            await stream.run(receive, send, f"{scope.get('root_path', '')}{_PATH}?{_ID}={id_}")
+            await stream.run(receive, send, f"{_PATH}?{_ID}={id_}")
         finally:
             del self._streams[id_]
 

@@ -156,7 +156,7 @@ class Resumption:
             await exchange.run()
         finally:
             self._keeper.discard(exchange)
-            self._left(stream, exchange)
+            self._left(stream)
 
     async def resume(self, client: Client, named: str, receive: Receive, send: Send) -> None:
         """Answers a GET of this client with that `Last-Event-ID`."""
@@ -185,11 +185,12 @@ class Resumption:
         try:
             await exchange.run()
         finally:
-            self._left(stream, exchange)
+            self._left(stream)
 
     def forget(self, client: Client) -> None:
-        """Its session is over: nobody comes back for its streams."""
+        """Its session is over: nobody comes back for its streams or answers its questions."""
         client.is_gone = True
+        client.asking.close()
         for stream in list(client.ended.values()):
             self._drop(stream)
 
@@ -219,13 +220,11 @@ class Resumption:
             self._watch(stream)
         return sse.priming(str(Cursor(stream.id, stream.after)), _RETRY) if _can_poll(stream) else b""
 
-    def _left(self, stream: Stream, exchange: Exchange) -> None:
-        """A connection is over; unless another has taken over, nobody follows the call."""
-        if stream.exchange is not exchange:
-            return
+    def _left(self, stream: Stream) -> None:
+        """The connection is over; nobody follows the call, until another takes the stream over."""
         stream.exchange = None
         stream.delivery.close()
-        stream.delivery.answer = None  # the log has it
+        stream.delivery.answer = None  # it is in the log, for who comes back
         if stream.has_ended:
             self._settle(stream)
         else:
@@ -261,7 +260,6 @@ class Resumption:
         if self._running.pop(stream.id, None) is None:
             return  # it never became a stream, or has been here before
         if not stream.is_known or client.is_gone:
-            stream.delivery.withdrawn()
             return
         record = stream.delivery.record
         stream.size = record.log.size + sum(map(len, record.call.params.values()))

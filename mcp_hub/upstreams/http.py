@@ -114,8 +114,7 @@ class HttpConnection:
             limit=spec.line_limit,
         )
         try:
-            remembered = memory.get(spec.key) if spec.era is None else None
-            peer.info = await negotiation.negotiate(peer, spec.era, remembered, _PROBE)
+            peer.info = await negotiation.negotiate(peer, spec.era, memory.get(spec.key), _PROBE)
         except StartFailed as exc:
             if peer.closed.is_set():  # the network, not the server: what is known of it stays true
                 raise StartFailed(peer.close_reason or "gone") from None

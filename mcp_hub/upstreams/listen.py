@@ -167,8 +167,9 @@ class ByListen:
         if listen.granted is not None:
             return listen, listen.granted
         listen.scope.cancel()
-        silent = f'upstream "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s'
-        raise listen.error or DeadlineExceeded(silent, data={"upstream": {"server": self._peer.name}})
+        raise listen.error or DeadlineExceeded(
+            f'upstream "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s'
+        )
 
     async def _until_end(self, listen: _Listen) -> None:
         try:
@@ -190,8 +191,7 @@ class ByListen:
             self._wishes.settle(uri, error)
 
     def _not_granted(self, uri: str) -> InvalidParams:
-        text = f'upstream "{self._peer.name}" does not watch {uri[:500]}'
-        return InvalidParams(text, data={"upstream": {"server": self._peer.name}, "uri": uri})
+        return InvalidParams(f'upstream "{self._peer.name}" does not watch {uri[:500]}', data={"uri": uri})
 
 
 def _granted(raw: msgspec.Raw | None) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Asked:
 
     def _refusal(self, id_: bytes, method: str, params: RawJson, asker: Asker | None) -> RpcError | None:
         if method not in questions.QUESTIONS:
-            return MethodNotFound(f"Method not found: {method[:100]}")
+            return MethodNotFound(f"this client has no method {method[:100]}")
         if asker is None or asker[0].method not in PARKABLE:
             return _nobody(method)
         if id_key(id_) in self._open:

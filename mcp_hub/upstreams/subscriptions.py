@@ -20,7 +20,7 @@ from mcp_hub.upstreams.listen import ByListen
 from mcp_hub.upstreams.peer import Peer
 from mcp_hub.upstreams.wishes import Wishes
 
-__all__ = ["ByRequest", "Subscriptions"]
+__all__ = ["Subscriptions"]
 
 log = structlog.get_logger(__name__)
 
@@ -59,8 +59,7 @@ class Subscriptions:
         if self._peer is None:
             raise self._gone()
         if not _can_watch(self._peer):
-            text = f'upstream "{self._server}" has no subscriptions to its resources'
-            raise MethodNotFound(text, data={"upstream": {"server": self._server}})
+            raise MethodNotFound(f'upstream "{self._server}" has no subscriptions to its resources')
         await self._wishes.attempt(uri).outcome()
 
     async def follow(self, peer: Peer, *, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -99,7 +98,7 @@ class Subscriptions:
             self._changes.note((self._server, whole), uri, object_bytes(params))
 
     def _gone(self) -> UpstreamLost:
-        return UpstreamLost(f'upstream "{self._server}" is gone', data={"upstream": {"server": self._server}})
+        return UpstreamLost(f'upstream "{self._server}" is gone')
 
 
 def _can_watch(peer: Peer) -> bool:
@@ -165,5 +164,4 @@ class ByRequest:
                 return None
         except RpcError as error:
             return error
-        silent = f'upstream "{self._peer.name}" did not answer {method} within {self._timeout:g} s'
-        return DeadlineExceeded(silent, data={"upstream": {"server": self._peer.name}})
+        return DeadlineExceeded(f'upstream "{self._peer.name}" did not answer {method} within {self._timeout:g} s')

@@ -7,6 +7,7 @@ be installed.
 import argparse
 import sys
 import time
+from pathlib import Path
 
 import anyio
 
@@ -22,6 +23,7 @@ def arguments() -> argparse.Namespace:
     add("--front", choices=FRONTS, help="only this one")
     add("--quick", action="store_true", help="the main steps, and only pairs of client and server that are bridged")
     add("--direct", action="store_true", help="without the hub: what the clients do by themselves")
+    add("--logs", type=Path, metavar="FOLDER", help="write what each driver says on stderr there")
     return parser.parse_args()
 
 
@@ -32,7 +34,7 @@ def main() -> int:
     def say(line: str) -> None:
         print(f"{time.perf_counter() - begun:5.0f} s  {line}", file=sys.stderr, flush=True)
 
-    choice = Choice(tuple(given.only), given.front, is_quick=given.quick, is_direct=given.direct)
+    choice = Choice(tuple(given.only), given.front, is_quick=given.quick, is_direct=given.direct, logs=given.logs)
     measured = anyio.run(measure, choice, say)
     print("\n".join([f"Clients: {', '.join(measured.libraries)}.", ""]))
     print("\n".join(markdown(measured.results, measured.shown)))

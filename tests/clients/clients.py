@@ -14,7 +14,7 @@ DRIVERS = Path(__file__).parent / "drivers"
 HANDSHAKE_VERSION, MODERN_VERSION = "2025-11-25", "2026-07-28"
 
 STEPS = (
-    *("connect", "list", "call", "progress", "cancel", "large", "error", "elicit", "sample", "roots"),
+    *("connect", "list", "call", "progress", "large", "error", "elicit", "sample", "roots", "cancel"),
     *("reconnect", "restart", "resume"),
 )
 PIPE_LACKS = frozenset({"restart", "resume"})

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from tests.clients.run import Outcome, Row
+from tests.clients.run import Outcome, Results, Row
 
-__all__ = ["KNOWN", "KnownFault", "known_fault"]
+__all__ = ["DIRECT", "KNOWN", "KnownFault", "Shown", "known_fault", "known_faults"]
 
 HUB = frozenset({"stdio", "http"})
 DIRECT = frozenset({"direct", "direct-http"})
@@ -25,6 +25,12 @@ class KnownFault:
     directly: str = "direct"
     """Where it shows without the hub."""
 
+    def may_be_in(self, row: Row, step: str) -> bool:
+        return step == self.step and row.front in self.fronts and bool(re.fullmatch(self.clients, row.client.name))
+
+
+Shown = set[tuple[str, KnownFault]]
+"""Names of clients and the faults that they showed."""
 
 KNOWN = (
     KnownFault(
@@ -66,8 +72,14 @@ def known_fault(row: Row, outcome: Outcome) -> KnownFault | None:
     """The fault of the client that a failed step shows."""
     if outcome.ok:
         return None
-    for fault in KNOWN:
-        is_meant = fault.step == outcome.step and row.front in fault.fronts
-        if is_meant and re.fullmatch(fault.clients, row.client.name) and re.search(fault.says, outcome.detail):
-            return fault
-    return None
+    return next((f for f in KNOWN if f.may_be_in(row, outcome.step) and re.search(f.says, outcome.detail)), None)
+
+
+def known_faults(results: Results) -> Shown:
+    """All of them that these results show."""
+    return {
+        (row.client.name, fault)
+        for row, outcomes in results.items()
+        for outcome in outcomes
+        if (fault := known_fault(row, outcome))
+    }

@@ -2,20 +2,20 @@
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
-from tests.clients.clients import HANDSHAKE_VERSION, MODERN_VERSION, Client
+from tests.clients.clients import HANDSHAKE_VERSION, Client
 from tests.clients.install import ROOT
 from tests.clients.rig import Rig, arranged, left_running
 from tests.upstreams.child import PeerClosed
 from tests.upstreams.stdio_client import StdioClient
 
-__all__ = ["ENDS", "Outcome", "Row", "run"]
+__all__ = ["ENDS", "Outcome", "Results", "Row", "run"]
 
 SECONDS = 120.0
 """For all steps of a driver together; each has its own limit besides."""
@@ -51,8 +51,14 @@ class Outcome:
     ms: int = 0
 
 
-async def run(row: Row, steps: Sequence[str]) -> list[Outcome]:
-    """Take these steps: their outcomes, and that of `ENDS`. Raises: `NotInstalled`."""
+Results = Mapping[Row, Sequence[Outcome]]
+
+
+async def run(row: Row, steps: Sequence[str], logs: Path | None = None) -> list[Outcome]:
+    """Take these steps: their outcomes, and that of `ENDS`. What the driver wrote to stderr goes to a file in `logs`.
+
+    Raises: `NotInstalled`.
+    """
     wrong: list[str] = []
     is_uncut = False
     with tempfile.TemporaryDirectory() as folder:
@@ -69,6 +75,8 @@ async def run(row: Row, steps: Sequence[str]) -> list[Outcome]:
         except* AssertionError as broken:  # a hub that does not start, or not stop in time
             wrong += [str(error) for error in broken.exceptions]
         wrong += [f"left running: {line}" for line in await left_running(root)]
+    if logs is not None:
+        (logs / f"{row}.log".replace(", ", "-")).write_text(driver.stderr)
     outcomes = [_uncut(outcome) if is_uncut else outcome for outcome in _outcomes(driver, steps)]
     return [*outcomes, Outcome(ENDS, not wrong, "; ".join(wrong))]
 

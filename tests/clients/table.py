@@ -1,20 +1,19 @@
 """What the run came to: a table in Markdown, with a note for everything that is not `ok`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 from tests.clients.clients import STEPS
-from tests.clients.known import KnownFault, known_fault
-from tests.clients.run import ENDS, Outcome, Row
+from tests.clients.known import KNOWN, Shown, known_fault, known_faults
+from tests.clients.run import ENDS, Outcome, Results, Row
 
-__all__ = ["Results", "Shown", "failures", "markdown"]
+__all__ = ["failures", "markdown"]
 
-Results = Mapping[Row, Sequence[Outcome]]
-Shown = Collection[tuple[str, KnownFault]]
-"""Names of clients with the faults that they were seen to have without the hub."""
+COLUMNS = (*STEPS, ENDS)
 
 
 def markdown(results: Results, shown: Shown) -> list[str]:
-    head = ["client", "speaks", "front", "server", *STEPS, ENDS]
+    """The lines; `shown` are the clients' own faults that show without the hub."""
+    head = ["client", "speaks", "front", "server", *COLUMNS]
     lines = [head, ["---"] * len(head), *(_line(row, outcomes, shown) for row, outcomes in results.items())]
     return ["| " + " | ".join(line) + " |" for line in lines] + ["", *_notes(results, shown)]
 
@@ -38,22 +37,24 @@ def _verdict(row: Row, outcome: Outcome, shown: Shown) -> str:
 
 def _line(row: Row, outcomes: Sequence[Outcome], shown: Shown) -> list[str]:
     verdicts = {outcome.step: _verdict(row, outcome, shown) for outcome in outcomes}
-    cells = [verdicts.get(step, "–") for step in (*STEPS, ENDS)]
-    return [row.client.name, row.version, row.front, row.era, *cells]
+    return [row.client.name, row.version, row.front, row.era, *(verdicts.get(step, "–") for step in COLUMNS)]
 
 
 def _notes(results: Results, shown: Shown) -> list[str]:
-    failed = failures(results, shown)
-    notes = [f"* FAIL {row}, {outcome.step}: {outcome.detail}" for row, outcome in failed]
-    notes += [
-        f"* unproven {row.client.name}, {outcome.step}: known as a fault of its own, but it did not show without the hub"
-        for row, outcome in failed
-        if known_fault(row, outcome)
-    ]
-    found = {
+    notes = [f"* FAIL {row}, {outcome.step}: {outcome.detail}" for row, outcome in failures(results, shown)]
+    found = known_faults(results)
+    possible = {
         (row.client.name, fault): None
         for row, outcomes in results.items()
         for outcome in outcomes
-        if (fault := known_fault(row, outcome)) and (row.client.name, fault) in shown
+        for fault in KNOWN
+        if fault.may_be_in(row, outcome.step)
     }
-    return notes + [f"* known {name}, {fault.step} (so without the hub too): {fault.why}" for name, fault in found]
+    for name, fault in possible:
+        if (name, fault) not in found:
+            notes.append(f"* not seen {name}, {fault.step}: {fault.why}")
+        elif (name, fault) in shown:
+            notes.append(f"* known {name}, {fault.step}, without the hub too: {fault.why}")
+        else:
+            notes.append(f"* unproven {name}, {fault.step}: it did not fail without the hub, though {fault.why}")
+    return notes

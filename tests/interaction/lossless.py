@@ -16,7 +16,7 @@ from tests.interaction.fronts import ERAS
 from tests.interaction.lossless_answers import ERRORS, OTHER_RESULTS, RESULTS, URIS
 from tests.interaction.lossless_others import DEFINITIONS, LISTED, NOTIFICATIONS, REQUESTS
 from tests.interaction.lossless_places import Place, places
-from tests.interaction.lossless_reasons import Reason, reason_for
+from tests.interaction.lossless_reasons import BESIDES, RELAY, Reason, reason_for
 from tests.interaction.lossless_texts import Row
 
 __all__ = ["DOCUMENT", "SECTIONS", "Found", "measure", "render"]
@@ -67,13 +67,21 @@ def render(found: Found) -> str:
     lines = [INTRODUCTION]
     seen: dict[Reason, set[str]] = {}
     for section, rows in itertools.groupby(found.items(), lambda item: item[0][0]):
-        lines += ["", f"## {section}", "", _line("", *(f"{client} client, {server} server" for client, server in COLUMNS))]
+        lines += [
+            "",
+            f"## {section}",
+            "",
+            _line("", *(f"{client} client, {server} server" for client, server in COLUMNS)),
+        ]
         lines.append(_line(*["---"] * 5))
         for (_, name), cells in rows:
             _explain(f"{section}, {name}", cells, seen)
             lines.append(_line(name, *(_cell(cells, *column) for column in COLUMNS)))
     lines += ["", "## Why", "", _line("change", "reason"), _line("---", "---")]
-    lines += [_line("; ".join(sorted(changes)), reason.text) for reason, changes in sorted(seen.items())]
+    for reason in (*RELAY, *BESIDES):
+        if reason in seen:
+            page = "[relay.md](relay.md): " if reason in RELAY else ""
+            lines.append(_line("; ".join(sorted(seen[reason])), page + reason.rule))
     return "\n".join(lines) + "\n"
 
 
@@ -87,7 +95,9 @@ def _explain(what: str, cells: Mapping[Place, list[str] | None], seen: dict[Reas
 
 def _cell(cells: Mapping[Place, list[str] | None], client: str, server: str) -> str:
     """What happened in one pair of eras; what differs by transport is told apart."""
-    texts = {(p.front, p.transport): _said(found) for p, found in cells.items() if (p.era, p.server_era) == (client, server)}
+    texts = {
+        (p.front, p.transport): _said(found) for p, found in cells.items() if (p.era, p.server_era) == (client, server)
+    }
     for name, side in (("client", 0), ("server", 1)):
         by_side = {(ends[side], text) for ends, text in texts.items()}
         if len({text for _, text in by_side}) == 1:

@@ -17,9 +17,8 @@ from tests.interaction.lossless_texts import (
     SPACED,
     Row,
 )
-from tests.interaction.verbatim_server import ANSWER
 
-__all__ = ["ERRORS", "OTHER_RESULTS", "RESULTS", "URIS", "result"]
+__all__ = ["ERRORS", "OTHER_RESULTS", "RESULTS", "URIS", "error", "result"]
 
 HUB_CODES = range(1001, 1006)
 """Of errors that the hub makes itself."""
@@ -118,9 +117,11 @@ OTHER_RESULTS: dict[str, Row] = {
     "resource: no contents": result('"contents":[]', "resources/read"),
     "resource: unknown members, `_meta`": result(f'{ODD_CONTENTS},"_meta":{META},"x":{NUMBERS}', "resources/read"),
     "resource: members of one name": result(f'{CONTENTS}],"x":{DOUBLED},"y":1,"y":2', "resources/read"),
-    "resource: public cache": whole(f'{{{PUBLIC},{CONTENTS}]}}', MODERN, "resources/read"),
+    "resource: public cache": whole(f"{{{PUBLIC},{CONTENTS}]}}", MODERN, "resources/read"),
     "resource: no cache hints": whole(f'{{"resultType":"complete",{CONTENTS}]}}', MODERN, "resources/read"),
-    "completion: values, total": result('"completion":{"values":["a"],"total":1,"hasMore":false}', "completion/complete"),
+    "completion: values, total": result(
+        '"completion":{"values":["a"],"total":1,"hasMore":false}', "completion/complete"
+    ),
     "completion: unknown members, `_meta`": result(
         f'"completion":{{"values":[],"x":{INTEGERS}}},"x":{NUMBERS},"_meta":{META}', "completion/complete"
     ),
@@ -199,7 +200,10 @@ def _of_error(sent: str, got: str) -> list[str]:
     code, original = member(got, "code"), member(got, "data", "upstream", "error")
     if int(code) in HUB_CODES:
         return [f"error `{code}` of the hub"]
-    return [f"`{code}`, the original in `data`", *changes(sent, original)] if original else changes(sent, got)
+    if not original:
+        return changes(sent, got)
+    assert json.loads(member(sent, "message")) in json.loads(member(got, "message")), got
+    return [f"`{member(sent, 'code')}` → `{code}`, the original in `data`", *changes(sent, original)]
 
 
 def wants(capability: str) -> str:

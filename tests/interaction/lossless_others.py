@@ -82,7 +82,9 @@ REQUESTS: dict[str, Row] = {
     "prompt: arguments of any type": given("prompts/get", "arguments", f'{{"a":{INTEGERS},"b":null}}'),
     "prompt: unknown members": given("prompts/get", "x-new", DOUBLED),
     "resource: unknown members": given("resources/read", "x-new", NUMBERS),
-    "completion: argument": given("completion/complete", "argument", rf'{{"name":"who","value":"\u0041\/","x":{NUMBERS}}}'),
+    "completion: argument": given(
+        "completion/complete", "argument", rf'{{"name":"who","value":"\u0041\/","x":{NUMBERS}}}'
+    ),
     "completion: context": given("completion/complete", "context", f'{{"arguments":{{"a":"b"}},"x":{INTEGERS}}}'),
     "completion: unknown members": given("completion/complete", "x-new", DOUBLED),
 }

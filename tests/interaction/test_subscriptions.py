@@ -1,68 +1,25 @@
-"""Updated resources and changed lists: every front and era of a client, every era of a server."""
+"""Updated resources: every front and era of a client, every era of a server; the GET stream; floods."""
 
 import itertools
-import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, StdioClient, until
-from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
-from tests.interaction.hearing import ACKNOWLEDGED, ID, UPDATED, Ear, hearing
-from tests.upstreams.launch import argv, journal, servers_yaml
+from tests.e2e.client import HttpClient, StdioClient, until
+from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub
+from tests.interaction.hearing import ACKNOWLEDGED, UPDATED, Ear, hearing
+from tests.interaction.watched import UPSTREAMS, Running, fence, running
+from tests.upstreams.launch import argv, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
-UPSTREAMS = {"h": HANDSHAKE, "m": MODERN}
 SHARED = {"h": "test://shared/info", "m": "hub://m/test://shared/info"}
 """The one URI that both servers list, as clients know it."""
 NUMBERS = itertools.count()
 TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
-
-
-class Running:
-    """A hub of one front over the two servers."""
-
-    def __init__(self, wire: StdioClient | Hub, root: Path) -> None:
-        self.wire = wire
-        self.root = root
-
-    def client(self, era: str) -> Any:
-        return connected(self.wire, era)
-
-    def watched(self, server: str) -> list[str]:
-        """What the server's newest process is subscribed to, by its journal."""
-        uris: set[str] = set()
-        listens: dict[Any, list[str]] = {}
-        for event in journal(self.root / f"{server}.journal"):
-            match event.get("event"):
-                case "start":
-                    uris, listens = set(), {}
-                case "subscribed":
-                    uris.add(event["uri"])
-                case "unsubscribed":
-                    uris.discard(event["uri"])
-                case "listening":
-                    listens[event["id"]] = event["notifications"].get("resourceSubscriptions", [])
-                case "unlistened":
-                    listens.pop(event["id"])
-        return sorted(uris.union(*listens.values()))
-
-
-@asynccontextmanager
-async def running(front: str, root: Path) -> AsyncIterator[Running]:
-    servers = {name: argv(name=name, era=era, journal=root / f"{name}.journal") for name, era in UPSTREAMS.items()}
-    async with (stdio_hub if front == "stdio" else http_hub)(servers_yaml(servers), root) as wire:
-        if isinstance(wire, StdioClient):
-            await wire.initialize()
-        async with connected(wire, HANDSHAKE) as peer:
-            await peer.names()
-        yield Running(wire, root)
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +31,10 @@ def anyio_backend() -> str:
 async def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
     async with running(request.param, tmp_path_factory.mktemp(request.param)) as hub:
         yield hub
-        for server in UPSTREAMS:
-            await until(lambda server=server: hub.watched(server) == [])  # nobody left anything behind
+        await hub.until_nothing_is_watched()
 
 
 over_http = pytest.mark.parametrize("hub", ["http"], indirect=True)
-over_stdio = pytest.mark.parametrize("hub", ["stdio"], indirect=True)
-
-
-async def fence(peer: Peer, ear: Ear, server: str) -> None:
-    """What was to be heard of this server before has been heard. Needs a subscription to its `readme`."""
-    readme = f"test://{server}/readme"
-    count = ear.updated().count(readme)
-    await peer.call(f"{server}_touch", {"uri": readme})
-    await ear.next(UPDATED, uri=readme, after=count)
 
 
 # -- resources
@@ -235,142 +182,6 @@ async def test_a_session_that_makes_room_for_another_takes_its_subscriptions_alo
             assert UPDATED not in [message["method"] for message in (await stream.rest()).messages]
 
 
-# -- subscriptions/listen
-
-
-@pytest.mark.parametrize("id", [0, 7, -1, 1 << 70, "7", "ä", "", "x" * 300])
-async def test_the_acknowledgement_comes_first_and_everything_has_the_id_as_it_was_written(
-    hub: Running, id: int | str
-) -> None:
-    async with hub.client(MODERN) as peer, hearing(peer, ["test://h/readme", "x:nobody"], "tools", id=id) as ear:
-        await fence(peer, ear, "h")
-        first, second = ear.heard
-        granted = {"toolsListChanged": True, "resourceSubscriptions": ["test://h/readme"]}
-        assert first == {
-            "jsonrpc": "2.0",
-            "method": ACKNOWLEDGED,
-            "params": {"_meta": {ID: id}, "notifications": granted},
-        }
-        assert second["params"] == {"_meta": {ID: id}, "uri": "test://h/readme"}
-
-
-async def test_only_what_was_asked_for_is_told(hub: Running) -> None:
-    name = f"fresh_{next(NUMBERS)}"
-    async with hub.client(MODERN) as peer:
-        async with hearing(peer, [], "prompts", id="p") as prompts, hearing(peer, [], "tools", id="t") as tools:
-            for count, server in enumerate(UPSTREAMS):
-                await peer.call(f"{server}_add_tool", {"name": name})
-                await tools.next(TOOLS, after=count)
-                await peer.call(f"{server}_add_prompt", {"name": name})
-                await prompts.next(PROMPTS, after=count)
-            assert {message["method"] for message in prompts.heard} == {ACKNOWLEDGED, PROMPTS}
-            assert {message["method"] for message in tools.heard} == {ACKNOWLEDGED, TOOLS}
-            assert all(message["params"] == {"_meta": {ID: "t"}} for message in tools.heard[1:])
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {},
-        {"notifications": None},
-        {"notifications": []},
-        {"notifications": {"toolsListChanged": 1}},
-        {"notifications": {"promptsListChanged": None}},
-        {"notifications": {"resourceSubscriptions": "test://h/readme"}},
-        {"notifications": {"resourceSubscriptions": [1]}},
-    ],
-)
-async def test_a_listen_that_is_malformed_is_refused(hub: Running, params: dict[str, Any]) -> None:
-    async with hub.client(MODERN) as peer:
-        seen = await peer.request("subscriptions/listen", params)
-        assert seen.error["code"] == -32602 and seen.status in (None, 400)
-
-
-async def test_tasks_are_not_honoured_and_nothing_is_a_listen_too(hub: Running) -> None:
-    async with hub.client(MODERN) as peer:
-        for number, notifications in enumerate(({}, {"taskIds": ["st_1"], "toolsListChanged": False})):
-            params = peer.params({"notifications": notifications})
-            async with _open(peer, params, number) as ear:
-                assert (await ear.next(ACKNOWLEDGED))["params"]["notifications"] == {}
-
-
-@asynccontextmanager
-async def _open(peer: Peer, params: dict[str, Any], id: int) -> AsyncIterator[Ear]:
-    if isinstance(peer.wire, StdioClient):
-        ear = Ear(peer.wire, id)
-        await peer.wire.send_request("subscriptions/listen", params, id=id)
-        yield ear
-        await peer.wire.notify("notifications/cancelled", {"requestId": id})
-    else:
-        async with peer.wire.stream(peer.wire.message("subscriptions/listen", params, id=id)) as stream:
-            yield Ear(stream, id)
-
-
-async def test_one_listen_too_many_is_refused_with_the_limit_and_the_others_go_on(hub: Running) -> None:
-    async with hub.client(MODERN) as peer, anyio.create_task_group() as tasks:
-        ears: list[Ear] = []
-
-        async def hold(number: int) -> None:
-            async with hearing(peer, [], "tools", id=number) as ear:
-                ears.append(ear)
-                await anyio.sleep_forever()
-
-        for number in range(64):
-            tasks.start_soon(hold, 1000 + number)
-        await until(lambda: len(ears) == 64)
-        error = (await peer.request("subscriptions/listen", {"notifications": {}})).error
-        assert "64" in error["message"]
-        too_many = {"resourceSubscriptions": [f"test://h/item/{number}" for number in range(1001)]}
-        assert "1000" in (await peer.request("subscriptions/listen", {"notifications": too_many})).error["message"]
-        tasks.cancel_scope.cancel()
-    if isinstance(hub.wire, StdioClient):
-        for number in range(64):
-            await hub.wire.notify("notifications/cancelled", {"requestId": 1000 + number})
-    async with hub.client(MODERN) as peer, hearing(peer, [], "tools", id="again"):
-        pass
-
-
-@over_stdio
-async def test_a_cancelled_listen_gets_no_answer_and_hears_no_more(hub: Running) -> None:
-    async with hub.client(MODERN) as peer:
-        assert isinstance(peer.wire, StdioClient)
-        async with hearing(peer, ["test://h/readme"], id="gone") as gone:
-            pass
-        async with hearing(peer, ["test://h/readme"], id="there") as there:
-            await fence(peer, there, "h")
-        assert [message["method"] for message in gone.heard] == [ACKNOWLEDGED]
-        assert "gone" not in [message.get("id") for message in peer.wire.transcript]
-
-
-@pytest.mark.parametrize("front", FRONTS)
-async def test_when_the_hub_stops_every_listen_is_answered(front: str, tmp_path: Path) -> None:
-    async with running(front, tmp_path) as hub, hub.client(MODERN) as peer:
-        params = peer.params({"notifications": {"resourceSubscriptions": ["test://h/readme", "test://m/readme"]}})
-        result = {"resultType": "complete", "_meta": {ID: "l"}}
-        if isinstance(peer.wire, StdioClient):
-            await peer.wire.send_request("subscriptions/listen", params, id="l")
-            await Ear(peer.wire, "l").next(ACKNOWLEDGED)
-            peer.wire.process.send_signal(signal.SIGTERM)
-            assert (await peer.wire.response("l"))["result"] == result
-            assert await peer.wire.wait(3) == 0
-            return
-        async with peer.wire.stream(peer.wire.message("subscriptions/listen", params, id="l")) as stream:
-            await stream.next_event()
-            assert isinstance(hub.wire, Hub)
-            hub.wire.process.send_signal(signal.SIGTERM)
-            assert (await stream.rest()).messages[-1] == {"jsonrpc": "2.0", "id": "l", "result": result}
-        assert await hub.wire.wait(3) == 0
-
-
-@over_http
-async def test_a_client_that_takes_no_stream_cannot_listen(hub: Running) -> None:
-    async with hub.client(MODERN) as peer:
-        assert isinstance(peer.wire, HttpClient)
-        params = peer.params({"notifications": {"toolsListChanged": True}})
-        answer = await peer.wire.request("subscriptions/listen", params, headers={"accept": "application/json"})
-        assert answer.status == 406 and "text/event-stream" in answer.last["error"]["message"]
-
-
 # -- the GET stream
 
 
@@ -428,8 +239,7 @@ async def until_named(peer: Peer, tool: str) -> None:
 # -- floods
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("server", UPSTREAMS)
+@pytest.mark.parametrize(("server", "era"), UPSTREAMS.items())
 async def test_a_flood_of_updates_is_told_now_and_then_and_starves_nobody(hub: Running, server: str, era: str) -> None:
     other = next(iter(UPSTREAMS.keys() - {server}))
     count, calls = 20_000, list[float]()

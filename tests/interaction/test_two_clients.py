@@ -102,7 +102,7 @@ async def follow(peer: Peer, told: Told) -> None:
                 if peer.era == MODERN:
                     return  # leaving the stream is the cancellation
                 await client.notify("notifications/cancelled", {"requestId": told.id})
-            count = len(stream.events)
+            count = sum(1 for event in stream.events if event.data)
             rest = await stream.rest() if told.cancelled else None
             if rest is not None:
                 told.messages += rest.messages[count:]

@@ -37,6 +37,7 @@ async def test_tool_asks_and_tells_what_came_back(
     assert (params["x"], params["_meta"]) == (2**70, {"example.org/nonce": "n1"})
     assert len(seen.rounds) == (era == MODERN)
     assert len(seen.params(method)) == (era == HANDSHAKE)
+    assert answers.sent == [{key: answer} if era == MODERN else {"jsonrpc": "2.0", "id": 1, "result": answer}]
 
 
 async def test_questions_have_the_shape_of_their_era() -> None:

@@ -58,7 +58,9 @@ async def test_session_begins_with_initialize_and_ends_with_delete(tmp_path: Pat
         assert (await c.request("ping")).status == 404
         c.session = first
         assert (await c.request("ping", headers={"mcp-protocol-version": "1999-01-01"})).status == 400
-        assert (await c.delete()).status == 200
+        async with c.listen() as stream:
+            assert (await c.delete()).status == 200
+            assert (await stream.rest()).messages == []
         assert (await c.delete()).status == 404
         assert (await c.request("ping")).status == 404
     verbs = [event["verb"] for event in events(log, "http")]
@@ -181,14 +183,27 @@ async def test_answer_that_was_cut_is_resumed_where_it_stopped(how: str) -> None
             with pytest.raises(PeerClosed):
                 while True:
                     await second.next_event()
+        assert len(second.events) == 2
         async with c.listen(second.last_id) as third:
             rest = await third.rest()
         steps = [event.message for one in (stream, second) for event in one.events if event.data] + rest.messages
         assert [step["params"]["progress"] for step in steps[:-1]] == [1, 2, 3, 4, 5]
         assert json.loads(steps[-1]["result"]["content"][0]["text"])["n"] == 5
-        assert (await c.post(call(c, "echo", text="x"))).last["result"]  # nothing to cut
+        for steps_before in (0, 1):
+            assert (await c.post(call(c, "progress", n=steps_before, token="t"))).last["result"]  # nothing to cut
         async with c.listen("nobody:1") as stream:
             assert stream.status == 400
+
+
+async def test_who_follows_a_stream_ends_the_connection_of_who_did() -> None:
+    async with session() as c, c.listen() as first:
+        await c.post(call(c, "add_tool", name="t"))
+        assert await methods(first, 1) == [CHANGED]
+        async with c.listen() as second:
+            assert (await first.rest()).messages != []
+            await c.post(call(c, "remove_tool", name="t"))
+            assert await methods(second, 1) == [CHANGED]
+        assert len(first.events) == 1
 
 
 async def test_question_is_not_lost_with_its_connection() -> None:
@@ -232,6 +247,8 @@ async def test_clients_must_accept_both_kinds_of_answer() -> None:
             assert stream.status == 406
         assert (await c.post(b"{")).status == 400
         assert (await c.post([])).status == 400
+        no_object = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": []}
+        assert (await c.post(no_object)).last["error"]["code"] == -32602
 
 
 # -- the modern era

@@ -10,8 +10,9 @@ import anyio
 import pytest
 
 from tests.e2e.answers import Answers, form, never
-from tests.e2e.client import Message, StdioClient, modern, until
+from tests.e2e.client import HttpClient, Message, StdioClient, modern, until
 from tests.unit.asked_peers import ALL
+from tests.upstreams.http_child import HttpUpstream
 from tests.upstreams.launch import argv, events
 
 pytestmark = pytest.mark.anyio
@@ -138,6 +139,7 @@ async def test_task_can_be_cancelled_once(tmp_path: Path) -> None:
         again = await c.request("tasks/cancel", {"taskId": task["taskId"]})
         assert again["error"]["code"] == -32602
         await until(lambda: events(log, "cancelled"))
+        assert (await outcome(c, task))["error"]["message"] == "The task was cancelled"
     assert (events(log, "cancelled")[0]["task"], events(log, "cancelled")[0]["nonce"]) == (task["taskId"], "c")
 
 
@@ -199,3 +201,26 @@ async def test_task_of_a_client_that_cannot_be_asked_says_so() -> None:
     async with served() as c:
         task = await start(c, "task_asks")
         assert (await outcome(c, task))["result"]["content"][0]["text"] == "client cannot form"
+
+
+async def test_question_of_a_task_comes_on_the_stream_that_waits_for_its_result() -> None:
+    answers = Answers(ALL)
+    async with HttpUpstream("--tasks-capability") as server, HttpClient(server.url) as c:
+        c.answers = answers
+        await c.initialize()
+        params: Message = {"name": "task_asks", "arguments": {"nonce": "h"}, "task": {}}
+        created = (await c.request("tools/call", params)).last["result"]["task"]
+        answer = await c.request("tasks/result", {"taskId": created["taskId"]})
+    assert [message.get("method") for message in answer.messages] == ["elicitation/create", None]
+    assert answer.last["result"]["structuredContent"]["answers"]["form"]["result"]["action"] == "accept"
+
+
+async def test_task_outlives_the_session_that_started_it() -> None:
+    async with HttpUpstream("--tasks-capability") as server, HttpClient(server.url) as c:
+        await c.initialize()
+        params: Message = {"name": "task_required", "arguments": {"seconds": 0.3, "nonce": "o"}, "task": {}}
+        created = (await c.request("tools/call", params)).last["result"]["task"]
+        await c.delete()
+        await c.initialize()
+        answer = await c.request("tasks/result", {"taskId": created["taskId"]})
+    assert answer.last["result"]["structuredContent"]["nonce"] == "o"

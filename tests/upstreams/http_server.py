@@ -5,6 +5,7 @@ Specification: 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamab
 
 import json
 import socket
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,9 @@ class HttpServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/mcp"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away in the middle is no error."""
+        """A client that goes away in the middle is no error; anything else is one of ours."""
+        if not isinstance(sys.exception(), (Gone, OSError)):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -173,7 +176,7 @@ class Handler(BaseHTTPRequestHandler):
     def _cuts(self, message: dict[str, Any]) -> int:
         """How often the answer to this message is cut: that of `tools/call` (of `--on TOOL`) alone."""
         options = self.server.options
-        is_meant = message["method"] == "tools/call" and options.on in (None, message.get("params", {}).get("name"))
+        is_meant = message["method"] == "tools/call" and options.on in (None, _name(message))
         return options.drop_times if is_meant and options.drop_stream_after is not None else 0
 
     def _dispatch(self, session: Session, message: dict[str, Any], stream: Any) -> None:
@@ -190,7 +193,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _schema(self, message: dict[str, Any]) -> Any:
         """The input schema of the tool that is called."""
-        name = message["params"].get("name") if isinstance(message.get("params"), dict) else None
+        name = _name(message)
         if self.server.options.tools_json is None:
             tool = self.server.instance.tools.get(str(name))
             return {} if tool is None else tool.definition.get("inputSchema")
@@ -318,3 +321,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+
+def _name(message: dict[str, Any]) -> Any:
+    """What the params name."""
+    params = message.get("params")
+    return params.get("name") if isinstance(params, dict) else None

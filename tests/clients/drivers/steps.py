@@ -142,13 +142,13 @@ async def progress(session: Session, task: Task) -> str:
 
 async def error(session: Session, task: Task) -> str:
     for code in (4242, -32603):
-        sent = {"code": code, "message": f"no {code} ✓", "data": {"deep": [1, None]}}
+        message, data = f"no {code} ✓", {"deep": [1, None]}
         try:
-            answer = await session.call(task["prefix"] + "error", sent)
+            answer = await session.call(task["prefix"] + "error", {"code": code, "message": message, "data": data})
         except Refused as refused:
-            check(refused.message.endswith(sent["message"]), f"message {refused.message!r}")
+            check(refused.message.endswith(message), f"message {refused.message!r}")
             check(refused.code in (code, None), f"code {refused.code} instead of {code}")
-            check(refused.data in (sent["data"], None), f"data {refused.data}")
+            check(refused.data == (data if refused.code else None), f"data {refused.data}")
             told = "" if refused.code else "message only"
         else:
             raise Failed(f"a result instead of an error: {answer}")

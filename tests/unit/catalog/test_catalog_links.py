@@ -107,3 +107,10 @@ def test_a_result_that_needs_no_change_is_the_same_object() -> None:
 
 def test_an_answer_is_shared_where_no_profile_has_a_say() -> None:
     assert catalog().is_shared(None) and not catalog().is_shared("small")
+
+
+def test_a_page_of_the_web_stays_what_it_is_whoever_mentions_it() -> None:
+    hub = catalog()
+    for server in ("ci", "git", "wiki"):
+        assert shown(hub, server, "https://example.org/a", "HTTP://h/b") == ["https://example.org/a", "HTTP://h/b"]
+    assert hub.view(None).resolve_uri("https://example.org/a") == ("ci", "https://example.org/a")

@@ -40,7 +40,7 @@ def verdict(status: UpstreamStatus, offered: Snapshot | None = None, tools: Filt
         ("exited with code 0; last output: stdout: usage: server [mcp]", "not_mcp"),
         ("not ready within 60 s; last output: stdout: listening on port 8000", "not_mcp"),
         ('initialize failed: upstream "s" answered with something that cannot be read: x', "not_mcp"),
-        ("initialize failed: this client declared no capability for initialize", "not_mcp"),
+        ("initialize failed: this client has no method initialize", "not_mcp"),
         ("not ready within 60 s; last output: waiting for a database", "start_timeout"),
         ("server/discover failed: Method not found", "era_mismatch"),
         ("initialize failed: Unsupported protocol version", "era_mismatch"),

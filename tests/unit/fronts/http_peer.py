@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Coroutine, MutableMapping
 from typing import Any, cast
 
 import msgspec
 
 from mcp_hub.calls.cursors import Cursor
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import CallRecord, TimeLimits, call_later
 from mcp_hub.events import CallEvent, Cancelled, Completed, Progress, Started
 from mcp_hub.fronts.exchange import Housekeeper
 from mcp_hub.fronts.http_request import HttpRequest
@@ -21,9 +21,11 @@ from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import Era, RawJson
 from mcp_hub.upstreams.base import Call, CallChannel, Question
 from tests.e2e.client import SseEvent, SseParser
-from tests.unit.calls.virtual_time import LoopClock, sleep
+from tests.unit.calls.virtual_time import LoopClock, run, sleep
 
-__all__ = ["Connection", "MadeCall", "World"]
+__all__ = ["Connection", "MadeCall", "World", "values", "virtual"]
+
+Scenario = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Connection:
@@ -80,7 +82,7 @@ class Connection:
 
 
 class World:
-    """A front's streams, with limits as they are; `cancelled` are the calls that it gave up."""
+    """A front's streams, with limits as they are; `cancelled` are the calls that it gave up, which takes 3 s."""
 
     def __init__(self, close_after: float | None = None) -> None:
         self.cancelled: list[CallRecord] = []
@@ -90,7 +92,8 @@ class World:
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         self.cancelled.append(record)
-        record.log.append(Cancelled(reason))
+        record.stopping = Cancelled(reason)
+        call_later(3, lambda: record.log.append(Cancelled(reason)))
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return result
@@ -166,3 +169,19 @@ class MadeCall:
 
 async def _unused(call: Call, channel: CallChannel) -> Completed:
     raise NotImplementedError
+
+
+def virtual(scenario: Scenario) -> Callable[[], None]:
+    """Runs a test on the loop whose time passes by itself."""
+
+    def test() -> None:
+        run(scenario)
+
+    test.__name__ = scenario.__name__
+    test.__doc__ = scenario.__doc__
+    return test
+
+
+def values(connection: Connection) -> list[Any]:
+    """The progress in it; "answer" stands for the response."""
+    return [m["params"]["progress"] if "method" in m else "answer" for m in connection.messages]

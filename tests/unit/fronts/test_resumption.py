@@ -1,40 +1,19 @@
-"""Streams that outlive their connections, in virtual time; over real sockets: tests/e2e/test_http_resumption.py."""
+"""Streams that outlive their connections, in virtual time; over real sockets: tests/e2e/test_http_resumption.py.
+
+Not here: how long they do (test_stream_limits), questions on them (test_stream_questions).
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 
+from mcp_hub.calls import coalesce
 from mcp_hub.calls import log as log_module
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Cancelled, Failed, Log, Progress
-from mcp_hub.fronts import resumption
-from mcp_hub.fronts.resumption import KEPT_SECONDS, ORPHAN_SECONDS
+from mcp_hub.events import Cancelled, Delta, Failed, Log, Progress
 from mcp_hub.ids import new_call_id
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope
 from tests.unit.calls.virtual_time import run, sleep
-from tests.unit.fronts.http_peer import Connection, MadeCall, World
-
-Scenario = Callable[[], Coroutine[Any, Any, None]]
-
-
-def virtual(scenario: Scenario) -> Callable[[], None]:
-    """Runs a test on the loop whose time passes by itself."""
-
-    def test() -> None:
-        run(scenario)
-
-    test.__name__ = scenario.__name__
-    test.__doc__ = scenario.__doc__
-    return test
-
-
-def values(connection: Connection) -> list[Any]:
-    """The progress in it; "answer" stands for the response."""
-    return [m["params"]["progress"] if "method" in m else "answer" for m in connection.messages]
-
+from tests.unit.fronts.http_peer import MadeCall, World, values, virtual
 
 # -- what a stream looks like
 
@@ -84,6 +63,14 @@ async def test_a_call_that_ends_quietly_is_answered_with_json_and_leaves_nothing
     await call.ends()
     assert call.post.error["result"] == {"content": []}
     assert (await call.comes_back(0)).status == 400 and client.requests == {}
+
+
+@virtual
+async def test_a_call_that_was_cancelled_before_it_said_anything_gives_no_place_to_come_back_to() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    await call.happens(Cancelled())
+    assert (call.post.status, call.post.body, call.post.is_complete) == (200, b"", True)
 
 
 @virtual
@@ -205,6 +192,7 @@ async def test_an_older_connection_that_does_not_read_is_given_up() -> None:
     call.post.stall()
     await call.progresses(2)
     resumed = await call.comes_back(2)
+    assert (resumed.status, call.post.task.done()) == (None, False), "nothing goes out on two connections at once"
     await sleep(2)
     assert values(resumed) == [2] and call.post.task.done()
     call.post.leave()
@@ -233,12 +221,36 @@ async def test_a_client_that_stops_reading_is_dropped_and_may_come_back() -> Non
     call = MadeCall(world, world.client())
     await call.progresses(1)
     call.post.stall()
-    await call.progresses(2)
+    await call.happens(Log("info", b'"%s"' % (b"x" * (2 << 20))))
     await sleep(59)
     assert not call.post.task.done()
     await sleep(2)
     assert call.post.task.done()
-    assert values(await call.comes_back(2)) == [2]
+    assert (await call.comes_back(2)).ids == [2, 3]
+
+
+@virtual
+async def test_a_client_that_leaves_while_it_is_written_to_has_left() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    await sleep(1)
+    call.post.stall()
+    await call.progresses(2)
+    await call.drops()
+
+
+@virtual
+async def test_what_comes_while_nobody_is_connected_is_bounded() -> None:
+    world = World()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coalesce, "LAG", 8)
+        patch.setattr(log_module, "MOST_EVENTS", 16)
+        call = MadeCall(world, world.client())
+        await call.progresses(1)
+        await call.drops()
+        await call.happens(*[Delta(b"[]")] * 100)
+        assert call.record.log.last_seq - call.record.log.first_seq < 16
 
 
 # -- places that are refused
@@ -274,241 +286,20 @@ async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
         assert kept.status == 200 and kept.ids[1:] == list(range(first, 202))
 
 
-# -- how long
-
-
 @virtual
-async def test_a_call_goes_on_for_a_while_without_a_client() -> None:
+async def test_a_place_is_looked_up_again_when_the_older_connection_is_closed() -> None:
     world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    await call.drops()
-    await sleep(ORPHAN_SECONDS - 2)
-    resumed = await call.comes_back(2)
-    await sleep(ORPHAN_SECONDS * 3)
-    assert world.cancelled == []
-    resumed.leave()
-    await sleep(ORPHAN_SECONDS - 2)
-    assert world.cancelled == []
-    await sleep(4)
-    assert world.cancelled == [call.record]
-
-
-@virtual
-async def test_a_call_whose_client_left_before_it_knew_of_a_stream_goes_on_as_long() -> None:
-    world = World()
-    client = world.client()
-    call = MadeCall(world, client)
-    await call.drops()
-    await sleep(ORPHAN_SECONDS - 2)
-    assert world.cancelled == [] and client.is_taken(1)
-    await sleep(4)
-    assert world.cancelled == [call.record] and client.requests == {}
-    assert (await call.comes_back(0)).status == 400
-
-
-@virtual
-async def test_a_stream_stays_for_a_while_after_its_end() -> None:
-    world = World()
-    call, away = MadeCall(world, world.client()), MadeCall(world, world.client())
-    await call.progresses(1)
-    await away.progresses(1)
-    await away.drops()
-    await call.ends()
-    await away.ends()
-    await sleep(KEPT_SECONDS - 2)
-    assert values(await call.comes_back(0)) == values(await away.comes_back(0)) == [1, "answer"]
-    await sleep(4)
-    assert (await call.comes_back(0)).status == (await away.comes_back(0)).status == 400
-
-
-@pytest.mark.parametrize("bound", ["of a client", "of all", "of payload"])
-def test_of_too_many_ended_streams_the_oldest_goes_first(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = {"of a client": "_MOST_OF_CLIENT", "of all": "_MOST", "of payload": "_MOST_BYTES"}[bound]
-    monkeypatch.setattr(resumption, name, 3 if bound != "of payload" else 3 * 1014 + 10)
-
-    async def scenario() -> None:
-        world = World()
-        one, other = world.client(id_="one"), world.client(id_="other")
-        calls = []
-        for number in range(5):
-            client = other if number == 2 and bound != "of a client" else one
-            call = MadeCall(world, client, number, params=b'"%s"' % (b"x" * 998))
-            await call.progresses(1)
-            await call.ends()
-            calls.append(call)
-        assert [(await call.comes_back(0)).status for call in calls] == [400, 400, 200, 200, 200]
-
-    run(scenario)
-
-
-@virtual
-async def test_one_client_does_not_push_out_another_ones_streams() -> None:
-    world = World()
-    quiet, busy = world.client(id_="quiet"), world.client(id_="busy")
-    kept = MadeCall(world, quiet)
-    for number in range(200):
-        call = MadeCall(world, busy, number)
-        await call.progresses(1)
-        await call.ends()
-        if number == 0:
-            await kept.progresses(1)
-            await kept.ends()
-    assert (await kept.comes_back(0)).status == 200
-
-
-@virtual
-async def test_nobody_comes_back_for_the_streams_of_a_session_that_is_over() -> None:
-    world = World()
-    client = world.client()
-    ended, running = MadeCall(world, client, 1), MadeCall(world, client, 2)
-    await ended.progresses(1)
-    await ended.ends()
-    await running.progresses(1)
-    world.resumption.forget(client)
-    await running.ends()
-    assert values(running.post) == [1, "answer"], "the response that is being sent is sent"
-    assert client.ended == {} and client.requests == {}
-    assert (await ended.comes_back(0)).status == (await running.comes_back(0)).status == 400
-
-
-# -- polling
-
-
-async def closed_within(connection: Connection, low: float, high: float) -> bool:
-    """Whether it is closed after so many seconds, not before."""
-    await sleep(low)
-    early = connection.is_complete
-    await sleep(high - low)
-    return connection.is_complete and not early
-
-
-@virtual
-async def test_a_client_that_was_primed_is_made_to_poll() -> None:
-    world = World(close_after=30)
-    call = MadeCall(world, world.client())
-    await sleep(20)
-    await call.progresses(1)
-    assert call.post.ids == [0, 2]
-    assert await closed_within(call.post, 15, 28), "the time counts from when it became a stream"
-    resumed = await call.comes_back(2)
-    assert await closed_within(resumed, 28, 33) and resumed.ids == [2]
-    await call.ends()
-    assert values(await call.comes_back(2)) == ["answer"] and world.cancelled == []
-
-
-@pytest.mark.parametrize(("version", "close_after"), [("2025-06-18", 30), ("2025-11-25", None)])
-def test_others_are_not(version: str, close_after: float | None) -> None:
-    async def scenario() -> None:
-        world = World(close_after)
-        call = MadeCall(world, world.client(version))
-        await call.progresses(1)
-        await sleep(300)
-        assert not call.post.is_complete
-
-    run(scenario)
-
-
-@virtual
-async def test_a_call_that_is_silent_from_the_start_is_not_closed_before_the_client_can_come_back() -> None:
-    world = World(close_after=10)
-    call = MadeCall(world, world.client())
-    await sleep(14)
-    assert call.post.status is None
-    await sleep(12)
-    assert call.post.is_complete and call.post.ids == [0]
-
-
-# -- request ids
-
-
-@virtual
-async def test_the_id_of_a_request_is_taken_until_its_call_has_ended() -> None:
-    world = World()
-    client = world.client()
-    call = MadeCall(world, client, 7)
-    await call.progresses(1)
-    await call.drops()
-    assert client.is_taken(7)
-    await call.ends()
-    assert not client.is_taken(7)
-    again = MadeCall(world, client, 7)
-    await sleep(5)
-    assert client.is_taken(7), "the end of the older one does not free the id of the newer"
-    await again.ends()
-    assert client.requests == {}
-
-
-# -- questions
-
-
-def asked(connection: Connection) -> list[Any]:
-    return [message for message in connection.messages if "method" in message and "id" in message]
-
-
-def answer(call: MadeCall, id_: int, result: bytes = b'{"action":"decline"}') -> None:
-    message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (id_, result))
-    assert isinstance(message, Envelope)
-    call.client.asking.take(message)
-
-
-@virtual
-async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_stream() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    await call.drops()
-    call.asks()
-    first = await call.comes_back(2)
-    (question,) = asked(first)
-    first.leave()
-    again = await call.comes_back(2)
-    assert asked(again) == [question]
-    again.leave()
-    await sleep(0.01)
-    answer(call, question["id"])
-    await sleep(0.01)
-    assert [bytes(result) for result in call.answers] == [b'{"action":"decline"}']
-    settled = await call.comes_back(2)
-    await call.ends()
-    assert values(settled) == ["answer"] and asked(settled) == []
-
-
-@virtual
-async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    key = call.asks()
-    await sleep(0.01)
-    (question,) = asked(call.post)
-    await call.drops()
-    call.record.withdraw(key)
-    call.asks()
-    for _ in range(2):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coalesce, "LAG", 8)
+        patch.setattr(log_module, "MOST_EVENTS", 16)
+        call = MadeCall(world, world.client())
+        await call.progresses(*range(1, 6))
+        call.post.stall()
+        await call.progresses(6)
         resumed = await call.comes_back(2)
-        off, other = resumed.messages
-        assert (off["method"], off["params"]) == ("notifications/cancelled", {"requestId": question["id"]})
-        assert other["method"] == "elicitation/create" and other["id"] != question["id"]
-        resumed.leave()
-        await sleep(0.01)
-    await call.ends()
-    for _ in range(2):
-        resumed = await call.comes_back(4)
-        off, response = resumed.messages
-        assert off["params"] == {"requestId": other["id"]} and "result" in response
-
-
-@virtual
-async def test_nothing_is_waited_for_after_a_stream_is_forgotten() -> None:
-    world = World()
-    client = world.client()
-    call = MadeCall(world, client)
-    call.asks()
-    await sleep(0.01)
-    await call.drops()
-    await call.ends()
-    await sleep(KEPT_SECONDS + 5)
-    assert client.asking._requests.pending == {}
+        await call.happens(*[Delta(b"[]")] * 100)
+        await sleep(2)
+        assert resumed.status == 410
 
 
 # -- one against another

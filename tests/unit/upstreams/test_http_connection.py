@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.errors import StartFailed
+from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.types import Era
 from mcp_hub.upstreams.http import HttpConnection, HttpSpec
 from mcp_hub.upstreams.memory import EraMemory
@@ -137,6 +137,18 @@ class OldMcp(OldServer):
             await self.say(id=request.message["id"], result=INITIALIZED)
 
 
+async def test_the_end_of_the_old_stream_is_known_at_once() -> None:
+    """Unlike a process, it has nothing more to say."""
+    old = OldMcp()
+    async with serving(old) as server, connection(server, transport="sse") as (_, peer):
+        pending = peer.send("tools/list")
+        await server.until("tools/list")
+        assert old.stream is not None
+        await old.stream.end()
+        with pytest.raises(UpstreamLost, match="the event stream ended"), anyio.fail_after(0.5):
+            await peer.answer(pending)
+
+
 @pytest.mark.parametrize("transport", [None, "sse"])
 async def test_a_server_of_the_old_transport_is_found_or_named(transport: str | None) -> None:
     async with serving(OldMcp()) as server, connection(server, transport=transport) as (_, peer):
@@ -166,6 +178,24 @@ async def test_what_is_no_mcp_server_at_all_says_what_was_tried() -> None:
             'initialize failed: upstream "far" answered with HTTP 404 Said; '
             'as a server of the HTTP+SSE transport: upstream "far" answered with HTTP 404 Said'
         )
+
+
+@pytest.mark.parametrize("status", [500, 429, 302])
+async def test_a_status_that_says_nothing_of_the_transport_leaves_the_old_one_alone(status: int) -> None:
+    async with serving(answering(status)) as server:
+        reason, can_retry = await failing(server)
+        assert can_retry and reason.startswith(f'initialize failed: upstream "far" answered with HTTP {status}')
+    assert not server.of("GET")
+
+
+async def test_an_era_that_led_nowhere_is_not_remembered() -> None:
+    memory = EraMemory(None)
+    memory.put("k", HANDSHAKE)
+    async with serving(answering(500)) as server:
+        with pytest.raises(ExceptionGroup):
+            async with connection(server, memory):
+                pass
+    assert memory.get("k") is None
 
 
 async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:

@@ -91,6 +91,16 @@ async def test_a_session_that_does_not_last_is_a_failure() -> None:
         assert far._life.deaths, "it was not left out of account"
 
 
+async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_session_counts: None) -> None:
+    async def lost(request: Request, reply: Reply) -> None:
+        await reply.status(404)
+
+    async with serving(Remote(does={"tools/list": lost})) as server, supervised(server) as far:
+        await server.until("initialize", 2)
+        assert far.status().restarts == 1 and len(far._life.deaths) == 1
+        assert len(server.of("initialize")) == 2
+
+
 def test_only_what_was_ready_begins_anew_without_a_pause() -> None:
     begun = lifecycle.ready(Life())
     assert lifecycle.renewed(begun, "lost").state is UpstreamState.STARTING

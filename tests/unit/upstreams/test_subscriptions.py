@@ -65,7 +65,7 @@ async def test_a_server_without_subscriptions_is_named_and_asked_nothing(one: Fo
     async with one.connected(resources=capabilities) as server:
         with pytest.raises(MethodNotFound, match='upstream "git" has no subscriptions') as caught:
             await one.subscribe("x:a")
-        assert caught.value.code == -32601 and caught.value.data == {"upstream": {"server": "git"}}
+        assert caught.value.code == -32601
         one.release("x:a")
         await silent(server)
 

@@ -183,7 +183,9 @@ async def _read(reader: asyncio.StreamReader, number: int) -> Request | None:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")
     method, path, _ = first.split(" ")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    headers: dict[str, str] = {}
+    for name, _, value in (line.partition(":") for line in lines if line):
+        headers[name.lower()] = ", ".join(filter(None, (headers.get(name.lower()), value.strip())))
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Request(method, path, headers, body, number)
 

@@ -12,7 +12,7 @@ from mcp_hub.types import Era
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.http import HttpWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, Stream, serving
-from tests.unit.wire.raw_lines import Told
+from tests.unit.wire.raw_lines import WAIT, Told
 
 LIMIT = 1 << 16
 
@@ -43,7 +43,12 @@ class Talk:
     http: httpx2.AsyncClient
 
     async def ask(self, method: str = "tools/call", params: bytes = b'{"name":"x"}', **headers: str) -> Envelope:
-        return await self.wire.answer(self.wire.request(method, params, None, headers), None)
+        return await self.answer(self.wire.request(method, params, None, headers))
+
+    async def answer(self, pending: Pending) -> Envelope:
+        """What it comes to, within the bound of every wait."""
+        with anyio.fail_after(WAIT):
+            return await self.wire.answer(pending, None)
 
     async def begin(self) -> None:
         """`initialize`, for the session id that the answer brings."""

@@ -10,7 +10,8 @@ import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.protocol import envelope
-from mcp_hub.wire.base import WireClosed
+from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.responses import HttpRefused
 from mcp_hub.wire.sse import SseWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
@@ -35,6 +36,11 @@ async def opened(script: Script, url: str | None = None) -> AsyncIterator[tuple[
         tasks.cancel_scope.cancel()
 
 
+async def answered(wire: SseWire, pending: Pending) -> Envelope:
+    with anyio.fail_after(WAIT):
+        return await wire.answer(pending, None)
+
+
 async def failing(script: Script, url: str | None = None) -> BaseException:
     """What opening comes to."""
     with pytest.raises(ExceptionGroup) as caught:
@@ -53,7 +59,7 @@ async def test_requests_go_to_the_endpoint_and_answers_come_on_the_stream() -> N
         await old.say(method="notifications/progress", params={"progressToken": 1, "progress": 1})
         await old.say(id=7, method="ping")
         await old.say(id=sent.message["id"], result={"n": 1})
-        answer = await wire.answer(pending, None)
+        answer = await answered(wire, pending)
         assert json.loads(bytes(answer.result)) == {"n": 1}  # type: ignore[arg-type]  # set
         assert told.sources == [None] and [ask.method for ask in told.requests] == ["ping"]
 
@@ -65,7 +71,7 @@ async def test_answers_find_their_requests_in_any_order() -> None:
         for request in reversed(await server.until("tools/call", 100)):
             await old.say(id=request.message["id"], result={"id": request.message["id"]})
         for pending in pendings:
-            answer = await wire.answer(pending, None)
+            answer = await answered(wire, pending)
             assert json.loads(bytes(answer.result)) == {"id": pending.id}  # type: ignore[arg-type]  # set
 
 
@@ -86,7 +92,7 @@ async def test_a_request_that_is_not_accepted_has_failed() -> None:
 
     async with opened(script) as (wire, _, _):
         with pytest.raises(HttpRefused, match='"old" answered with HTTP 503'):
-            await wire.answer(wire.request("tools/call", b"{}"), None)
+            await answered(wire, wire.request("tools/call", b"{}"))
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -101,7 +107,7 @@ async def test_the_end_of_the_stream_is_the_end_of_the_connection(cut: bool) -> 
         else:
             await old.stream.end()
         with pytest.raises(WireClosed):
-            await wire.answer(pending, None)
+            await answered(wire, pending)
         (reason,) = told.reasons
         assert reason.startswith("the event stream broke off: " if cut else "the event stream ended")
         assert not wire.can_send

@@ -8,6 +8,7 @@ import pytest
 
 from mcp_hub.protocol import envelope
 from mcp_hub.types import Era
+from mcp_hub.wire import remote
 from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.remote import AT_ONCE
 from tests.unit.wire.http_server import Reply, Request
@@ -51,7 +52,7 @@ async def test_what_a_stream_brings_before_the_answer_comes_in_order_with_its_re
 
     async with wired(script) as talk:
         pending = talk.wire.request("tools/call", b"{}")
-        answer = await talk.wire.answer(pending, None)
+        answer = await talk.answer(pending)
         assert bytes(answer.result) == b'{"done": true}'  # type: ignore[arg-type]  # set
         values = [json.loads(bytes(note.params))["progress"] for note in talk.told.notifications]  # type: ignore[arg-type]
         assert values == list(range(50))
@@ -208,6 +209,18 @@ async def test_notifications_leave_one_after_the_other_and_a_refused_one_holds_n
         assert talk.server.most == 1
 
 
+async def test_a_notification_that_nobody_takes_is_given_up_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_NOTE_SECONDS", 0.05)
+
+    async def script(request: Request, reply: Reply) -> None:
+        await (reply.gone() if request.rpc == "n0" else reply.status(202))
+
+    async with wired(script) as talk:
+        for number in range(2):
+            talk.wire.send(envelope.notification_frame(f"n{number}"))
+        await talk.server.until("n1")
+
+
 async def test_a_server_that_takes_no_notifications_is_congested_and_holds_only_so_many() -> None:
     async def script(request: Request, reply: Reply) -> None:
         await reply.gone()
@@ -234,7 +247,7 @@ async def test_many_requests_share_a_bounded_number_of_connections() -> None:
     async with wired(script) as talk:
         pendings = [talk.wire.request("tools/call", b'{"n":%d}' % number) for number in range(AT_ONCE + 72)]
         with anyio.fail_after(WAIT):
-            answers = [await talk.wire.answer(pending, None) for pending in pendings]
+            answers = [await talk.answer(pending) for pending in pendings]
         values = [json.loads(bytes(answer.result))["n"] for answer in answers]  # type: ignore[arg-type]  # set
         assert values == list(range(AT_ONCE + 72))
         assert talk.server.connections == talk.server.most == AT_ONCE
@@ -261,7 +274,7 @@ async def test_a_request_that_stays_open_delivers_for_as_long_as_it_is() -> None
         assert talk.told.sources == [listen, listen] and not listen.future.done()
         talk.wire.close("enough")
         with pytest.raises(WireClosed, match="enough"):
-            await talk.wire.answer(listen, None)
+            await talk.answer(listen)
 
 
 async def test_closing_lets_go_of_every_connection() -> None:

@@ -158,4 +158,4 @@ async def test_a_connection_that_fails_takes_no_other_request_along() -> None:
             await talk.ask()
         talk.wire._url = here
         go.set()
-        assert (await talk.wire.answer(slow, None)).result
+        assert (await talk.answer(slow)).result

@@ -79,7 +79,7 @@ async def test_requests_on_their_way_find_out_by_themselves_that_the_session_is_
         with anyio.fail_after(WAIT):
             await talk.wire.settled()
         with pytest.raises(NotSent):
-            await talk.wire.answer(slow, None)
+            await talk.answer(slow)
 
 
 async def test_a_notification_to_an_unknown_session_ends_it_too() -> None:

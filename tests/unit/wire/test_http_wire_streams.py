@@ -57,7 +57,7 @@ async def test_a_stream_with_ids_is_followed_from_where_it_broke_off_until_the_a
     async with wired(parts) as talk:
         pending = talk.wire.request("tools/call", b"{}")
         with anyio.fail_after(WAIT):
-            assert bytes((await talk.wire.answer(pending, None)).result) == b"{}"  # type: ignore[arg-type]  # set
+            assert bytes((await talk.answer(pending)).result) == b"{}"  # type: ignore[arg-type]  # set
         assert parts.places == [None, *(f"{part}.1" for part in range(7))]
         assert talk.told.sources == [pending] * 8
         assert [request.method for request in talk.server.seen] == ["POST", *["GET"] * 7]

@@ -1,0 +1,270 @@
+"""Clients that share a hub's servers and do many things at once; each keeps whatever reaches it, and by which stream.
+
+What a client sends carries its secret: its calls, its answers to questions, the URI of a resource of its own. All
+clients use the same request ids and progress tokens.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.abc
+import httpx2
+
+from tests.e2e.answers import Answers, Reply, follow_input, form
+from tests.e2e.client import HttpClient, Message, SseStream, modern
+from tests.interaction.fronts import HANDSHAKE
+from tests.interaction.hearing import ACKNOWLEDGED, UPDATED
+from tests.upstreams.child import PeerClosed
+
+__all__ = ["PATIENCE", "Call", "Client", "Ear", "Plan"]
+
+PATIENCE: Final = 60.0
+"""Seconds: a turn may take 30, and what was given up is waited for."""
+NONCE: Final = "$NONCE"
+"""In arguments: that of the call."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A call to make `late` seconds from now; it is given up `cancel` seconds later, or its connection (handshake)
+    dropped `drop` seconds later and taken up again after `away`."""
+
+    tool: str
+    server: str
+    arguments: Message
+    late: float = 0
+    cancel: float | None = None
+    drop: float | None = None
+    away: float = 0
+    log_level: str | None = None
+    """Of a modern client; None: no messages wanted."""
+
+
+@dataclass
+class Call:
+    """A call that was made, and what came on its own streams. `levels` were in force meanwhile."""
+
+    id: int
+    nonce: str
+    plan: Plan
+    levels: list[str | None]
+    messages: list[Message] = field(default_factory=list)
+    place: str | None = None
+    """The last event id."""
+    is_given_up: bool = False
+
+    @property
+    def answers(self) -> list[Message]:
+        """What ends it, which a modern question does not."""
+        found = [message for message in self.messages if "method" not in message]
+        return [message for message in found if message.get("result", {}).get("resultType") != "input_required"]
+
+    @property
+    def questions(self) -> list[Message]:
+        """The params of what was asked on its streams."""
+        asked = [message["params"] for message in self.messages if message.get("method") == "elicitation/create"]
+        rounds = [message["result"].get("inputRequests", {}) for message in self.messages if "result" in message]
+        return asked + [question["params"] for found in rounds for question in found.values()]
+
+    def notified(self, kind: str) -> list[Message]:
+        method = f"notifications/{kind}"
+        return [message["params"] for message in self.messages if message.get("method") == method]
+
+
+class Ear:
+    """A stream for what belongs to no call: the session's, or a `subscriptions/listen` (which has an id) for `uris`."""
+
+    def __init__(self, id: str | None = None, uris: Sequence[str] = (), *, wants_tools: bool = False) -> None:
+        self.id = id
+        self.uris = frozenset(uris)
+        self.wants_tools = wants_tools
+        self.heard: list[Message] = []
+        self.scope = anyio.CancelScope()
+        self._changed = anyio.Event()
+
+    def updated(self, start: int = 0) -> list[str]:
+        return [message["params"]["uri"] for message in self.heard[start:] if message["method"] == UPDATED]
+
+    async def until(self, is_there: Callable[[], bool]) -> None:
+        with anyio.fail_after(PATIENCE):
+            while not is_there():
+                await self._changed.wait()
+
+    async def follow(self, stream: SseStream) -> None:
+        """Hear until it ends."""
+        with suppress(PeerClosed):
+            while True:
+                event = await stream.next_event(10 * PATIENCE)
+                if event.data:
+                    self.heard.append(event.message)
+                    self._changed.set()
+                    self._changed = anyio.Event()
+
+
+class Client:
+    """One session, or one modern client; its streams are followed in `tasks`."""
+
+    def __init__(self, wire: HttpClient, era: str, secret: str, tasks: anyio.abc.TaskGroup) -> None:
+        self.wire = wire
+        self.era = era
+        self.secret = secret
+        self.calls: list[Call] = []
+        self.ears: list[Ear] = []
+        """Those that are open."""
+        self.closed: list[Ear] = []
+        self.subscribed: set[str] = set()
+        self.ever_subscribed: set[str] = set()
+        self.level: str | None = None
+        self._tasks = tasks
+        self._random = random.Random(secret)
+        self._listens = 0
+        self.answers = Answers({"elicitation/create": self._reply})
+        if era == HANDSHAKE:
+            wire.answers = self.answers
+
+    def _reply(self, question: Message) -> Reply:
+        return form(answer=self.secret).late(self._random.choice([0, 0.01, 0.05]))
+
+    def own_uri(self, server: str) -> str:
+        return f"test://{server}/item/{self.secret}"
+
+    # -- calls
+
+    async def make(self, plan: Plan) -> Call:
+        """A call from beginning to end, whichever that is."""
+        await anyio.sleep(plan.late)
+        number = len(self.calls)
+        level = self.level if self.era == HANDSHAKE else plan.log_level
+        call = Call(number, f"{self.secret}.{number}", plan, [level])
+        self.calls.append(call)
+        arguments = {key: call.nonce if value == NONCE else value for key, value in plan.arguments.items()}
+        params = {"name": f"{plan.server}_{plan.tool}", "arguments": arguments}
+        with suppress(PeerClosed):
+            await (self._handshake(call, params) if self.era == HANDSHAKE else self._modern(call, params))
+        return call
+
+    async def _handshake(self, call: Call, params: Message) -> None:
+        plan = call.plan
+        message = self.wire.message("tools/call", {**params, "_meta": {"progressToken": call.id}}, id=call.id)
+        async with anyio.create_task_group() as tasks:
+            if plan.cancel is not None:
+                tasks.start_soon(self._give_up, call, plan.cancel)
+            with anyio.move_on_after(PATIENCE if plan.drop is None else plan.drop) as connected:
+                async with self.wire.stream(message) as stream:
+                    await self._read(stream, call)
+            if connected.cancelled_caught:
+                await anyio.sleep(plan.away)
+                await self._come_back(call)
+            tasks.cancel_scope.cancel()
+
+    async def _give_up(self, call: Call, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        call.is_given_up = True
+        await self.wire.notify("notifications/cancelled", {"requestId": call.id})
+
+    async def _come_back(self, call: Call) -> None:
+        if call.place is None:  # it never became a stream
+            await self._give_up(call, 0)
+            return
+        async with self.wire.listen(call.place) as stream:
+            await self._read(stream, call)
+
+    async def _read(self, stream: SseStream, call: Call) -> Message:
+        """Keep all that comes, up to a response. Raises: `PeerClosed` where none comes."""
+        while True:
+            event = await stream.next_event(PATIENCE)
+            call.place = event.id or call.place
+            if event.data:
+                call.messages.append(event.message)
+                if "method" not in event.message:
+                    return event.message
+
+    async def _modern(self, call: Call, params: Message) -> None:
+        plan = call.plan
+
+        async def leg(params: Message) -> Message:
+            body = modern(params, capabilities=self.answers.capabilities, token=call.id, log_level=plan.log_level)
+            async with self.wire.stream(self.wire.message("tools/call", body, id=call.id)) as stream:
+                return await self._read(stream, call)
+
+        with anyio.move_on_after(PATIENCE if plan.cancel is None else plan.cancel) as staying:
+            await follow_input(leg, params, self.answers)
+        call.is_given_up = staying.cancelled_caught
+
+    # -- what belongs to no call
+
+    async def set_level(self, level: str) -> None:
+        for call in self.calls:
+            call.levels.append(level)
+        self.level = level
+        assert (await self.wire.request("logging/setLevel", {"level": level})).last["result"] == {}
+
+    async def subscribe(self, uri: str) -> None:
+        """Subscribe; a modern client opens one more stream."""
+        if self.era == HANDSHAKE:
+            self.ever_subscribed.add(uri)
+            assert (await self.wire.request("resources/subscribe", {"uri": uri})).last["result"] == {}
+            self.subscribed.add(uri)
+            return
+        self._listens += 1
+        await self.open(Ear(f"{self.secret}-{self._listens}", (uri, self.own_uri("m")), wants_tools=len(self.ears) == 1))
+
+    async def unsubscribe(self, uri: str) -> None:
+        if self.era == HANDSHAKE:
+            assert (await self.wire.request("resources/unsubscribe", {"uri": uri})).last["result"] == {}
+            self.subscribed.discard(uri)
+            return
+        for ear in [ear for ear in self.ears if uri in ear.uris]:
+            self.close(ear)
+
+    async def open(self, ear: Ear) -> None:
+        """Hear on one more stream."""
+        self.ears.append(ear)
+        await self._tasks.start(self._hear, ear)
+        if ear.id is not None:
+            await ear.until(lambda: bool(ear.heard))
+            assert ear.heard[0]["method"] == ACKNOWLEDGED
+            assert set(ear.heard[0]["params"]["notifications"]["resourceSubscriptions"]) == ear.uris
+
+    def close(self, ear: Ear) -> None:
+        ear.scope.cancel()
+        self.ears.remove(ear)
+        self.closed.append(ear)
+
+    async def be_away(self, seconds: float) -> None:
+        """Drop the session's own stream for a while; what is told there meanwhile is told later."""
+        if self.era == HANDSHAKE:
+            (ear,) = self.ears
+            ear.scope.cancel()
+            await anyio.sleep(seconds)
+            ear.scope = anyio.CancelScope()
+            await self._tasks.start(self._hear, ear)
+
+    async def _hear(self, ear: Ear, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        with ear.scope, suppress(httpx2.TransportError):
+            if ear.id is None:
+                opening = self.wire.listen()
+            else:
+                wanted = {"resourceSubscriptions": sorted(ear.uris), "toolsListChanged": ear.wants_tools}
+                message = self.wire.message("subscriptions/listen", modern({"notifications": wanted}), id=ear.id)
+                opening = self.wire.stream(message)
+            async with opening as stream:
+                task_status.started()
+                await ear.follow(stream)
+
+    async def fence(self) -> None:
+        """Return when all that this client was to be told so far has been heard.
+
+        An update of its own comes behind everything else once it comes for the second time: what is told together is
+        in no order.
+        """
+        own = self.own_uri("m")
+        for _ in range(2):
+            counts = {ear: ear.updated().count(own) for ear in self.ears}
+            await self.make(Plan("touch", "m", {"uri": own}))
+            for ear, count in counts.items():
+                await ear.until(lambda ear=ear, count=count: ear.updated().count(own) > count)  # type: ignore[misc]

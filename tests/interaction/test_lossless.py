@@ -1,0 +1,95 @@
+"""What crosses the hub arrives as it was sent, or changed as docs/relay.md says: docs/lossless.md has every case."""
+
+import re
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from tests.interaction.fronts import HANDSHAKE
+from tests.interaction.json_text import changes, members
+from tests.interaction.lossless import DOCUMENT, measure, render
+from tests.interaction.lossless_answers import error, result
+from tests.interaction.lossless_others import DEFINITIONS, log
+from tests.interaction.lossless_places import Place, places
+from tests.interaction.lossless_reasons import RELAY
+from tests.interaction.lossless_texts import BROKEN, Row
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def groups(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[list[list[Place]]]:
+    async with places(tmp_path_factory.mktemp("lossless"), DEFINITIONS) as found:
+        yield found
+
+
+async def test_what_crosses_the_hub_is_as_documented(groups: list[list[Place]]) -> None:
+    found = render(await measure(groups))
+    print(found)
+    assert found == DOCUMENT.read_text("utf-8"), "run `python -m tests.interaction.lossless` and read what changed"
+
+
+BROKEN_LINES = {
+    "result": result(f'"content":[],\n"structuredContent":{BROKEN}'),
+    "error": error("7", f',\n"data":{BROKEN}'),
+    "log": log(f'{{"level":"error",\n"data":{BROKEN}}}'),
+}
+UNREADABLE = pytest.mark.xfail(strict=True, reason="the line break ends the line, or the event, in the middle")
+
+
+@pytest.mark.parametrize(
+    ("front", "row"),
+    [
+        pytest.param("stdio", BROKEN_LINES["result"], marks=UNREADABLE, id="stdio-result"),
+        pytest.param("stdio", BROKEN_LINES["error"], marks=UNREADABLE, id="stdio-error"),
+        pytest.param("stdio", BROKEN_LINES["log"], marks=UNREADABLE, id="stdio-log"),
+        pytest.param("HTTP", BROKEN_LINES["result"], id="HTTP-result"),
+        pytest.param("HTTP", BROKEN_LINES["error"], id="HTTP-error"),
+        pytest.param("HTTP", BROKEN_LINES["log"], marks=UNREADABLE, id="HTTP-log"),
+    ],
+)
+async def test_line_breaks_of_a_server_over_http_stay_harmless(groups: list[list[Place]], front: str, row: Row) -> None:
+    """JSON over several lines is common there; what leaves the hub is one line, or one event."""
+    (place,) = [
+        place
+        for group in groups
+        for place in group
+        if (place.front, place.era, place.transport, place.server_era) == (front, HANDSHAKE, "HTTP", HANDSHAKE)
+    ]
+    with anyio.fail_after(2):
+        assert set(await row(place) or ()) <= {"white space between tokens"}
+
+
+def test_the_reasons_that_name_the_rules_of_the_relay_are_such_rules() -> None:
+    page = DOCUMENT.with_name("relay.md").read_text("utf-8")
+    assert {reason.rule for reason in RELAY} <= set(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("sent", "got", "found"),
+    [
+        ('{"a":1.0}', '{"a":1.0}', []),
+        ('{"a":1.0}', '{"a":1}', ["`a` `1.0` → `1`"]),
+        ('{"a":"é"}', r'{"a":"\u00e9"}', [r'`a` `"é"` → `"\u00e9"`']),
+        ('{"a":1,"b":2}', '{"b":2,"a":1}', ["members in another order"]),
+        ('{"a":1,"a":2}', '{"a":2}', ["of members of one name the last is kept"]),
+        ('{"a":{"b":[1, 2]}}', '{"a":{"b":[1,2]}}', ["white space between tokens"]),
+        ('{"a":{"b":[1]}}', '{"c":0,"a":{"b":[1,2]}}', ["`c` added", "`a.b` `[1]` → `[1,2]`"]),
+        ('{"a":{"b":1}}', '{"a":{}}', ["`a.b` dropped"]),
+        ('{"a":{"b":1}}', '{"a":"{}"}', ['`a` `{"b":1}` → `"{}"`']),
+        (r'"\ud83d"', r'"\ufffd"', ["lone surrogates → U+FFFD"]),
+        (r'"\ud83d\ude00"', r'"\ufffd\ufffd"', [r'`value` `"\ud83d\ude00"` → `"\ufffd\ufffd"`']),
+    ],
+)
+def test_changes_are_found_to_the_byte(sent: str, got: str, found: list[str]) -> None:
+    assert changes(sent, got) == found
+
+
+def test_members_are_kept_as_they_are_spelled() -> None:
+    assert members('{ "a" : 1.10 , "b":[ ],"a":"\\u0041" }') == [("a", "1.10"), ("b", "[ ]"), ("a", '"\\u0041"')]

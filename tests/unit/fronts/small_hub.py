@@ -1,0 +1,69 @@
+"""A hub over one server whose lists a test sets; nothing of it runs."""
+
+import json
+
+from mcp_hub.calls.parking import Parking
+from mcp_hub.calls.registry import Registry
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.clock import SystemClock
+from mcp_hub.hub import Facade
+from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.changes import Changes
+
+__all__ = ["Hub", "Source"]
+
+KEYS = {Kind.TOOL: "name", Kind.PROMPT: "name", Kind.RESOURCE: "uri", Kind.TEMPLATE: "uriTemplate"}
+
+
+class Source:
+    """A server whose lists a test sets."""
+
+    def __init__(self, changes: Changes) -> None:
+        self.name = "git"
+        self._changes = changes
+        self._lists: dict[Kind, tuple[bytes, ...]] = {}
+        self.subscribed: list[str] = []
+
+    def offers(self, kind: Kind, *ids: str) -> None:
+        self._lists = {**self._lists, kind: tuple(_definition(kind, id_) for id_ in ids)}
+        self._changes.bump()
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot("git", Era.HANDSHAKE, self._lists, capabilities={"resources": {}})
+
+    async def subscribe(self, uri: str) -> None:
+        self.subscribed.append(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        self.subscribed.remove(uri)
+
+    def session_ended(self, session: str) -> None:
+        """Nothing here belongs to a session."""
+
+    def status(self) -> UpstreamStatus:
+        return UpstreamStatus("git", UpstreamState.READY)
+
+
+def _definition(kind: Kind, id_: str) -> bytes:
+    return json.dumps({KEYS[kind]: id_, "name": id_, "inputSchema": {"type": "object"}}).encode()
+
+
+class Hub:
+    """`facade` and what it is made of."""
+
+    def __init__(self) -> None:
+        clock, self.changes = SystemClock(), Changes()
+        self.source = Source(self.changes)
+        rules = {None: ViewRules({"git": ServerRules()})}
+        catalog = Catalog({"git": self.source}, rules, self.changes, clock, 0)
+        registry = Registry(clock, running=1, waiting=1)
+        self.facade = Facade(
+            catalog, registry, {"git": self.source}, {}, 10, Parking(clock, 1, registry.cancel), self.changes
+        )
+
+    def client(self, **subscriptions: str) -> Session:
+        """A session that is subscribed to own URIs under the ones that it knows."""
+        held = {("git", f"x:{own}"): known for own, known in subscriptions.items()}
+        return Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", subscriptions=held)

@@ -1,0 +1,174 @@
+"""`subscriptions/listen` on a connection that carries everything: what comes first, what comes last, who is slow."""
+
+import json
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from mcp_hub.errors import Busy
+from mcp_hub.fronts import announcer as module
+from mcp_hub.fronts import listening as listening_module
+from mcp_hub.fronts.duplex import Duplex
+from mcp_hub.fronts.listening import MOST_STREAMS, Streams
+from mcp_hub.fronts.mcp_server import Binding, Identity, modern_session
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.notices import Filter
+from mcp_hub.sessions.session import LOCAL, Caller, Session
+from mcp_hub.types import Era, Kind
+from mcp_hub.wire.base import Requests
+from tests.unit.fronts.small_hub import Hub
+from tests.unit.wire.raw_lines import WAIT
+from tests.upstreams.messages import modern, rpc
+
+pytestmark = pytest.mark.anyio
+
+A = ("git", "x:a")
+
+
+class Wire:
+    """What was sent, as messages."""
+
+    def __init__(self) -> None:
+        self.requests = Requests()
+        self.is_congested = False
+        self.is_closed = False
+        self.sent: list[dict[str, Any]] = []
+
+    @property
+    def methods(self) -> list[str]:
+        return [message.get("method", "").rpartition("/")[2] for message in self.sent]
+
+    def send(self, frame: bytes) -> None:
+        self.sent.append(json.loads(frame))
+
+    def flush(self) -> None: ...
+
+    def soon(self, callback: Any) -> None:
+        callback()
+
+    async def until(self, count: int) -> None:
+        """Waits for so many messages."""
+        with anyio.fail_after(WAIT):
+            while len(self.sent) < count:
+                await anyio.lowlevel.checkpoint()
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_DEBOUNCE", 0.001)
+
+
+@pytest.fixture
+def hub() -> Hub:
+    hub = Hub()
+    hub.source.offers(Kind.RESOURCE, "x:a")
+    return hub
+
+
+def served(hub: Hub) -> tuple[Duplex, Wire]:
+    binding = Binding(hub.facade, Identity({"name": "hub", "version": "1"}, lambda profile: None))
+    return Duplex(hub.facade, binding, LOCAL, lambda meta: modern_session(LOCAL, meta, "m")), Wire()
+
+
+def request(duplex: Duplex, method: str, params: Any, **id_: Any) -> None:
+    message = envelope.decode(json.dumps(rpc(method, params, **id_)).encode())
+    assert isinstance(message, envelope.Envelope)
+    (duplex.on_request if id_ else duplex.on_notification)(message)
+
+
+def listen(duplex: Duplex, *uris: str, id: Any = "l", **lists: bool) -> None:
+    request(duplex, "subscriptions/listen", modern({"notifications": {**lists, "resourceSubscriptions": uris}}), id=id)
+
+
+async def test_nothing_is_pulled_for_a_client_that_does_not_read(hub: Hub) -> None:
+    duplex, wire = served(hub)
+    async with duplex.serving(wire):
+        listen(duplex, "x:a", toolsListChanged=True)
+        await wire.until(1)
+        wire.is_congested = True
+        hub.changes.note(A, "x:a")
+        await wire.until(2)  # it was waiting for this one already
+        for number in range(1000):
+            hub.changes.note(A, "x:a")
+            hub.source.offers(Kind.TOOL, f"t{number}")
+            await anyio.lowlevel.checkpoint()
+        await anyio.sleep(0.02)
+        assert wire.methods == ["acknowledged", "updated"]
+        wire.is_congested = False
+        duplex.on_writable()
+        await wire.until(4)
+        assert wire.methods[2:] == ["list_changed", "updated"]
+
+
+async def test_a_cancelled_listen_is_not_answered_and_its_place_is_free_at_once(hub: Hub) -> None:
+    duplex, wire = served(hub)
+    async with duplex.serving(wire):
+        for number in range(MOST_STREAMS):
+            listen(duplex, "x:a", id=number)
+        await wire.until(MOST_STREAMS)
+        listen(duplex, "x:a", id="more")
+        assert wire.sent[-1]["error"]["code"] == Busy.code and "64" in wire.sent[-1]["error"]["message"]
+        request(duplex, "notifications/cancelled", {"requestId": 7})
+        listen(duplex, "x:a", id="more")
+        await wire.until(MOST_STREAMS + 2)
+        assert wire.methods[-1] == "acknowledged"
+        assert 7 not in [message.get("id") for message in wire.sent]
+        assert hub.source.subscribed == ["x:a"] * MOST_STREAMS
+
+
+async def test_when_serving_ends_every_listen_is_answered_and_nothing_stays_subscribed(hub: Hub) -> None:
+    duplex, wire = served(hub)
+    async with duplex.serving(wire):
+        listen(duplex, "x:a", id=1)
+        listen(duplex, id="two")
+        await wire.until(2)
+    ends = {message["id"]: message["result"] for message in wire.sent[2:]}
+    stamp = "io.modelcontextprotocol/subscriptionId"
+    assert ends == {id_: {"resultType": "complete", "_meta": {stamp: id_}} for id_ in (1, "two")}
+    assert hub.source.subscribed == []
+
+
+async def test_a_handshake_session_ends_with_its_connection(hub: Hub) -> None:
+    duplex, wire = served(hub)
+    async with duplex.serving(wire):
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        request(duplex, "initialize", hello, id=1)
+        request(duplex, "resources/subscribe", {"uri": "x:a"}, id=2)
+        request(duplex, "resources/unsubscribe", {"uri": "x:a"}, id=3)
+        await wire.until(3)
+        assert hub.source.subscribed == [], "requests that come together are served in their order"
+        request(duplex, "resources/subscribe", {"uri": "x:a"}, id=4)
+        await wire.until(4)
+        assert hub.source.subscribed == ["x:a"]
+    assert hub.source.subscribed == []
+
+
+async def test_a_server_that_does_not_accept_in_time_is_not_acknowledged(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening_module, "_PATIENCE", 0.01)
+
+    async def subscribe(uri: str) -> None:
+        hub.source.subscribed.append(uri)
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(hub.source, "subscribe", subscribe)
+    duplex, wire = served(hub)
+    async with duplex.serving(wire):
+        listen(duplex, "x:a", promptsListChanged=True)
+        await wire.until(1)
+        assert wire.sent[0]["params"]["notifications"] == {"promptsListChanged": True}
+        assert hub.source.subscribed == []
+
+
+async def test_each_principal_has_its_own_limit(hub: Hub) -> None:
+    streams = Streams(hub.facade)
+    alice, bob = (Session("s", Caller(name), Era.MODERN, "") for name in ("alice", "bob"))
+    opened = [streams.open(alice, b"1", Filter()) for _ in range(MOST_STREAMS)]
+    with pytest.raises(Busy):
+        streams.open(alice, b"1", Filter())
+    streams.open(bob, b"1", Filter())
+    streams.close(opened[0])
+    streams.open(alice, b"1", Filter())

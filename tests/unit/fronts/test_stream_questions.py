@@ -1,0 +1,94 @@
+"""Questions to a client that loses its connection: asked again as they were, until they are settled."""
+
+from typing import Any
+
+from mcp_hub.errors import RpcError
+from mcp_hub.fronts.resumption import KEPT_SECONDS
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import Envelope
+from tests.unit.calls.virtual_time import sleep
+from tests.unit.fronts.http_peer import Connection, MadeCall, World, values, virtual
+
+
+def asked(connection: Connection) -> list[Any]:
+    return [message for message in connection.messages if "method" in message and "id" in message]
+
+
+def answer(call: MadeCall, id_: int, result: bytes = b'{"action":"decline"}') -> None:
+    message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (id_, result))
+    assert isinstance(message, Envelope)
+    call.client.asking.take(message)
+
+
+@virtual
+async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_stream() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    await call.drops()
+    call.asks()
+    first = await call.comes_back(2)
+    (question,) = asked(first)
+    first.leave()
+    again = await call.comes_back(2)
+    assert asked(again) == [question]
+    again.leave()
+    await sleep(0.01)
+    answer(call, question["id"])
+    await sleep(0.01)
+    assert [bytes(result) for result in call.answers] == [b'{"action":"decline"}']
+    settled = await call.comes_back(2)
+    await call.ends()
+    assert values(settled) == ["answer"] and asked(settled) == []
+
+
+@virtual
+async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    key = call.asks()
+    await sleep(0.01)
+    (question,) = asked(call.post)
+    await call.drops()
+    call.record.withdraw(key)
+    call.asks()
+    for _ in range(2):
+        resumed = await call.comes_back(2)
+        off, other = resumed.messages
+        assert (off["method"], off["params"]) == ("notifications/cancelled", {"requestId": question["id"]})
+        assert other["method"] == "elicitation/create" and other["id"] != question["id"]
+        resumed.leave()
+        await sleep(0.01)
+    await call.ends()
+    for _ in range(2):
+        resumed = await call.comes_back(4)
+        off, response = resumed.messages
+        assert off["params"] == {"requestId": other["id"]} and "result" in response
+        assert resumed.ids == [4, 5], "what belongs to no event has no place"
+
+
+@virtual
+async def test_nothing_is_waited_for_after_a_stream_is_forgotten() -> None:
+    world = World()
+    client = world.client()
+    call = MadeCall(world, client)
+    call.asks()
+    await sleep(0.01)
+    await call.drops()
+    await call.ends()
+    await sleep(KEPT_SECONDS + 5)
+    assert client.asking._requests.pending == {}
+
+
+@virtual
+async def test_a_question_to_a_session_that_is_over_is_not_waited_for() -> None:
+    world = World()
+    client = world.client()
+    call = MadeCall(world, client)
+    call.asks()
+    await sleep(0.01)
+    await call.drops()
+    world.resumption.forget(client)
+    await sleep(0.01)
+    (refused,) = call.answers
+    assert isinstance(refused, RpcError) and "the client is gone" in str(refused)

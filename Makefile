@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check fmt bench clean
+.PHONY: run test check fmt bench clients clean
 
 run: $(STAMP)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -23,6 +23,9 @@ fmt: $(STAMP)
 
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
+
+clients: $(STAMP)
+	$(BIN)/python -m tests.clients $(CLIENTS)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'

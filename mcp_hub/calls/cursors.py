@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from mcp_hub.types import CallId
 
-__all__ = ["Cursor"]
+__all__ = ["Cursor", "place"]
 
 _FORM: Final = re.compile(r"(st_[0-9A-HJKMNP-TV-Z]{26}):(0|[1-9][0-9]{0,14})")
 """One way only to write each; 15 digits are more than any stream has events, and fit every reader's numbers."""
@@ -29,4 +29,9 @@ class Cursor(NamedTuple):
         return cls(CallId(form[1]), int(form[2]))
 
     def __str__(self) -> str:
-        return f"{self.stream}:{self.seq}"
+        return place(self.stream, self.seq)
+
+
+def place(stream: CallId, seq: int) -> str:
+    """A cursor in writing, without making one: each message of a stream carries it."""
+    return f"{stream}:{seq}"

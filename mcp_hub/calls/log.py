@@ -19,7 +19,7 @@ import anyio
 
 from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
-from mcp_hub.events import CallEvent, Completed, Delta, Failed, InputRequired, Log, Progress
+from mcp_hub.events import CallEvent, Completed, Delta, Failed, InputRequired, Log, Progress, Started
 
 __all__ = ["MOST_BYTES", "MOST_EVENTS", "CallLog", "Reader"]
 
@@ -99,10 +99,11 @@ class CallLog:
         if not self._readers and not self._keeps:
             self._drop(len(self._events) // 2)
             return False
-        self._let_go(self._seen)
+        if self._is_full:
+            self._let_go(self._seen)
         if self._is_crowded and self._hold(event):
             return True
-        if not self._readers:
+        if self._is_full and not self._readers:
             self._let_go(self.last_seq)
         return False
 
@@ -156,10 +157,12 @@ class CallLog:
 
     def _trim(self) -> None:
         """Lets go of what every reader has seen; the ending stays."""
-        if self._keeps:
+        if self._is_full:
             self._let_go(self._seen)
-        elif self._readers:
+        elif self._readers and not self._keeps:
             self._drop(min(self._seen - self._first + 1, len(self._events) - 1))
+        if self._held is None and not self._suppressed and self._room is None:
+            return
         is_crowded = self._is_crowded
         if not is_crowded and (self._held is not None or self._suppressed):
             self._release()
@@ -168,10 +171,14 @@ class CallLog:
             self._room.set()
             self._room = None
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether a log that keeps has to let something go before it can take more."""
+        is_full = len(self._events) >= MOST_EVENTS or self.size >= MOST_BYTES
+        return is_full and self._keeps and not self.ended
+
     def _let_go(self, upto: int) -> None:
-        """Of a log that is full the oldest events, but none after `upto`: an eighth at once, so that it is seldom."""
-        if not self._keeps or self.ended or (len(self._events) < MOST_EVENTS and self.size < MOST_BYTES):
-            return
+        """Of a full log the oldest events, but none after `upto`: an eighth at once, so that it is seldom."""
         count = 0
         while self._first + count <= upto and (
             len(self._events) - count > MOST_EVENTS * 7 // 8 or self.size > MOST_BYTES * 7 // 8
@@ -226,6 +233,8 @@ class Reader:
 def _payload(event: CallEvent) -> int:
     """Bytes of what peers sent, which is what makes an event large."""
     match event:
+        case Started():
+            return 0
         case Progress(rest=rest):
             return sum(map(len, rest.values())) if rest else 0
         case Log(params=raw) | InputRequired(params=raw) | Delta(content=raw) | Completed(result=raw):

@@ -11,7 +11,8 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
-from mcp_hub.calls.cursors import Cursor
+from mcp_hub.calls.cursors import place
+from mcp_hub.calls.runner import call_later
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS
@@ -22,9 +23,6 @@ __all__ = ["KEEP_ALIVE", "SSE_HEADERS", "Exchange", "Housekeeper", "Receive", "S
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-Frames = list[tuple[int, bytes]]
-"""Messages, each with the number of its event (`Delivery.numbered`)."""
 
 KEEP_ALIVE: Final = 15.0
 """Seconds of silence before a comment: proxies cut idle responses at 30 s and more."""
@@ -79,6 +77,7 @@ class Exchange:
         self._on_stream = on_stream
         self._is_resumed = is_resumed
         self._event = anyio.Event()
+        self._frames: list[tuple[int, bytes]] = []  # taken, and sent next
         self._streaming = False
         self._scope: anyio.CancelScope | None = None
         self._stopped: anyio.Event | None = None
@@ -91,17 +90,16 @@ class Exchange:
 
     async def run(self) -> None:
         """Returns when the response is complete or stopped, or the client gone (`disconnected`)."""
-        frames: Frames = []
-        while not (self.is_slow or (frames and self._can_stream)):
+        while not (self.is_slow or (self._frames and self._can_stream)):
             if self.delivery.ended:
                 await self._finish()
                 return
             if not self.delivery.has_more:
                 await self._event.wait()
                 self._event = anyio.Event()
-            frames = self._take()
+            self._take()
         try:
-            await self._follow(frames)
+            await self._follow()
         finally:
             if self._stopped is not None:
                 self._stopped.set()
@@ -110,35 +108,45 @@ class Exchange:
         """Ends an event stream where it is, its call goes on; what is returned is set when nothing more is sent."""
         if self._stopped is None:
             self._stopped = anyio.Event()
-        if self._scope is not None:
-            self._scope.cancel()
+        self._leave()
         return self._stopped
 
-    async def _follow(self, frames: Frames) -> None:
+    async def _follow(self) -> None:
         """The rest of a response that is an event stream or takes long."""
-        is_complete = is_watched = False
-        async with anyio.create_task_group() as tasks:
-            self._scope = tasks.cancel_scope
-            while not (self.disconnected or self._stopped is not None):
-                if frames and self._can_stream:
-                    await self._stream(b"".join(self._message(seq, frame) for seq, frame in frames))
-                if self.delivery.ended:
-                    await self._finish()
-                    is_complete = True
-                    break
-                if self.is_slow and not is_watched:
-                    is_watched = True
+        is_complete = False
+        with anyio.CancelScope() as self._scope:
+            is_complete = not self.is_slow and await self._pump()
+            if not (is_complete or self.disconnected):
+                async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._watch_disconnect)
-                if await self._is_silent() and self._can_stream:
-                    await self._stream(sse.COMMENT)
-                frames = self._take()
-            tasks.cancel_scope.cancel()
+                    is_complete = await self._pump()
+                    tasks.cancel_scope.cancel()
         if self._stopped is not None and not is_complete:
             with anyio.move_on_after(_LAST, shield=True):
                 await self._send({"type": "http.response.body", "body": b""})
 
-    def _take(self) -> Frames:
-        return self.delivery.numbered(_SLICE) if self.delivery.has_more else []
+    async def _pump(self) -> bool:
+        """Sends what there is and what comes; True when the response is complete.
+
+        False when the client is gone, or the exchange has just been found to be slow.
+        """
+        was_slow = self.is_slow
+        while not self.disconnected:
+            if self._frames and self._can_stream:
+                await self._stream(b"".join(self._message(seq, frame) for seq, frame in self._frames))
+            if self.delivery.ended:
+                await self._finish()
+                return True
+            if self.is_slow and not was_slow:
+                self._frames = []
+                return False
+            if await self._is_silent() and self._can_stream:
+                await self._stream(sse.COMMENT)
+            self._take()
+        return False
+
+    def _take(self) -> None:
+        self._frames = self.delivery.numbered(_SLICE) if self.delivery.has_more else []
 
     async def _is_silent(self) -> bool:
         """Waits for something to send, but not for long; not at all before a resumed stream is open."""
@@ -159,7 +167,7 @@ class Exchange:
     def _message(self, seq: int, frame: bytes) -> bytes:
         if self._on_stream is None or not seq:
             return sse.message(frame)
-        return sse.message(frame, str(Cursor(self.delivery.record.call.id, seq)))
+        return sse.message(frame, place(self.delivery.record.call.id, seq))
 
     async def _finish(self) -> None:
         answer = self.delivery.answer
@@ -176,7 +184,7 @@ class Exchange:
             await self._stream(b"", is_last=True)
 
     async def _stream(self, body: bytes, *, is_last: bool = False) -> None:
-        """Sends events. A client that takes nothing for long counts as gone."""
+        """Sends events."""
         if not self._streaming:
             self._streaming = True
             if self._on_stream is not None:
@@ -188,11 +196,21 @@ class Exchange:
             await self._write(b"", more=False)
 
     async def _write(self, body: bytes, *, more: bool) -> None:
+        """Sends a part of an event stream. A client that does not take it for long counts as gone."""
         if not self.disconnected:
-            with anyio.move_on_after(_STALLED) as patience:
+            patience = call_later(_STALLED, self._give_up)
+            try:
                 await self._send({"type": "http.response.body", "body": body, "more_body": more})
-            if patience.cancelled_caught:
-                self.disconnected = True
+            finally:
+                patience.cancel()
+
+    def _give_up(self) -> None:
+        self.disconnected = True
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
 
     async def _watch_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -21,7 +21,7 @@ import anyio
 import structlog
 
 from mcp_hub.calls import runner
-from mcp_hub.calls.cursors import Cursor
+from mcp_hub.calls.cursors import Cursor, place
 from mcp_hub.clock import Clock
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.asking import Asking
@@ -218,7 +218,7 @@ class Resumption:
         if stream.id not in self._ended:
             stream.since = self._clock.now()
             self._watch(stream)
-        return sse.priming(str(Cursor(stream.id, stream.after)), _RETRY) if _can_poll(stream) else b""
+        return sse.priming(place(stream.id, stream.after), _RETRY) if _can_poll(stream) else b""
 
     def _left(self, stream: Stream) -> None:
         """The connection is over; nobody follows the call, until another takes the stream over."""

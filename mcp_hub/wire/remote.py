@@ -39,6 +39,8 @@ _MOST_REQUESTS: Final = 2048
 _MOST_NOTES: Final = 256
 """Requests under way, and notifications that wait, above which the server counts as congested; twice as many
 notifications are never kept."""
+_MOST_BYTES: Final = 64 << 20
+"""What the notifications that wait may hold: answers to a server's questions can be long."""
 _NOTE_SECONDS: Final = 15.0
 """How long a server may take to accept a notification or an answer; the next one waits for that."""
 _TAIL_SECONDS: Final = 0.2
@@ -79,6 +81,7 @@ class RemoteWire(ABC):
         self._slots = anyio.Semaphore(AT_ONCE, fast_acquire=True)
         self._scopes: dict[int | str, anyio.CancelScope] = {}  # of the tasks: requests by id, others by name
         self._notes: deque[bytes] = deque()
+        self._note_bytes = 0
         self._drained = anyio.Event()
 
     # -- sending (Wire) -------------------------------------------------------------------------------------------
@@ -89,10 +92,12 @@ class RemoteWire(ABC):
 
     def send(self, frame: bytes) -> None:
         """Queues a notification or an answer; each leaves when the one before was accepted."""
-        if not self.can_send or len(self._notes) >= 2 * _MOST_NOTES:
+        is_full = len(self._notes) >= 2 * _MOST_NOTES or self._note_bytes + len(frame) > _MOST_BYTES
+        if not self.can_send or is_full:
             self.counts["dropped"] += 1
             return
         self._notes.append(frame)
+        self._note_bytes += len(frame)
         if _NOTES not in self._scopes:
             self._drained = anyio.Event()
             self._start(_NOTES, self._post_notes)
@@ -197,9 +202,11 @@ class RemoteWire(ABC):
     async def _post_notes(self) -> None:
         try:
             while self._notes and self.can_send:
+                frame = self._notes.popleft()
+                self._note_bytes -= len(frame)
                 with anyio.move_on_after(_NOTE_SECONDS):
                     try:
-                        await self._post(self._notes.popleft())
+                        await self._post(frame)
                     except (UpstreamLost, WireClosed, httpx2.HTTPError) as exc:
                         log.debug("upstream_notification_refused", upstream=self._server, reason=reason_of(exc))
         finally:

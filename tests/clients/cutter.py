@@ -10,10 +10,10 @@ __all__ = ["Cutter"]
 
 
 class Cutter:
-    """Passes everything on to `port`, until the client has sent `marker` and been sent `sign` so many times after it.
+    """Passes everything on to `port`, until on one connection `marker` went there and `sign` came back so often.
 
-    Then that connection is closed on both sides, and `has_cut`; every other connection is left alone. Leaving the
-    block closes them all.
+    Then that connection is closed on both sides, and `has_cut`; every other one is left alone. Leaving the block
+    closes them all.
     """
 
     def __init__(self, port: int, *, marker: bytes, sign: bytes, count: int) -> None:
@@ -39,20 +39,21 @@ class Cutter:
             await listener.serve(self._connection)
 
     async def _connection(self, client: SocketStream) -> None:
-        async with client, await anyio.connect_tcp("127.0.0.1", self._target) as server:
-            seen = _Seen(self._marker), _Seen(self._sign)
-            async with anyio.create_task_group() as both:
+        there, back = _Seen(self._marker), _Seen(self._sign)
+        with suppress(OSError):  # nobody listens there just now
+            async with client, await anyio.connect_tcp("127.0.0.1", self._target) as server:
+                async with anyio.create_task_group() as both:
 
-                async def pump(source: SocketStream, to: SocketStream, found: "_Seen") -> None:
-                    with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                        while not (self._is_due(*seen)):
-                            chunk = await source.receive()
-                            found.feed(chunk)
-                            await to.send(chunk)
-                    both.cancel_scope.cancel()
+                    async def pump(source: SocketStream, to: SocketStream, seen: "_Seen") -> None:
+                        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                            while not self._is_due(there, back):
+                                chunk = await source.receive()
+                                seen.feed(chunk)
+                                await to.send(chunk)
+                        both.cancel_scope.cancel()
 
-                both.start_soon(pump, client, server, seen[0])
-                both.start_soon(pump, server, client, seen[1])
+                    both.start_soon(pump, client, server, there)
+                    both.start_soon(pump, server, client, back)
 
     def _is_due(self, marker: "_Seen", sign: "_Seen") -> bool:
         if self.has_cut or not marker.count or sign.count < self._count:

@@ -16,8 +16,8 @@ __all__ = ["FRONTS", "Choice", "Measured", "measure", "rows"]
 FRONTS = ("stdio", "http")
 ERAS = ("handshake", "modern")
 QUICK = ("connect", "list", "call", "progress", "cancel", "error", "elicit")
-# each has a driver, a hub and two servers
-AT_ONCE = 2
+# each has a driver, a hub and two servers, and waits for seconds in some steps
+AT_ONCE = 4
 # a client's own fault may be one of chance
 TRIES = 3
 

@@ -5,13 +5,17 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
+import anyio.to_thread
 import pytest
 
 from tests.e2e.client import HttpClient, Hub, modern, running_hub, until
+from tests.unit.cli.command import hub
 from tests.upstreams.child import Child
 
 pytestmark = pytest.mark.anyio
@@ -77,8 +81,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
             await event.wait()
         servers = {name: {"url": urls[kind], **more} for name, (kind, more) in SERVERS.items()}
         env = {"MCP_HUB_STATE_DIR": str(root / "state"), "REMOTE_TOKEN": SECRET}
-        async with running_hub(config(servers), tmp_path=root, env=env) as hub:
-            yield Running(hub, root)
+        async with running_hub(config(servers), tmp_path=root, env=env) as started:
+            yield Running(started, root)
         stop.set()
 
 
@@ -154,6 +158,42 @@ async def test_a_server_gets_its_own_credentials_and_never_those_of_a_client(run
     assert SECRET not in running.hub.stderr
 
 
+async def test_the_commands_know_remote_servers(running: Running, tmp_path: Path) -> None:
+    async with running_elsewhere() as gone:
+        pass
+    url = json.loads((running.root / "servers.yaml").read_text())["servers"]["modern"]["url"]
+    servers = {
+        "here": {"url": f"{url}?key=s3cr3t", "headers": {"X-Key": SECRET}},
+        "gone": {"url": gone},
+        "off": {"url": "http://mcp.example/mcp", "enabled": False},
+    }
+    (tmp_path / "servers.yaml").write_text(config(servers))
+
+    async def ran(*command: str) -> tuple[int, Any]:
+        done = await anyio.to_thread.run_sync(partial(hub, tmp_path, *command, "--json"))
+        assert SECRET not in done.stdout + done.stderr and "s3cr3t" not in done.stdout + done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    code, checked = await ran("check")
+    assert code == 0 and checked["warnings"] == []
+    assert checked["servers"]["here"] == {"kind": "url", "enabled": True, "runs": url}
+    code, listed = await ran("list")
+    states = {server["server"]: server for server in listed["servers"]}
+    assert code == 3 and states["here"]["state"] == "ready"
+    assert states["gone"]["reason"] == f"cannot connect to {gone.removesuffix('/mcp')}: Connection refused"
+    code, told = await ran("doctor")
+    assert code == 3 and [server["ok"] for server in told["servers"]] == [True, False, True]
+
+
+@asynccontextmanager
+async def running_elsewhere() -> AsyncIterator[str]:
+    """A URL where something listens, until it does not."""
+    listening = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listening:
+        port = listening.extra(anyio.abc.SocketAttribute.local_port)
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
 # -- servers that go and come back: what is said of one holds for each of these, side by side
 
 MORTALS: dict[str, tuple[str, dict[str, str]]] = {
@@ -203,8 +243,8 @@ async def mortals(root: Path) -> AsyncIterator[tuple[dict[str, Mortal], HttpClie
         await each(servers, Mortal.switch)
         settings = config({name: {"url": servers[name].url, **more} for name, (_, more) in MORTALS.items()})
         async with (
-            running_hub(settings, tmp_path=root, env={"MCP_HUB_STATE_DIR": str(root / "state")}) as hub,
-            HttpClient(hub.url, seconds=30) as client,
+            running_hub(settings, tmp_path=root, env={"MCP_HUB_STATE_DIR": str(root / "state")}) as started,
+            HttpClient(started.url, seconds=30) as client,
         ):
             for name in servers:
                 assert text(await call(client, f"{name}_echo", text="a")) == "a"

@@ -4,9 +4,10 @@ What a client sends carries its secret: its calls, its answers to questions, the
 clients use the same request ids and progress tokens.
 """
 
+import itertools
 import random
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,10 +21,12 @@ from tests.interaction.fronts import HANDSHAKE
 from tests.interaction.hearing import ACKNOWLEDGED, UPDATED
 from tests.upstreams.child import PeerClosed
 
-__all__ = ["PATIENCE", "Call", "Client", "Ear", "Plan"]
+__all__ = ["LEG", "NONCE", "PATIENCE", "Call", "Client", "Ear", "Plan", "living"]
 
 PATIENCE: Final = 60.0
 """Seconds: a turn may take 30, and what was given up is waited for."""
+LEG: Final = 1000
+"""Between the ids of a modern call and of its retry."""
 NONCE: Final = "$NONCE"
 """In arguments: that of the call."""
 
@@ -106,12 +109,16 @@ class Ear:
 
 
 class Client:
-    """One session, or one modern client; its streams are followed in `tasks`."""
+    """One session, or one modern client; its streams are followed in `tasks`.
 
-    def __init__(self, wire: HttpClient, era: str, secret: str, tasks: anyio.abc.TaskGroup) -> None:
+    `calm` is a server that nobody has to wait for; a resource of the client's own is there.
+    """
+
+    def __init__(self, wire: HttpClient, era: str, secret: str, calm: str, tasks: anyio.abc.TaskGroup) -> None:
         self.wire = wire
         self.era = era
         self.secret = secret
+        self.calm = calm
         self.calls: list[Call] = []
         self.ears: list[Ear] = []
         """Those that are open."""
@@ -129,8 +136,9 @@ class Client:
     def _reply(self, question: Message) -> Reply:
         return form(answer=self.secret).late(self._random.choice([0, 0.01, 0.05]))
 
-    def own_uri(self, server: str) -> str:
-        return f"test://{server}/item/{self.secret}"
+    @property
+    def own_uri(self) -> str:
+        return f"test://{self.calm}/item/{self.secret}"
 
     # -- calls
 
@@ -143,8 +151,7 @@ class Client:
         self.calls.append(call)
         arguments = {key: call.nonce if value == NONCE else value for key, value in plan.arguments.items()}
         params = {"name": f"{plan.server}_{plan.tool}", "arguments": arguments}
-        with suppress(PeerClosed):
-            await (self._handshake(call, params) if self.era == HANDSHAKE else self._modern(call, params))
+        await (self._handshake(call, params) if self.era == HANDSHAKE else self._modern(call, params))
         return call
 
     async def _handshake(self, call: Call, params: Message) -> None:
@@ -153,12 +160,13 @@ class Client:
         async with anyio.create_task_group() as tasks:
             if plan.cancel is not None:
                 tasks.start_soon(self._give_up, call, plan.cancel)
-            with anyio.move_on_after(PATIENCE if plan.drop is None else plan.drop) as connected:
+            with anyio.move_on_after(plan.drop) as connected, suppress(PeerClosed):
                 async with self.wire.stream(message) as stream:
                     await self._read(stream, call)
             if connected.cancelled_caught:
                 await anyio.sleep(plan.away)
-                await self._come_back(call)
+                with suppress(PeerClosed):
+                    await self._come_back(call)
             tasks.cancel_scope.cancel()
 
     async def _give_up(self, call: Call, seconds: float) -> None:
@@ -185,13 +193,14 @@ class Client:
 
     async def _modern(self, call: Call, params: Message) -> None:
         plan = call.plan
+        ids = itertools.count(call.id, LEG)
 
         async def leg(params: Message) -> Message:
             body = modern(params, capabilities=self.answers.capabilities, token=call.id, log_level=plan.log_level)
-            async with self.wire.stream(self.wire.message("tools/call", body, id=call.id)) as stream:
+            async with self.wire.stream(self.wire.message("tools/call", body, id=next(ids))) as stream:
                 return await self._read(stream, call)
 
-        with anyio.move_on_after(PATIENCE if plan.cancel is None else plan.cancel) as staying:
+        with anyio.move_on_after(plan.cancel) as staying, suppress(PeerClosed):
             await follow_input(leg, params, self.answers)
         call.is_given_up = staying.cancelled_caught
 
@@ -211,7 +220,7 @@ class Client:
             self.subscribed.add(uri)
             return
         self._listens += 1
-        await self.open(Ear(f"{self.secret}-{self._listens}", (uri, self.own_uri("m")), wants_tools=len(self.ears) == 1))
+        await self.open(Ear(f"{self.secret}-{self._listens}", [uri, self.own_uri]))
 
     async def unsubscribe(self, uri: str) -> None:
         if self.era == HANDSHAKE:
@@ -262,9 +271,24 @@ class Client:
         An update of its own comes behind everything else once it comes for the second time: what is told together is
         in no order.
         """
-        own = self.own_uri("m")
+        own = self.own_uri
         for _ in range(2):
             counts = {ear: ear.updated().count(own) for ear in self.ears}
-            await self.make(Plan("touch", "m", {"uri": own}))
+            await self.make(Plan("touch", self.calm, {"uri": own}))
             for ear, count in counts.items():
                 await ear.until(lambda ear=ear, count=count: ear.updated().count(own) > count)  # type: ignore[misc]
+
+
+@asynccontextmanager
+async def living(url: str, era: str, secret: str, calm: str) -> AsyncIterator[Client]:
+    """A client that hears of the lists and of its own resource; whatever it still has open is dropped at the end."""
+    async with HttpClient(url, seconds=PATIENCE) as wire, anyio.create_task_group() as tasks:
+        client = Client(wire, era, secret, calm, tasks)
+        if era == HANDSHAKE:
+            assert (await wire.initialize()).status == 200
+            await client.open(Ear())
+            await client.subscribe(client.own_uri)
+        else:
+            await client.open(Ear(f"{secret}-0", [client.own_uri], wants_tools=True))
+        yield client
+        tasks.cancel_scope.cancel()

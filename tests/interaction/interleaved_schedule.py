@@ -1,0 +1,97 @@
+"""What clients do at once, drawn at random: a `Life` for each session that a client has, one after the other."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e.client import Message
+from tests.interaction.fronts import HANDSHAKE, MODERN
+from tests.interaction.interleaving import NONCE, Plan
+
+__all__ = ["Life", "Turn", "draw"]
+
+Turn = tuple[str, Any]
+"""One after the other: `subscribe` and `unsubscribe` a URI, `level` (handshake), `away` so many seconds, `pause`."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """The calls of a session, all at once, and its turns beside them; after `vanish` seconds it is simply gone."""
+
+    era: str
+    calls: tuple[Plan, ...]
+    turns: tuple[Turn, ...]
+    vanish: float | None = None
+
+
+def draw(random: random.Random, servers: tuple[str, str], uris: Sequence[str]) -> list[list[Life]]:
+    """The lives of two or three clients, of one era or the other; the last life of each lasts to the end.
+
+    `servers` are one of the handshake era and a modern one.
+    """
+    eras = [HANDSHAKE, HANDSHAKE, random.choice([HANDSHAKE, MODERN, MODERN])][: random.choice([2, 3, 3])]
+    random.shuffle(eras)
+    schedule = []
+    for era in eras:
+        lives = [_life(random, era, servers, uris)]
+        if random.random() < 0.15:
+            first = _life(random, era, servers, uris)
+            vanish = random.choice([None, random.uniform(0.05, 0.3)])
+            lives.insert(0, Life(era, first.calls, first.turns, vanish))
+        schedule.append(lives)
+    return schedule
+
+
+def _life(random: random.Random, era: str, servers: tuple[str, str], uris: Sequence[str]) -> Life:
+    calls = tuple(_plan(random, era, servers, uris) for _ in range(random.randint(2, 7)))
+    return Life(era, calls, tuple(_turn(random, era, uris) for _ in range(random.randint(1, 6))))
+
+
+def _plan(random: random.Random, era: str, servers: tuple[str, str], uris: Sequence[str]) -> Plan:
+    server = random.choice([*servers, servers[0]])
+    tool, arguments = _call(random, server, uris)
+    cancel = drop = None
+    # what is given up at a server that asks keeps everybody else waiting for 5 s
+    if random.random() < (0.2 if server == servers[1] else 0.03):
+        cancel = random.uniform(0, 0.15)
+    elif era == HANDSHAKE and random.random() < 0.15:
+        drop = random.uniform(0.01, 0.15)
+    level = random.choice([None, "debug", "error"]) if era == MODERN else None
+    late = random.choice([0, 0, random.uniform(0, 0.2)])
+    return Plan(tool, server, arguments, late, cancel, drop, random.uniform(0, 0.1), level)
+
+
+def _call(random: random.Random, server: str, uris: Sequence[str]) -> tuple[str, Message]:
+    pause = random.choice([0, 0, 0.01, 0.05])
+    kinds: list[tuple[str, Message]] = [
+        ("ask_form", {"delay": pause}),
+        ("ask_form", {"delay": pause}),
+        ("ask_two", {"delay": pause, "kinds": ["form", "form"]}),
+        ("ask_then_wait", {"delay": pause, "seconds": random.choice([0.01, 0.1])}),
+        (
+            "log",
+            {"level": random.choice(["debug", "info", "error"]), "data": NONCE, "n": random.choice([1, 5, 50, 2000])},
+        ),
+        ("progress", {"n": random.randint(1, 8), "delay": random.choice([0, 0.002, 0.01])}),
+        ("progress", {"n": random.randint(1, 8), "delay": random.choice([0, 0.002, 0.01])}),
+        ("slow", {"seconds": random.choice([0.01, 0.1])}),
+        ("echo", {"text": "x"}),
+        ("touch", {"uri": random.choice([uri for uri in uris if f"/{server}/" in uri])}),
+        ("add_tool", {"name": f"added_{random.randint(1, 3)}"}),
+        ("remove_tool", {"name": f"added_{random.randint(1, 3)}"}),
+    ]
+    tool, arguments = random.choice(kinds)
+    return tool, arguments if tool in ("log", "touch", "add_tool", "remove_tool") else {**arguments, "nonce": NONCE}
+
+
+def _turn(random: random.Random, era: str, uris: Sequence[str]) -> Turn:
+    turns: list[Turn] = [
+        ("subscribe", random.choice(uris)),
+        ("subscribe", random.choice(uris)),
+        ("unsubscribe", random.choice(uris)),
+        ("pause", random.uniform(0, 0.1)),
+        ("away", random.uniform(0, 0.1)) if era == HANDSHAKE else ("pause", 0.01),
+        ("level", random.choice(["debug", "info", "error", "emergency"])) if era == HANDSHAKE else ("pause", 0.01),
+    ]
+    return random.choice(turns)

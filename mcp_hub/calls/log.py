@@ -79,7 +79,8 @@ class CallLog:
             return False
         if (len(self._events) >= coalesce.LAG or self.size >= MOST_BYTES) and self._waits(event):
             return True
-        self._release()
+        if self._held is not None or self._suppressed:
+            self._release()
         self._add(event)
         self.status = status
         self._wake()
@@ -237,7 +238,7 @@ def _payload(event: CallEvent) -> int:
             return 0
         case Progress(rest=rest):
             return sum(map(len, rest.values())) if rest else 0
-        case Log(params=raw) | InputRequired(params=raw) | Delta(content=raw) | Completed(result=raw):
+        case Completed(result=raw) | Log(params=raw) | InputRequired(params=raw) | Delta(content=raw):
             return len(raw)
         case Failed(error):
             return len(error.raw if error.raw is not None else error.message)

@@ -32,6 +32,9 @@ CODES: Final = {
     "no_tools": "the server offers nothing: its arguments may switch features on, or it needs credentials",
     "all_filtered": "loosen `tools`, `resources` and `prompts` of the server: they hide everything it offers",
     "definitions_quarantined": "clients would refuse these definitions, so they are left out: report it to its authors",
+    "unreachable": "check `url`, that the server runs, and the proxies of the environment",
+    "not_admitted": "set `bearer` or `headers` to what the server accepts",
+    "no_endpoint": "check the path of `url`: often it is /mcp or /sse",
     "start_failed": "run the command in a terminal and see what it says",
 }
 """Code → how to mend it. Codes are stable: scripts may test for them."""
@@ -40,6 +43,12 @@ _PATTERNS: Final = tuple(
     (code, re.compile(pattern, re.IGNORECASE))
     for code, pattern in (
         ("import_failed", r'local "'),
+        ("unreachable", r"cannot connect to http"),
+        ("not_admitted", r"https?://\S+ (wants|does not accept the) credentials"),
+        (
+            "no_endpoint",
+            r"initialize failed: upstream .* answered with HTTP|the event stream |the server wants messages sent to",
+        ),
         ("command_not_found", r"command not found: |cannot start .*: (no such file|the interpreter )"),
         ("cannot_start", r"cannot start |command is "),
         (

@@ -145,7 +145,8 @@ def finding_text(finding: Finding, secrets: Collection[str]) -> list[tuple[str, 
     head = f"{status.server}: {diagnosis.code}"
     lines = [(f"{head} ({', '.join(about)})" if about else head, style)]
     if finding.program and diagnosis.code != "disabled":
-        lines.append((f"  command: {finding.program}", ""))
+        label = "url:    " if finding.program.startswith("http") else "command:"
+        lines.append((f"  {label} {finding.program}", ""))
     if not diagnosis.is_ok:
         lines.append((f"  problem: {diagnosis.problem}", ""))
         lines.append((f"  mend:    {diagnosis.mend}", "bold"))

@@ -132,7 +132,7 @@ class HttpConnection:
             peer.mirrors = Mirrors()
         else:
             await wire.drained()  # nothing may reach the server before `notifications/initialized`
-            wire.listen()
+            await wire.listen()
         return peer
 
     async def _over_sse(self, http: httpx2.AsyncClient, tasks: anyio.abc.TaskGroup, so_far: str = "") -> Peer:

@@ -90,7 +90,8 @@ class StdioConnection:
         except (StartFailed, anyio.get_cancelled_exc_class()):  # cancelled: it did not get ready in time
             memory.forget(self.spec.key)
             raise
-        memory.put(self.spec.key, peer.info.era)
+        if self.spec.era is None:
+            memory.put(self.spec.key, peer.info.era)
         peer.is_interactive |= memory.is_interactive(self.spec.key)
         return peer
 

@@ -5,6 +5,7 @@ Source: specification 2025-11-25, basic/transports "Streamable HTTP"; 2026-07-28
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -190,16 +191,23 @@ class HttpWire(RemoteWire):
             pause = _pause(parser, pause)
             silent = 0 if parser.last_id != place else silent + 1
 
-    def listen(self) -> None:
-        """Takes what belongs to no request from now on, where the server offers a stream for it."""
-        self._start("listen", self._listen)
+    async def listen(self) -> None:
+        """Takes what belongs to no request from now on, where the server offers a stream for it.
 
-    async def _listen(self) -> None:
+        Returns when the server has answered, or soon: what it announces right after that must not be missed.
+        """
+        answered = anyio.Event()
+        self._start("listen", partial(self._listen, answered))
+        with anyio.move_on_after(_PAUSE):
+            await answered.wait()
+
+    async def _listen(self, answered: anyio.Event) -> None:
         place, pause, silent, was_open = None, _PAUSE, 0, False
         while self.can_send:
             parser, began = EventParser(self._limit, place), anyio.current_time()
             try:
                 async with self._stream(place) as response:
+                    answered.set()
                     if not is_stream(response):
                         if was_open and response.status_code == 404:
                             self._forget(_UNKNOWN)
@@ -210,6 +218,7 @@ class HttpWire(RemoteWire):
                 self._unreachable(exc)
             except (httpx2.HTTPError, UpstreamLost) as exc:
                 log.debug("upstream_stream_broke_off", upstream=self._server, reason=reason_of(exc))
+            answered.set()
             pause = _pause(parser, pause)
             lived = anyio.current_time() - began >= _LONGEST
             silent = 0 if lived or parser.last_id != place else silent + 1

@@ -13,6 +13,8 @@ __all__ = ["ROOT", "NotInstalled", "node", "node_package", "node_version", "pyth
 ROOT = Path(__file__).parents[2]
 SIDE = ROOT / ".venv" / "clients"
 SECONDS = 180
+# without these it tries for minutes where there is no network
+NPM_RETRIES = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
 
 
 class NotInstalled(Exception):
@@ -47,7 +49,7 @@ def node_package(requirement: str) -> Path:
     folder = SIDE / requirement.rpartition("/")[2].replace("@", "-")
     if not _is_there(folder, requirement):
         npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"  # its launcher is broken
-        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--fetch-retries=1"]
+        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", *NPM_RETRIES]
         folder.mkdir(parents=True)
         _run([str(node()), str(npm), "install", "--prefix", str(folder), requirement, *options])
         _mark(folder, requirement)
@@ -80,11 +82,12 @@ def _mark(folder: Path, requirement: str) -> None:
 
 
 def _run(argv: list[str]) -> str:
-    """What it printed. Raises: `NotInstalled` with the end of what it complained of."""
+    """What it printed. Raises: `NotInstalled` with the first errors that it complained of."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         raise NotInstalled(f"{' '.join(argv)}: not done in {SECONDS} s") from None
     if done.returncode:
-        raise NotInstalled(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()[-500:]}")
+        errors = [line for line in done.stderr.splitlines() if "error" in line.lower()] or [done.stderr.strip()[-300:]]
+        raise NotInstalled(f"{' '.join(argv)}: {'; '.join(errors[:3])}")
     return done.stdout

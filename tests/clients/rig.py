@@ -119,9 +119,12 @@ async def over_http(client: Client, url: str) -> AsyncIterator[Rig]:
         yield Rig({"target": reach(url), "resume": resume}, cutter=cutter)
 
 
-async def left_running(root: Path) -> list[str]:
-    """Command lines of processes of this rig that did not end in time; they are killed (where there is a `/proc`)."""
-    with anyio.move_on_after(GRACE):
+async def left_running(root: Path, grace: float = GRACE) -> list[str]:
+    """Command lines of processes of this rig that have not ended in `grace` seconds; they are killed.
+
+    None are found where there is no `/proc`.
+    """
+    with anyio.move_on_after(grace):
         while _running(root):  # noqa: ASYNC110 - nobody tells of the end of another's child
             await anyio.sleep(0.02)
     left = _running(root)

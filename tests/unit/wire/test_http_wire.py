@@ -307,7 +307,7 @@ async def test_closing_lets_go_of_every_connection() -> None:
 
     async with wired(script) as talk:
         talk.wire.request("tools/call", b"{}")
-        talk.wire.listen()
+        await talk.wire.listen()
         talk.wire.send(envelope.notification_frame("n"))
         for method in ("tools/call", "GET", "n"):
             await talk.server.until(method)

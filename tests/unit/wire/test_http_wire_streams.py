@@ -175,7 +175,7 @@ async def test_what_belongs_to_no_request_comes_without_one() -> None:
 
     async with wired(with_session(script)) as talk:
         await talk.begin()
-        talk.wire.listen()
+        await talk.wire.listen()
         await talk.told.until("requests")
         assert talk.told.sources == [None]
         (listen,) = talk.server.of("GET")
@@ -189,7 +189,7 @@ async def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None
 
     async with wired(with_session(script)) as talk:
         await talk.begin()
-        talk.wire.listen()
+        await talk.wire.listen()
         await talk.server.until("GET")
         await until(lambda: not talk.wire._scopes)
         assert talk.wire.can_send and not talk.wire.is_forgotten
@@ -209,7 +209,7 @@ async def test_the_stream_is_opened_again_from_where_it_broke_off(cut: bool) -> 
             await stream.end()
 
     async with wired(script) as talk:
-        talk.wire.listen()
+        await talk.wire.listen()
         opened = await talk.server.until("GET", 4)
         assert [request.headers.get("last-event-id") for request in opened] == [None, "e1", "e2", "e3"]
         await talk.told.until("notifications", 4)
@@ -225,7 +225,7 @@ async def test_a_stream_that_is_unknown_after_it_was_there_is_a_lost_session() -
 
     async with wired(with_session(script)) as talk:
         await talk.begin()
-        talk.wire.listen()
+        await talk.wire.listen()
         assert await talk.told.until("reasons") == ["the server no longer knows the session"]
         assert talk.wire.is_forgotten
 
@@ -239,7 +239,7 @@ async def test_a_server_that_is_gone_is_noticed_by_the_stream() -> None:
         stream.cut()
 
     async with wired(script) as talk:
-        talk.wire.listen()
+        await talk.wire.listen()
         (reason,) = await talk.told.until("reasons")
         assert reason.endswith("Connection refused") and not talk.wire.is_forgotten
 
@@ -257,7 +257,7 @@ async def test_a_late_answer_on_the_stream_is_told_as_one() -> None:
 
     async with wired(script) as talk:
         await give_up(talk)
-        talk.wire.listen()
+        await talk.wire.listen()
         await talk.told.until("notifications")
         assert talk.told.late == [1] and talk.wire.counts["stray"] == 2
 

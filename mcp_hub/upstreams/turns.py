@@ -74,8 +74,11 @@ class Turns:
         self._active[session] -= 1
         if not self._active[session]:
             del self._active[session]
-        if given_up and self.is_on:
+        if given_up:
+            self._echoes.pop(session, None)
             self._echoes[session] = anyio.current_time() + self._echo
+            if len(self._echoes) > _MOST:
+                del self._echoes[next(iter(self._echoes))]
         if self._waiting:
             self._admit()
 

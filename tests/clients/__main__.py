@@ -1,7 +1,7 @@
 """`python -m tests.clients`: real client libraries against the hub; prints a table.
 
 Exit code 1 if anything failed that is not a client's own fault, shown without the hub as well, or if a client cannot
-be installed.
+be installed; 2 for a usage error.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from tests.clients.clients import CLIENTS
-from tests.clients.matrix import FRONTS, Choice, measure
+from tests.clients.matrix import FRONTS, Choice, measure, rows
 from tests.clients.table import failures, markdown
 
 
@@ -35,6 +35,11 @@ def main() -> int:
         print(f"{time.perf_counter() - begun:5.0f} s  {line}", file=sys.stderr, flush=True)
 
     choice = Choice(tuple(given.only), given.front, is_quick=given.quick, is_direct=given.direct, logs=given.logs)
+    if not rows(choice):
+        print("no such client on such a front", file=sys.stderr)
+        return 2
+    if given.logs:
+        given.logs.mkdir(parents=True, exist_ok=True)
     measured = anyio.run(measure, choice, say)
     print("\n".join([f"Clients: {', '.join(measured.libraries)}.", ""]))
     print("\n".join(markdown(measured.results, measured.shown)))

@@ -110,8 +110,8 @@ inspector = Library(python_library("inspector", "", own_python).argv, lambda: no
 # driven by the one client on stdio that has no fault of its own there
 remote = Library(mcp_2.argv, lambda: node_version(node_package(MCP_REMOTE)))
 
-# a run of it is one request
-ONE_SHOT = frozenset({"progress", "cancel", "elicit", "sample", "roots", "reconnect", "resume"})
+# every run of it is one request on a session of its own
+ONE_SHOT = frozenset({"progress", "cancel", "elicit", "sample", "roots", "reconnect", "restart", "resume"})
 # a stream that it bridges from one era to the other cannot be resumed either
 NO_RESUME = frozenset({"resume"})
 

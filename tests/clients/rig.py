@@ -24,7 +24,7 @@ __all__ = ["Rig", "arranged", "left_running"]
 
 NAMES = {"handshake": "h", "modern": "m"}
 MARKER = "cut-here"
-# the client comes back within this many notifications of the end, so that both replay and live ones are resumed
+# seconds between the notifications: a client that is asked to wait 5 s comes back when a few are still to come
 RESUME_DELAY = 0.15
 CUT_AFTER = 10
 

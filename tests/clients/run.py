@@ -68,11 +68,10 @@ async def run(row: Row, steps: Sequence[str], logs: Path | None = None) -> list[
         driver = StdioClient(row.client.library.argv(), env, cwd=ROOT)
         try:
             async with arranged(row.client, row.front, row.era, root) as rig, driver:
-                await driver.send(_task(row, rig, steps))
                 with suppress(PeerClosed, TimeoutError):
-                    await _attend(driver, rig)
+                    await _attend(driver, rig, _task(row, rig, steps))
                 is_uncut = rig.cutter is not None and not rig.cutter.has_cut
-        except* AssertionError as broken:  # a hub that does not start, or not stop in time
+        except* (AssertionError, PeerClosed, TimeoutError) as broken:  # a hub that does not start, or not stop in time
             wrong += [str(error) for error in broken.exceptions]
         wrong += [f"left running: {line}" for line in await left_running(root)]
     if logs is not None:
@@ -92,8 +91,9 @@ def _task(row: Row, rig: Rig, steps: Sequence[str]) -> dict[str, object]:
     return {**rig.task, **client, "steps": list(steps), "expect": expect}
 
 
-async def _attend(driver: StdioClient, rig: Rig) -> None:
-    """Do what the driver wants until it is through. Raises: `PeerClosed`, `TimeoutError`."""
+async def _attend(driver: StdioClient, rig: Rig, task: dict[str, object]) -> None:
+    """Give it the task, and do what it wants until it is through. Raises: `PeerClosed`, `TimeoutError`."""
+    await driver.send(task)
     heard = 0
     with anyio.fail_after(SECONDS):
         while True:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.conformance.install import Unavailable, suite_command
+from tests.clients.install import NotInstalled, node, node_package
+
+SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +16,6 @@ def anyio_backend() -> str:
 def suite() -> list[str]:
     """The command line of the suite; the tests are skipped where it cannot be installed."""
     try:
-        return suite_command()
-    except Unavailable as reason:
+        return [str(node()), str(node_package(SUITE) / "dist" / "index.js")]
+    except NotInstalled as reason:
         pytest.skip(str(reason))

@@ -25,6 +25,8 @@ __all__ = ["LEG", "NONCE", "PATIENCE", "Call", "Client", "Ear", "Plan", "living"
 
 PATIENCE: Final = 60.0
 """Seconds: a turn may take 30, and what was given up is waited for."""
+FIRST: Final = 100
+"""Id of the first call; smaller ones are for what is no call."""
 LEG: Final = 1000
 """Between the ids of a modern call and of its retry."""
 NONCE: Final = "$NONCE"
@@ -145,7 +147,7 @@ class Client:
     async def make(self, plan: Plan) -> Call:
         """A call from beginning to end, whichever that is."""
         await anyio.sleep(plan.late)
-        number = len(self.calls)
+        number = FIRST + len(self.calls)
         level = self.level if self.era == HANDSHAKE else plan.log_level
         call = Call(number, f"{self.secret}.{number}", plan, [level])
         self.calls.append(call)

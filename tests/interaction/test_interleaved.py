@@ -168,7 +168,8 @@ def check_call(client: Client, call: Call, *, is_new: bool) -> None:
     mine = {call.nonce} if client.era == MODERN else {one.nonce for one in client.calls}
     assert {question["_meta"]["example.org/nonce"] for question in call.questions} <= mine
     asked = {message["id"] for message in call.messages if message.get("method") == "elicitation/create"}
-    assert {params["requestId"] for params in call.notified("cancelled")} <= asked
+    if call.plan.drop is None:  # else the connection may have been lost with the question
+        assert {params["requestId"] for params in call.notified("cancelled")} <= asked
     check_logs(client, call, mine)
     check_progress(call)
     known = ("elicitation/create", *(f"notifications/{kind}" for kind in ("cancelled", "message", "progress")))
@@ -197,7 +198,7 @@ def check_progress(call: Call) -> None:
     values = [params["progress"] for params in told]
     assert values == list(range(1, len(values) + 1))
     if not call.is_given_up and call.plan.tool in ("progress", "ask_then_wait"):
-        assert len(values) == call.plan.arguments.get("n", 3)
+        assert len(values) == call.plan.arguments.get("n", 3), call
 
 
 def check_answer(client: Client, call: Call, answer: Message, *, is_new: bool) -> None:
@@ -217,7 +218,7 @@ def check_answer(client: Client, call: Call, answer: Message, *, is_new: bool) -
             continue
         reason = outcome["error"]["message"]
         assert call.plan.server.startswith("h"), reason
-        assert any(part in reason for part in OVER) or (is_new and NOBODY in reason), reason
+        assert any(part in reason for part in OVER) or (is_new and NOBODY in reason), (reason, call)
 
 
 def arrivals(journal: Path, start: int) -> Counter[str]:
@@ -272,7 +273,7 @@ async def test_nothing_reaches_the_wrong_client_whatever_they_do(hub: tuple[Hub,
                 with anyio.fail_after(PATIENCE):
                     await play.run(schedule)
                 counts.update(check(play, root, start, is_new=is_new))
-            except BaseException:
+            except Exception:
                 print(f"schedule {number} at {servers}:", *itertools.chain(*schedule), sep="\n  ")
                 raise
             calls = [call for client in play.clients for call in client.calls if call.plan.server == servers[0]]

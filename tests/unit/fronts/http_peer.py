@@ -60,6 +60,9 @@ class Connection:
     def stall(self) -> None:
         self._reads.clear()
 
+    def go_on(self) -> None:
+        self._reads.set()
+
     def leave(self) -> None:
         self._gone.set()
         self._reads.set()

@@ -84,6 +84,20 @@ async def test_a_client_that_takes_no_stream_is_given_no_place() -> None:
     assert (await call.comes_back(0)).status == 400
 
 
+@virtual
+async def test_a_client_that_pauses_reads_everything_once() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    call.post.stall()
+    await call.progresses(2)
+    await sleep(1)  # by now the exchange is known to be slow
+    await call.progresses(3)
+    call.post.go_on()
+    await call.ends()
+    assert values(call.post) == [1, 2, 3, "answer"]
+
+
 # -- coming back
 
 

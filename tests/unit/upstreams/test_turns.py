@@ -120,10 +120,10 @@ async def test_a_waiter_that_gives_up_lets_those_behind_it_pass() -> None:
 
 async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of_any_more() -> None:
     turns = Turns("git", 5, echo=0.05)
-    turns.is_on = True
     turns.enter_now("a")
     start = anyio.current_time()
     turns.leave("a", given_up=True)
+    turns.is_on = True  # it asks on behalf of that call, and is known to ask from here on
     assert not turns.enter_now("b")
     assert turns.enter_now("a"), "its own session may go on"
     turns.leave("a")

@@ -35,7 +35,6 @@ from mcp_hub.upstreams.absent import AbsentUpstream
 from mcp_hub.upstreams.base import Upstream
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.connection import Connection
-from mcp_hub.upstreams.http import HttpConnection, HttpSpec
 from mcp_hub.upstreams.lifecycle import RestartRule
 from mcp_hub.upstreams.listing import ListLimits
 from mcp_hub.upstreams.local import LocalUpstream
@@ -103,7 +102,7 @@ def build(loaded: Loaded, env: Mapping[str, str]) -> App:
                 StdioConnection, name, partial(_spec, settings, server, env, folder), memory
             )
             if server.url is not None:
-                connect = partial(HttpConnection, name, _http_spec(settings, server, server.url), memory)
+                connect = _remote(name, settings, server, server.url, memory)
             rules = _supervisor_rules(settings, name)
             upstreams[name] = first = Supervisor(name, connect, rules, clock=clock, changes=changes)
             if server.scope in ("session", "call"):
@@ -142,8 +141,12 @@ def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], fo
     )
 
 
-def _http_spec(settings: Settings, server: ServerSettings, url: str) -> HttpSpec:
-    return HttpSpec(
+def _remote(
+    name: str, settings: Settings, server: ServerSettings, url: str, memory: EraMemory
+) -> Callable[[], Connection]:
+    from mcp_hub.upstreams.http import HttpConnection, HttpSpec  # an HTTP client, which most hubs do without
+
+    spec = HttpSpec(
         url=url,
         key=url_key(url),
         headers=server.sent_headers(),
@@ -151,6 +154,7 @@ def _http_spec(settings: Settings, server: ServerSettings, url: str) -> HttpSpec
         era=None if server.era == "auto" else Era(server.era),
         line_limit=settings.hub.limits.line,
     )
+    return partial(HttpConnection, name, spec, memory)
 
 
 def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:

@@ -10,6 +10,7 @@
     │   ├── MethodNotFound     -32601
     │   ├── UpstreamUnavailable   hub code 1001: not ready, with state and reason
     │   ├── UpstreamLost       hub code 1002: gone or garbled while the call ran, outcome unknown
+    │   │   └── HttpRefused    a remote server answered with a status instead
     │   ├── DeadlineExceeded   hub code 1003: silent for too long
     │   ├── Busy               hub code 1004: a limit of the hub is reached
     │   └── HubStopping        hub code 1005: the hub ends while the call runs, outcome unknown
@@ -27,6 +28,7 @@ __all__ = [
     "ConfigError",
     "DeadlineExceeded",
     "FrameTooLong",
+    "HttpRefused",
     "HubError",
     "HubStopping",
     "InvalidParams",
@@ -109,6 +111,17 @@ class UpstreamUnavailable(RpcError):
 
 class UpstreamLost(RpcError):
     code = 1002
+
+
+class HttpRefused(UpstreamLost):
+    """The answer to a request is an HTTP status rather than a message."""
+
+    def __init__(self, server: str, status: int, said: str) -> None:
+        data: JsonObject = {"upstream": {"server": server, "status": status}}
+        if not 300 <= status < 500:
+            data["outcome"] = "unknown"
+        super().__init__(f'upstream "{server}" answered with {said}', data=data)
+        self.status = status
 
 
 class DeadlineExceeded(RpcError):

@@ -67,10 +67,7 @@ async def _body(receive: Receive, max_body: int) -> bytes | None:
         parts.append(part)
         if not event.get("more_body"):
             break
-    body = parts[0] if len(parts) == 1 else b"".join(parts)
-    if b"\n" in body or b"\r" in body:
-        body = body.replace(b"\n", b" ").replace(b"\r", b" ")
-    return body
+    return envelope.one_line(parts[0] if len(parts) == 1 else b"".join(parts))
 
 
 async def _discard(receive: Receive) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "id_key",
     "notification_frame",
     "object_bytes",
+    "one_line",
     "raw_object",
     "request_frame",
     "result_frame",
@@ -60,8 +61,14 @@ _ESCAPES = re.compile(
 )
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
 """How a message or a batch of them begins; anything else before a message on its line is noise."""
+_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 _TAIL = 4096
 """Bytes searched for an id at either end of an unreadable line."""
+
+
+def one_line(text: bytes) -> bytes:
+    """JSON text that may come on several lines, on one: strings hold no line break, elsewhere it is white space."""
+    return text.translate(_BREAKS) if b"\n" in text or b"\r" in text else text
 
 
 def decode(line: bytes) -> Envelope | BadMessage:

@@ -21,7 +21,7 @@ import structlog
 
 from mcp_hub import __version__
 from mcp_hub.config.remote import is_this_machine
-from mcp_hub.errors import StartFailed
+from mcp_hub.errors import HttpRefused, StartFailed
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.types import Era
 from mcp_hub.upstreams import negotiation
@@ -30,7 +30,7 @@ from mcp_hub.upstreams.negotiation import InitializeRefused
 from mcp_hub.upstreams.peer import Peer
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, RemoteWire
-from mcp_hub.wire.responses import HttpRefused, origin
+from mcp_hub.wire.responses import origin
 from mcp_hub.wire.sse import SseWire
 
 __all__ = ["HttpConnection", "HttpSpec"]

@@ -10,14 +10,13 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
+from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer import CLIENT_INFO, Peer, PeerInfo
-from mcp_hub.wire.responses import HttpRefused
 
 __all__ = ["PROBE_SECONDS", "InitializeRefused", "ProbeKilled", "negotiate"]
 

@@ -105,7 +105,7 @@ class HttpWire(RemoteWire):
         """An answer that is no stream: a message whatever the status, or a refusal."""
         status = response.status_code
         body = await self._body(response) if kind_of(response) == JSON and status not in (401, 403) else b""
-        message = envelope.decode(body) if body else None
+        message = envelope.decode(envelope.one_line(body)) if body else None
         if self._session is not None and _is_unknown_session(status, message):
             raise self._forget(_UNKNOWN)
         if isinstance(message, Envelope) and message.method is Unset and (status == 200 or _code(message) is not None):

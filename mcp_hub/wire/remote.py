@@ -272,7 +272,7 @@ class RemoteWire(ABC):
             self._take(event.data, source)
 
     def _take(self, data: bytes, source: Pending | None = None) -> None:
-        message = envelope.decode(data)
+        message = envelope.decode(envelope.one_line(data))
         if isinstance(message, BadMessage):
             self._take_bad(message, data)
         elif message.method is Unset:

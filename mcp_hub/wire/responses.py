@@ -6,15 +6,13 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from mcp_hub.errors import UpstreamLost
-from mcp_hub.types import JsonObject
+from mcp_hub.errors import HttpRefused
 
 __all__ = [
     "ACCEPT",
     "EVENT_STREAM",
     "JSON",
     "NO_CONNECTION",
-    "HttpRefused",
     "is_stream",
     "kind_of",
     "origin",
@@ -29,17 +27,6 @@ NO_CONNECTION: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.Proxy
 """Nothing was sent."""
 _LOCATION: Final = 200
 """Characters shown of where a redirect leads."""
-
-
-class HttpRefused(UpstreamLost):
-    """The answer to a request is an HTTP status rather than a message."""
-
-    def __init__(self, server: str, status: int, said: str) -> None:
-        data: JsonObject = {"upstream": {"server": server, "status": status}}
-        if not 300 <= status < 500:
-            data["outcome"] = "unknown"
-        super().__init__(f'upstream "{server}" answered with {said}', data=data)
-        self.status = status
 
 
 def refusal(server: str, response: httpx2.Response) -> HttpRefused:

@@ -55,6 +55,18 @@ def _compared(sent: str, answer: str) -> list[str]:
     return changes(sent, got) if got else [f"error `{member(answer, 'error', 'code')}`"]
 
 
+async def asking(place: Place) -> list[str] | None:
+    """A result that asks for input, where it is passed on as one."""
+    if (place.era, place.server_era) != (MODERN, MODERN):
+        return None
+    question = (
+        f'{{"mode":"form","message":"m","requestedSchema":{{"type":"object","x":{NUMBERS}}},"_meta":{META},"x":1}}'
+    )
+    requests = f'{{"k":{{"method":"elicitation/create","params":{question},"x":1.50}}}}'
+    sent = f'{{"resultType":"input_required","inputRequests":{requests},"requestState":"x","x":{DOUBLED}}}'
+    return _compared(sent, await place.asked("tools/call", sent))
+
+
 async def large(place: Place) -> list[str]:
     size = 5_000_000
     call = f'"name":"{place.server}_big","arguments":{{"bytes":{size}}}'
@@ -94,6 +106,7 @@ RESULTS: dict[str, Row] = {
     "`resultType` behind two of one name": whole('{"content":[],"x":1,"x":2,"resultType":"complete"}', MODERN),
     "`resultType` missing": whole('{"content":[]}', MODERN),
     "`resultType` of an extension": whole('{"resultType":"example.org/later","content":[]}', MODERN),
+    "`input_required`": asking,
     "`resultType` before its time": whole('{"resultType":"complete","content":[]}', HANDSHAKE),
 }
 

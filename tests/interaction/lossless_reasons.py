@@ -18,19 +18,21 @@ class Reason:
     server: str = ""
 
 
-_FRAME = r"`(resultType|ttlMs|cacheScope)`"
+_HINTS = "`(ttlMs|cacheScope)`"
 RELAY = (
-    Reason("results, handshake → modern", f"{_FRAME} added", MODERN, HANDSHAKE),
+    Reason("results, to a modern client", "`resultType` added", MODERN),
+    Reason("results, to a modern client", f"{_HINTS} added", MODERN, HANDSHAKE),
     Reason("results, handshake → handshake", "`resultType` dropped", HANDSHAKE, HANDSHAKE),
-    Reason("results, modern → handshake", f"({_FRAME}|`structuredContent`) dropped", HANDSHAKE, MODERN),
+    Reason("results, modern → handshake", f"({_HINTS}|`(resultType|structuredContent)`) dropped", HANDSHAKE, MODERN),
+    Reason("results that ask for input", '`requestState` `"x"` → `"[^`]*x"`', MODERN, MODERN),
     Reason("results of a type that the caller did not agree to", "error `-32603`"),
     Reason("tool and prompt names", r'`name` `"(\{server\}_)?echo"` → `"(\{server\}_)?echo"`'),
     Reason("resource URIs", r'`uri` `"(test|hub)://[^`]*` → `"(test|hub)://[^`]*`'),
     Reason("reserved `_meta` keys", "made anew"),
     Reason("progress", r"`(progress|total)` `[^`]*` → `[^`]*`|not passed on"),
     Reason("tool definitions", "`execution` dropped", MODERN),
-    Reason("tool definitions", "`outputSchema` dropped", HANDSHAKE),
-    Reason("errors, to a modern client", "`code` `-32002` → `-32602`", MODERN),
+    Reason("tool definitions", r"`(outputSchema|execution\.taskSupport)` dropped", HANDSHAKE),
+    Reason("errors, to a modern client", "`code` `-32002` → `-32602`|a result of type input_required", MODERN),
     Reason("errors about the hub's own hop", "`-3202[012]` → `-32603`, the original in `data`"),
     Reason("errors, to a modern client", "`-320[2-9][0-9]` → `-32603`, the original in `data`", MODERN),
     Reason("text that is no text", "lone surrogates → U\\+FFFD"),
@@ -38,15 +40,13 @@ RELAY = (
 )
 """Rules that are rows of docs/relay.md."""
 BESIDES = (
-    Reason("a modern result has these members, also where its server left them out", f"{_FRAME} added", MODERN, MODERN),
-    Reason("the hub runs tasks itself and offers them to no client", "`execution.taskSupport` dropped", HANDSHAKE),
+    Reason("a modern result has these members, also where its server left them out", f"{_HINTS} added", MODERN, MODERN),
     Reason(
         "what is taken apart (a definition, a result that gets or loses members, progress) is put together anew from "
         "values as they were spelled; a message that came in several lines leaves in one",
         "white space between tokens|of members of one name the last is kept|members in another order",
     ),
     Reason("a total that is no number is of no use to a client", "`total` dropped"),
-    Reason("a modern client is sent to a URL by a result", "a result of type input_required", MODERN),
     Reason("a URI of more than 8192 characters is looked for in no template: not found", "error `-32(002|602)`"),
     Reason("negotiated with anew, a server over HTTP still refuses the version", "error `1001` of the hub", "", MODERN),
     Reason(

@@ -142,7 +142,7 @@ class Play:
 # -- what must hold
 
 
-def strings(value: Any) -> Iterator[str]:
+def secrets_in(value: Any) -> Iterator[str]:
     return iter(SECRET.findall(json.dumps(value)))
 
 
@@ -151,7 +151,7 @@ def check_ear(client: Client, ear: Ear) -> None:
     for message in ear.heard:
         method, params = message["method"], message.get("params", {})
         assert "id" not in message, message
-        assert set(strings(message)) <= {client.secret}, message
+        assert set(secrets_in(message)) <= {client.secret}, message
         assert params.get("_meta", {}).get(ID) == ear.id, message
         if method == UPDATED:
             assert params["uri"] in uris, message
@@ -164,7 +164,7 @@ def check_ear(client: Client, ear: Ear) -> None:
 def check_call(client: Client, call: Call, *, is_new: bool) -> None:
     """`is_new`: the server had not asked anything before this schedule."""
     for message in call.messages:
-        assert set(strings(message)) <= {client.secret}, message
+        assert set(secrets_in(message)) <= {client.secret}, message
     mine = {call.nonce} if client.era == MODERN else {one.nonce for one in client.calls}
     assert {question["_meta"]["example.org/nonce"] for question in call.questions} <= mine
     asked = {message["id"] for message in call.messages if message.get("method") == "elicitation/create"}
@@ -266,9 +266,6 @@ async def test_nothing_reaches_the_wrong_client_whatever_they_do(hub: tuple[Hub,
             play = Play(running, number, servers)
             schedule = draw(random.Random(f"{SEED} {number}"), servers, play.uris)
             start = (root / f"{servers[0]}.journal").stat().st_size
-            import time
-
-            t = time.time()
             try:
                 with anyio.fail_after(PATIENCE):
                     await play.run(schedule)
@@ -278,7 +275,6 @@ async def test_nothing_reaches_the_wrong_client_whatever_they_do(hub: tuple[Hub,
                 raise
             calls = [call for client in play.clients for call in client.calls if call.plan.server == servers[0]]
             has_asked = any(call.questions for call in calls)
-            print(number, servers, time.time() - t)
             free.append((servers, is_new and not has_asked))
 
     async with anyio.create_task_group() as tasks:

@@ -8,11 +8,10 @@ import anyio
 import httpx2
 import pytest
 
-from mcp_hub.errors import StartFailed
+from mcp_hub.errors import HttpRefused, StartFailed
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import Envelope
 from mcp_hub.wire.base import Pending, WireClosed
-from mcp_hub.wire.responses import HttpRefused
 from mcp_hub.wire.sse import SseWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
 from tests.unit.wire.http_wires import LIMIT, OldServer, Sourced

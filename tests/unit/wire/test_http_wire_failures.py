@@ -5,10 +5,9 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from mcp_hub.errors import UpstreamLost, UpstreamUnavailable
+from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.types import Era
 from mcp_hub.wire.base import NotSent, WireClosed
-from mcp_hub.wire.responses import HttpRefused
 from tests.unit.wire.http_server import Reply, Request, Script, serving
 from tests.unit.wire.http_wires import LIMIT, echo, wired
 

@@ -10,7 +10,6 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -28,8 +27,7 @@ _MOST: Final = 1024
 """Parked calls; the one parked first makes room and is cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True, gc=False):
     """A call at the beginning of a leg: its record, how far its events were delivered, until when it may be fetched."""
 
     record: CallRecord

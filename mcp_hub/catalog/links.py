@@ -14,7 +14,7 @@ import msgspec
 from mcp_hub.protocol.envelope import object_bytes, raw_object
 from mcp_hub.types import RawJson
 
-__all__ = ["MAX_REMEMBERED", "Remembered", "readdress"]
+__all__ = ["MAX_REMEMBERED", "Remembered", "mentions_uris", "readdress"]
 
 MAX_REMEMBERED: Final = 4096
 """URIs: the links of some hundred results, in at most some megabytes."""
@@ -58,6 +58,11 @@ class Remembered:
         return True
 
 
+def mentions_uris(result: RawJson) -> bool:
+    """Whether there can be anything to readdress: far quicker than looking for it."""
+    return _MENTIONED.search(result) is not None
+
+
 def readdress(method: str, result: RawJson, exported: Callable[[str], str]) -> RawJson:
     """The result of `method` with each resource URI exported; everything else is kept, unknown members included.
 
@@ -65,7 +70,7 @@ def readdress(method: str, result: RawJson, exported: Callable[[str], str]) -> R
     have the shape that the specification gives it is left alone.
     """
     rewrite = _PLACES.get(method)
-    if rewrite is None or _MENTIONED.search(result) is None:
+    if rewrite is None or not mentions_uris(result):
         return result
     whole = result if isinstance(result, msgspec.Raw) else msgspec.Raw(result)
     changed = rewrite(whole, exported)

@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.calls.parking import mark
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import MethodNotFound, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputReceived, InputRequired, Log, Progress
+from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputReceived, InputRequired, Log, Progress, Started
 from mcp_hub.fronts.asking import Asking
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import eras, questions, shape
@@ -69,7 +69,7 @@ class Delivery:
 
     @property
     def has_more(self) -> bool:
-        return self._reader.has_more or self._must_ask
+        return self._reader.has_more or (bool(self.record.open_questions) and self._must_ask)
 
     @property
     def cursor(self) -> int:
@@ -95,15 +95,15 @@ class Delivery:
                 frames.append((seq, frame))
         if self._asked and self._reader.at_end:
             frames += [(0, frame) for frame in self.withdrawn()]
-        if self._must_ask:
+        if self.record.open_questions and self._must_ask:
             self._park()
         return frames
 
     @property
     def _must_ask(self) -> bool:
-        """Whether the client has to gather input before anything else can come."""
-        is_asked = self._session.era is Era.MODERN and bool(self.record.open_questions)
-        return is_asked and not (self.parked or self._reader.has_more or self._reader.at_end)
+        """Whether the client has to gather input before anything else can come, now that questions are open."""
+        is_waiting = not (self.parked or self._reader.has_more or self._reader.at_end)
+        return is_waiting and self._session.era is Era.MODERN
 
     def withdrawn(self) -> list[bytes]:
         """The notifications that what the client is still asked for this call is off."""
@@ -115,7 +115,11 @@ class Delivery:
         self._reader.close()
 
     def _frame(self, event: CallEvent) -> bytes | None:
+        if type(event) is Started:  # of every call, and most have nothing else before their result
+            return None
         match event:
+            case Completed():
+                self._complete(event)
             case Progress():
                 return shape.progress_frame(self.token, event) if self.token is not None else None
             case Log():
@@ -124,14 +128,12 @@ class Delivery:
                 return self._ask(event) if self._session.era is Era.HANDSHAKE else None
             case InputReceived(key):
                 return self._answered(key)
-            case Completed():
-                self._complete(event)
             case Failed(error):
                 self._fail(error)
             case Cancelled():
                 self.answer = None
             case _:
-                pass  # started; deltas travel with the streams extension only
+                pass  # deltas travel with the streams extension only
         return None
 
     def _ask(self, question: InputRequired) -> bytes | None:
@@ -165,14 +167,16 @@ class Delivery:
 
     def _complete(self, event: Completed) -> None:
         call = self.record.call
-        own = Completed(self._hub.exported(self._session, call, event.result), event.era)
-        shared = self._hub.is_shared(self._session, self.record)
+        result = self._hub.exported(self._session, call, event.result)
+        if result is not event.result:
+            event = Completed(result, event.era)
+        shared = call.method == "resources/read" and self._hub.is_shared(self._session, self.record)
         try:
-            result = shape.call_result(call.method, _marked(own), self._session.era, shared=shared)
+            parts = shape.call_result(call.method, _marked(event), self._session.era, shared=shared)
         except RpcError as error:
             self._fail(error)
         else:
-            self.answer = result_frame(self.id, *result)
+            self.answer = result_frame(self.id, *parts)
 
     def _fail(self, error: RpcError) -> None:
         if error.code == URL_ELICITATION_REQUIRED and self._session.era is Era.MODERN:

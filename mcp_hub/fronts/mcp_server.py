@@ -36,8 +36,7 @@ class Identity:
     instructions: Callable[[str | None], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True, gc=False):
     """The answer is the ending of this call, what comes before it are its events behind `after`."""
 
     record: CallRecord
@@ -114,7 +113,8 @@ class Binding:
 
     def _call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         try:
-            return self._started(session, method, params, meta)
+            leg = self._hub.call(session, method, params, meta)
+            return Running(leg.record, leg.cursor)
         except UnknownEntry:
             if self._hub.catalog.is_settled:
                 raise
@@ -123,9 +123,6 @@ class Binding:
 
     async def _call_later(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Running:
         await self._hub.catalog.settled()
-        return self._started(session, method, params, meta)
-
-    def _started(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Running:
         leg = self._hub.call(session, method, params, meta)
         return Running(leg.record, leg.cursor)
 

@@ -4,6 +4,8 @@ Bytes are spliced; a result is taken apart one level only when the two eras diff
 other lacks. Source: specification 2026-07-28, basic/index "Result types" and server/utilities/caching; protocol.md §2.
 """
 
+import re
+
 import msgspec
 
 from mcp_hub.errors import RpcError
@@ -25,6 +27,8 @@ _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 _CACHEABLE = frozenset({"resources/read"})
 _UNCACHEABLE = {"ttlMs": msgspec.Raw(b"0"), "cacheScope": msgspec.Raw(b'"private"')}
 _PUBLIC = msgspec.Raw(b'"public"')
+_FOREIGN = re.compile(rb'"(?:resultType|ttlMs|cacheScope)"')
+"""Members of the modern era; a result that mentions none need not be taken apart to be sure of that."""
 
 
 def call_result(method: str, done: Completed, era: Era, *, shared: bool = False) -> tuple[RawJson | memoryview, ...]:
@@ -34,7 +38,8 @@ def call_result(method: str, done: Completed, era: Era, *, shared: bool = False)
     Raises `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
     """
     if era is Era.HANDSHAKE:
-        return _down(method, done)
+        is_plain = done.era is Era.HANDSHAKE and _FOREIGN.search(done.result) is None
+        return (done.result,) if is_plain else _down(method, done)
     return _up(method, done.result) if done.era is Era.HANDSHAKE else _modern(method, done.result, shared)
 
 

@@ -5,7 +5,7 @@ to the one call in flight, or to the session that all calls in flight are of, el
 (protocol.md §2, "Who asked?").
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -139,28 +139,28 @@ class Peer:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    async def call(self, call: Call, channel: CallChannel) -> Completed:
+    def call(self, call: Call, channel: CallChannel) -> Awaitable[Completed]:
         """Relays one call, with what the server asks on the way; a `CallHandler`.
 
         `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
         """
         if self.info.era is Era.MODERN and call.era is Era.HANDSHAKE and call.method in PARKABLE:
-            return await follow_up(call, channel, self._plain)
+            return follow_up(call, channel, self._relay)
         if self.task_tools and self._needs_task(call):
-            return Completed(await self._tasks.run(call, channel, self._relay, self._ask), self.info.era)
-        return await self._plain(call, channel)
+            return self._run_task(call, channel)
+        return self._relay(call, channel)
 
     def _needs_task(self, call: Call) -> bool:
         return call.method == "tools/call" and msgspec.json.decode(call.params["name"]) in self.task_tools
 
-    async def _plain(self, call: Call, channel: CallChannel) -> Completed:
-        result, _ = await self._relay(call, channel)
-        return Completed(result, self.info.era)
+    async def _run_task(self, call: Call, channel: CallChannel) -> Completed:
+        return Completed(await self._tasks.run(call, channel, self._relay, self._ask), self.info.era)
 
     async def _ask(self, method: str, params: RawObject) -> RawJson:
         return await self.answer(self.send(method, params))
 
-    async def _relay(self, call: Call, channel: CallChannel) -> tuple[RawJson, int]:
+    async def _relay(self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None) -> Completed:
+        """One request and its answer; `sent` is told the progress token that it went with."""
         if self.wire.is_congested:
             raise Busy(
                 f'upstream "{self.name}" does not read its input; this call was not sent',
@@ -168,6 +168,8 @@ class Peer:
             )
         headers = self.mirrors.headers(call.params) if self.mirrors and call.method == "tools/call" else None
         pending = self.wire.request(call.method, lambda id_: self._params(call, id_), (call, channel), headers)
+        if sent is not None:
+            sent(pending.id)
         try:
             message = await self.wire.answer(pending, _cancellation)
         except NotSent:
@@ -180,7 +182,7 @@ class Peer:
             self._given_up[pending.id] = call.session, now + _ECHO
             raise
         try:
-            return self._result(message), pending.id
+            return Completed(self._result(message), self.info.era)
         except RpcError as error:
             self._elicitations.refused(call, error)
             raise

@@ -97,42 +97,37 @@ class Supervisor:
             await self._turns.enter(call.session)
         given_up = False
         try:
-            return await self._call(call, channel)
+            if call.log_level is not None:
+                self.set_log_level(call.log_level)
+            peer = self._peer
+            if peer is None or not peer.wire.can_send:
+                peer = await self._next_peer()
+            for is_retry in (False, True):
+                try:
+                    return await peer.call(call, channel)
+                except WireClosed:  # nothing was sent, so trying once more is safe
+                    peer = await self._next_peer()
+                except RpcError as refused:
+                    if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
+                        raise
+                    await self._learn_headers(peer, refused)
+            raise self._unavailable()
         except anyio.get_cancelled_exc_class():
             given_up = True
             raise
         finally:
             self._turns.leave(call.session, given_up=given_up)
 
-    async def _call(self, call: Call, channel: CallChannel) -> Completed:
-        peer = self._peer
-        if peer is None or not peer.wire.can_send:
-            peer = await self._next_peer()
-        if call.log_level is not None:
-            self.set_log_level(call.log_level)
-        for _ in range(2):
-            try:
-                return await self._relay(peer, call, channel)
-            except WireClosed:  # nothing was sent, so trying once more is safe
-                peer = await self._next_peer()
-        raise self._unavailable()
+    async def _learn_headers(self, peer: Peer, refused: RpcError) -> None:
+        """The server found the headers of a call wrong: the call is to be repeated with those of its present tools.
 
-    async def _relay(self, peer: Peer, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call; one whose headers are refused is repeated with those of the tool's present definition.
-
-        Source: specification 2026-07-28, basic/transports/streamable-http "Client Behavior".
+        Raises `refused` if they cannot be had. Source: 2026-07-28, basic/transports/streamable-http "Client Behavior".
         """
         try:
-            return await peer.call(call, channel)
-        except RpcError as refused:
-            if refused.code != HEADER_MISMATCH or peer.mirrors is None:
-                raise
-            try:
-                with anyio.move_on_after(self._rules.request_timeout):
-                    await self._list(peer, {Kind.TOOL})
-            except StartFailed:
-                raise refused from None
-        return await peer.call(call, channel)
+            with anyio.move_on_after(self._rules.request_timeout):
+                await self._list(peer, {Kind.TOOL})
+        except StartFailed:
+            raise refused from None
 
     def status(self) -> UpstreamStatus:
         life, connection, peer = self._life, self._connection, self._peer

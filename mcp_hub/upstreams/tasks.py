@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from mcp_hub.errors import RpcError
+from mcp_hub.events import Completed
 from mcp_hub.protocol.envelope import object_bytes, raw_object
 from mcp_hub.types import JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
@@ -18,8 +19,8 @@ from mcp_hub.upstreams.base import Call, CallChannel
 __all__ = ["Tasks", "required_tasks"]
 
 Asker = tuple[Call, CallChannel]
-Relay = Callable[[Call, CallChannel], Awaitable[tuple[RawJson, int]]]
-"""Sends a call; its result, and the progress token that it was sent with."""
+Relay = Callable[[Call, CallChannel, Callable[[int], None]], Awaitable[Completed]]
+"""Sends a call and tells with which progress token it went; its result."""
 Ask = Callable[[str, RawObject], Awaitable[RawJson]]
 """Sends a request of the hub's own; its result."""
 
@@ -92,12 +93,14 @@ class Tasks:
         Raises `RpcError`: the server's, or for a task that it lost track of.
         """
         call = msgspec.structs.replace(call, params={**call.params, "task": _TTL})
-        result, token = await relay(call, channel)
+        tokens: list[int] = []
+        done = await relay(call, channel, tokens.append)
         try:
-            task = msgspec.json.decode(result, type=_Created).task
+            task = msgspec.json.decode(done.result, type=_Created).task
         except (msgspec.DecodeError, RecursionError):
-            return result  # it was answered without a task after all
+            return done.result  # it was answered without a task after all
         named: RawObject = {"taskId": msgspec.Raw(object_bytes(task.taskId))}
+        (token,) = tokens
         self._by_id[task.taskId] = self._by_token[token] = call, channel
         try:
             await _ended(task, named, channel, ask)

@@ -7,6 +7,7 @@ from tests.interaction.json_text import changes, items, member
 from tests.interaction.lossless_places import CLASHING, Place, text_of
 from tests.interaction.lossless_texts import (
     BIG,
+    BROKEN,
     DEEP,
     DOUBLED,
     ESCAPES,
@@ -16,9 +17,10 @@ from tests.interaction.lossless_texts import (
     NUMBERS,
     SPACED,
     Row,
+    over_http,
 )
 
-__all__ = ["ERRORS", "OTHER_RESULTS", "RESULTS", "URIS", "error", "result"]
+__all__ = ["ERRORS", "OTHER_RESULTS", "RESULTS", "URIS"]
 
 HUB_CODES = range(1001, 1006)
 """Of errors that the hub makes itself."""
@@ -101,6 +103,7 @@ RESULTS: dict[str, Row] = {
     "members of one name": result(f'{TEXT},"structuredContent":{DOUBLED},"x":1,"x":2'),
     "nested 100 deep": result(f'{TEXT},"structuredContent":{DEEP}'),
     "white space": result(f'"content" : [ ] ,"structuredContent":{SPACED}'),
+    "line breaks between tokens": over_http(result(f'"content":[],\n"structuredContent":{BROKEN}')),
     "5 MB of text": large,
     "`resultType` behind other members": whole(f'{{"content":[],"a":{DOUBLED},"resultType":"complete"}}', MODERN),
     "`resultType` behind two of one name": whole('{"content":[],"x":1,"x":2,"resultType":"complete"}', MODERN),
@@ -238,6 +241,7 @@ ERRORS: dict[str, Row] = {
     "escapes in the message": error("7", message=json.dumps("\0/é😀\u2028")),
     "lone surrogates": error("7", message=r'"x\ud83dy"'),
     **{code: error(code, SOME) for code in ("-32601", "-32602", "-32603", "-32700", "-32000", "-32002", "-32019")},
+    "line breaks between tokens": over_http(error("7", f',\n"data":{BROKEN}')),
     "-32020": error("-32020", SOME),
     "-32021, the client has it": error("-32021", wants("sampling")),
     "-32021, the client lacks it": error("-32021", wants("teleport")),

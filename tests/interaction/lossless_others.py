@@ -15,9 +15,10 @@ from tests.interaction.lossless_texts import (
     NUMBERS,
     SPACED,
     Row,
+    over_http,
 )
 
-__all__ = ["DEFINITIONS", "LISTED", "NOTIFICATIONS", "REQUESTS", "log"]
+__all__ = ["DEFINITIONS", "LISTED", "NOTIFICATIONS", "REQUESTS"]
 
 # -- requests
 
@@ -243,6 +244,7 @@ NOTIFICATIONS: dict[str, Row] = {
         f'{{"level":"error","data":{DOUBLED},"x":1,"x":1.50,"_meta":{META}}}'
     ),
     "log: white space": log('{ "data" : 1 , "level" : "error" }'),
+    "log: line breaks between tokens": over_http(log(f'{{"level":"error",\n"data":{BROKEN}}}')),
     "log: unknown level": log('{"level":"loud","data":1}'),
     "log: lone surrogates": log(f'{{"level":"error","data":{LONE}}}'),
     "progress: value, total, message": progress(r'"progress":1,"total":2.5,"message":"\u0041✓"'),

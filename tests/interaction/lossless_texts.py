@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from tests.interaction.lossless_places import Place
 
 __all__ = [
-    "BIG", "BROKEN", "DEEP", "DOUBLED", "ESCAPES", "INTEGERS", "LONE", "META", "NUMBERS", "SPACED", "Row",
+    "BIG", "BROKEN", "DEEP", "DOUBLED", "ESCAPES", "INTEGERS", "LONE", "META", "NUMBERS", "SPACED", "Row", "over_http",
 ]  # fmt: skip
 
 Row = Callable[[Place], Awaitable[list[str] | None]]
@@ -23,3 +23,12 @@ DEEP = '{"a":' * 50 + "[" * 50 + "]" * 50 + "}" * 50
 SPACED = '{ "a" : [ 1 , 2 ] ,\t"b" : { } }'
 BROKEN = '{\n  "a": [\n    1\n  ]\r\n}'
 META = '{"example.org/x":{"deep":[1,null,1.50]},"traceparent":"00-ab-cd-01","plain":[]}'
+
+
+def over_http(row: Row) -> Row:
+    """The row of what only a server over HTTP can send: JSON of several lines."""
+
+    async def measured(place: Place) -> list[str] | None:
+        return await row(place) if place.transport == "HTTP" else None
+
+    return measured

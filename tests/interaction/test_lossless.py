@@ -3,17 +3,13 @@
 import re
 from collections.abc import AsyncIterator
 
-import anyio
 import pytest
 
-from tests.interaction.fronts import HANDSHAKE
 from tests.interaction.json_text import changes, members
 from tests.interaction.lossless import DOCUMENT, measure, render
-from tests.interaction.lossless_answers import error, result
-from tests.interaction.lossless_others import DEFINITIONS, log
+from tests.interaction.lossless_others import DEFINITIONS
 from tests.interaction.lossless_places import Place, places
 from tests.interaction.lossless_reasons import RELAY
-from tests.interaction.lossless_texts import BROKEN, Row
 
 pytestmark = pytest.mark.anyio
 
@@ -33,35 +29,6 @@ async def test_what_crosses_the_hub_is_as_documented(groups: list[list[Place]]) 
     found = render(await measure(groups))
     print(found)
     assert found == DOCUMENT.read_text("utf-8"), "run `python -m tests.interaction.lossless` and read what changed"
-
-
-BROKEN_LINES = {
-    "result": result(f'"content":[],\n"structuredContent":{BROKEN}'),
-    "error": error("7", f',\n"data":{BROKEN}'),
-    "log": log(f'{{"level":"error",\n"data":{BROKEN}}}'),
-}
-
-@pytest.mark.parametrize(
-    ("front", "row"),
-    [
-        pytest.param("stdio", BROKEN_LINES["result"], id="stdio-result"),
-        pytest.param("stdio", BROKEN_LINES["error"], id="stdio-error"),
-        pytest.param("stdio", BROKEN_LINES["log"], id="stdio-log"),
-        pytest.param("HTTP", BROKEN_LINES["result"], id="HTTP-result"),
-        pytest.param("HTTP", BROKEN_LINES["error"], id="HTTP-error"),
-        pytest.param("HTTP", BROKEN_LINES["log"], id="HTTP-log"),
-    ],
-)
-async def test_line_breaks_of_a_server_over_http_stay_harmless(groups: list[list[Place]], front: str, row: Row) -> None:
-    """JSON over several lines is common there; what leaves the hub is one line, or one event."""
-    (place,) = [
-        place
-        for group in groups
-        for place in group
-        if (place.front, place.era, place.transport, place.server_era) == (front, HANDSHAKE, "HTTP", HANDSHAKE)
-    ]
-    with anyio.fail_after(2):
-        assert set(await row(place) or ()) <= {"white space between tokens"}
 
 
 def test_the_reasons_that_name_the_rules_of_the_relay_are_such_rules() -> None:

@@ -27,6 +27,8 @@ _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 _CACHEABLE = frozenset({"resources/read"})
 _UNCACHEABLE = {"ttlMs": msgspec.Raw(b"0"), "cacheScope": msgspec.Raw(b'"private"')}
 _PUBLIC = msgspec.Raw(b'"public"')
+_FIRST = re.compile(rb'\s*\{\s*(?=")')
+_UNSURE = re.compile(rb'"(?:resultType|ttlMs|cacheScope|structuredContent)"')
 _FOREIGN = re.compile(rb'"(?:resultType|ttlMs|cacheScope)"')
 """Members of the modern era; a result that mentions none need not be taken apart to be sure of that."""
 
@@ -70,6 +72,8 @@ def _cache_hints(members: RawObject, shared: bool) -> RawObject:
 
 
 def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
+    if method not in _CACHEABLE and _FOREIGN.search(result) is None and (start := _FIRST.match(result)):
+        return (_HEAD, memoryview(result)[start.end() :])
     members = raw_object(result)
     if members is None:
         return (result,)
@@ -81,6 +85,10 @@ def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
 
 def _down(method: str, done: Completed) -> tuple[RawJson | memoryview, ...]:
     """For a handshake caller: nothing of the modern era, and no error where the upstream is of the old one too."""
+    if _begins(done.result, _HEAD):
+        rest = memoryview(done.result)[len(_HEAD) :]
+        if _UNSURE.search(rest) is None:
+            return (b"{", rest)
     members = raw_object(done.result)
     if members is None:
         return (done.result,)

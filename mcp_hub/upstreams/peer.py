@@ -77,6 +77,7 @@ class Peer:
         self.task_tools: frozenset[str] = frozenset()  # to be called as tasks only (2025-11-25)
         self.tell: Callable[[str, bytes], None] | None = None  # what one session alone is to hear
         self._elicitations = Elicitations()
+        self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
         self._tasks = Tasks()
         self._asked = Asked(lambda frame: self.wire.send(frame))
         self._given_up: dict[int, tuple[str, float]] = {}  # request → its session, until when it may still log
@@ -192,10 +193,18 @@ class Peer:
         if self.info.era is Era.MODERN:
             if call.input_responses is not None or call.request_state is not None:
                 params = _retried(call)
-            meta = {**meta, **modern_meta(self.info.version, CLIENT_INFO, relayed(call.capabilities), call.log_level)}
+            meta = {**meta, **self._envelope(call)}
         if call.wants_progress:
             meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
         return object_bytes({**params, "_meta": meta} if meta else params)
+
+    def _envelope(self, call: Call) -> RawObject:
+        """The reserved keys of a modern request; those of the last caller are kept, who is often the next one."""
+        capabilities, level, info, meta = self._last_envelope
+        if capabilities is not call.capabilities or level != call.log_level or info is not self.info:
+            meta = modern_meta(self.info.version, CLIENT_INFO, relayed(call.capabilities), call.log_level)
+            self._last_envelope = call.capabilities, call.log_level, self.info, meta
+        return meta
 
     # -- what the server says (WireHandler) ------------------------------------------------------------------------
 

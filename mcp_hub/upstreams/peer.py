@@ -6,7 +6,7 @@ to the one call in flight, or to the session that all calls in flight are of, el
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
@@ -58,6 +58,15 @@ class PeerInfo:
     instructions: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _GivenUp:
+    """A call that was given up: its session, and until when the server may still log and ask on its behalf."""
+
+    session: str
+    logs_until: float
+    asks_until: float
+
+
 class Peer:
     """The client side of one connection. `info` is set by the negotiation before any call."""
 
@@ -80,7 +89,7 @@ class Peer:
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
         self._tasks = Tasks()
         self._asked = Asked(lambda frame: self.wire.send(frame))
-        self._given_up: dict[int, tuple[str, float]] = {}  # request → its session, until when it may still log
+        self._given_up: dict[int, _GivenUp] = {}
 
     # -- what the hub asks ----------------------------------------------------------------------------------------
 
@@ -179,8 +188,8 @@ class Peer:
             raise await self._lost() from None
         except anyio.get_cancelled_exc_class():
             now = anyio.current_time()
-            self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept[1] > now}
-            self._given_up[pending.id] = call.session, now + _ECHO
+            self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept.logs_until > now}
+            self._given_up[pending.id] = _GivenUp(call.session, now + _ECHO, now + _ECHO)
             raise
         try:
             return Completed(self._result(message), self.info.era)
@@ -227,7 +236,7 @@ class Peer:
         if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
             return found
         if source is None:
-            return self._sole_asker(anyio.current_time())
+            return self._sole_asker(anyio.current_time(), message.id is not Unset)
         return _context(source) if source.context is not None else None
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
@@ -277,7 +286,7 @@ class Peer:
         else:
             found[1].send(Log(level, message.params))
 
-    def _sole_asker(self, now: float) -> tuple[Call, CallChannel] | None:
+    def _sole_asker(self, now: float, is_question: bool) -> tuple[Call, CallChannel] | None:
         """The newest call, one that may ask before any other, if all calls in flight are of one session.
 
         A call that was given up counts as in flight until it is answered after all or the server has logged nothing
@@ -294,9 +303,12 @@ class Peer:
             session = context[0].session
             if found is None or context[0].method in PARKABLE:
                 found = context
-        self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept[1] > now}
-        if any(owner != session for owner, _ in self._given_up.values()):
-            self._given_up = {id_: (owner, now + _ECHO) for id_, (owner, _) in self._given_up.items()}
+        self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept.logs_until > now}
+        others = [kept for kept in self._given_up.values() if kept.session != session]
+        if is_question:  # sessions have waited for this long before their turn (`Turns`)
+            return None if any(kept.asks_until > now for kept in others) else found
+        if others:
+            self._given_up = {id_: replace(kept, logs_until=now + _ECHO) for id_, kept in self._given_up.items()}
             return None
         return found
 

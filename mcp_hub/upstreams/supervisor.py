@@ -95,7 +95,7 @@ class Supervisor:
             self._turns.is_on = True
         if not self._turns.enter_now(call.session):
             await self._turns.enter(call.session)
-        given_up = False
+        given_up, reason = False, None
         try:
             if call.log_level is not None:
                 self.set_log_level(call.log_level)
@@ -105,13 +105,14 @@ class Supervisor:
             for is_retry in (False, True):
                 try:
                     return await peer.call(call, channel)
-                except WireClosed:  # nothing was sent, so trying once more is safe
+                except WireClosed as exc:  # nothing was sent, so trying once more is safe
+                    reason = str(exc)
                     peer = await self._next_peer()
                 except RpcError as refused:
                     if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
                         raise
                     await self._learn_headers(peer, refused)
-            raise self._unavailable()
+            raise self._unavailable(reason)
         except anyio.get_cancelled_exc_class():
             given_up = True
             raise
@@ -185,9 +186,9 @@ class Supervisor:
                 await self._changes.wait(version)
         raise self._unavailable()
 
-    def _unavailable(self) -> UpstreamUnavailable:
+    def _unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
         life = self._life
-        reason = life.reason or "not reachable just now"
+        reason = life.reason or reason or "not reachable just now"
         return UpstreamUnavailable(
             f'upstream "{self.name}" is {life.state.value}: {reason}',
             data={"upstream": {"server": self.name, "state": life.state.value, "reason": reason}},

@@ -65,7 +65,8 @@ class Turns:
         """Returns when it is this one's turn, or the wait is over."""
         end = anyio.current_time() + self._wait
         while not turn.is_set() and (now := anyio.current_time()) < end:
-            with anyio.move_on_after(min([end, *self._echoes.values()]) - now):
+            # no longer than an echo lasts: one may begin meanwhile
+            with anyio.move_on_after(min([end, now + self._echo, *self._echoes.values()]) - now):
                 await turn.wait()
             self._admit()
 

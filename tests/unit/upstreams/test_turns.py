@@ -131,6 +131,18 @@ async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of
     assert anyio.current_time() - start >= 0.05
 
 
+async def test_whoever_waits_already_when_a_call_is_given_up_waits_for_its_echo_only() -> None:
+    turns = Turns("git", wait=20, echo=0.05)
+    turns.is_on = True
+    turns.enter_now("a")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(turns.enter, "b")
+        await anyio.wait_all_tasks_blocked()
+        turns.leave("a", given_up=True)
+        with anyio.fail_after(5):
+            await turns.enter("b")
+
+
 async def _busy(turns: Turns, session: str) -> None:
     with pytest.raises(Busy):
         await turns.enter(session)

@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.calls.parking import mark
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import MethodNotFound, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputReceived, InputRequired, Log, Progress, Started
+from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputReceived, InputRequired, Log, Progress
 from mcp_hub.fronts.asking import Asking
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import eras, questions, shape
@@ -22,6 +22,8 @@ from mcp_hub.types import Era
 __all__ = ["Delivery", "level_admits"]
 
 
+_STARTED = 1
+"""The first event of every log, which says nothing to a client: most calls are over with the next one."""
 _COMPLETE = b'{"resultType":"complete",'
 _ASKS = msgspec.Raw(b'"input_required"')
 
@@ -61,7 +63,7 @@ class Delivery:
         self._asking = asking
         self._asked: dict[str, bytes | None] = {}
         self._last_words: list[bytes] | None = None
-        self._reader = record.log.reader(wake, after)
+        self._reader = record.log.reader(wake, after or _STARTED)
 
     @property
     def ended(self) -> bool:
@@ -115,8 +117,6 @@ class Delivery:
         self._reader.close()
 
     def _frame(self, event: CallEvent) -> bytes | None:
-        if type(event) is Started:  # of every call, and most have nothing else before their result
-            return None
         match event:
             case Completed():
                 self._complete(event)
@@ -133,7 +133,7 @@ class Delivery:
             case Cancelled():
                 self.answer = None
             case _:
-                pass  # deltas travel with the streams extension only
+                pass  # started; deltas travel with the streams extension only
         return None
 
     def _ask(self, question: InputRequired) -> bytes | None:

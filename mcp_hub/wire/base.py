@@ -75,6 +75,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._next_id = 1
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._late: dict[int, None] = {}
         self.pending: dict[int, Pending] = {}
 
@@ -82,7 +83,9 @@ class Requests:
         """Registers a request that the caller is about to send under the id it is given here."""
         id_ = self._next_id
         self._next_id = id_ + 1
-        pending = Pending(id_, method, asyncio.get_running_loop().create_future(), context)
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        pending = Pending(id_, method, self._loop.create_future(), context)
         self.pending[id_] = pending
         return pending
 

@@ -112,5 +112,13 @@ def unmark(state: str) -> str:
 
 def _digest(call: Call) -> str:
     """The params by content: a client may write the same arguments in another order."""
-    params = {key: msgspec.json.decode(raw) for key, raw in call.params.items()}
+    params = {key: _content(raw) for key, raw in call.params.items()}
     return hashlib.sha256(msgspec.json.encode(params, order="sorted")).hexdigest()
+
+
+def _content(raw: msgspec.Raw) -> object:
+    """The value, or as it is written what no value can hold: numbers beyond all bounds, half a character, the abyss."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return [bytes(raw)]

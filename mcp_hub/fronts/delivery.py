@@ -197,14 +197,21 @@ class Delivery:
 
 
 def _marked(done: Completed) -> Completed:
-    """A modern server's `input_required`, its state marked as not the hub's own."""
+    """A modern server's `input_required`, its state marked as not the hub's own.
+
+    Raises `RpcError` for a state that is no text.
+    """
     if done.era is Era.HANDSHAKE or bytes(memoryview(done.result)[: len(_COMPLETE)]) == _COMPLETE:
         return done
     members = raw_object(done.result) or {}
     state = members.get("requestState")
     if state is None or members.get("resultType") != _ASKS:
         return done
-    return Completed(object_bytes({**members, "requestState": mark(msgspec.json.decode(state, type=str))}), done.era)
+    try:
+        own = msgspec.json.decode(state, type=str)
+    except (msgspec.DecodeError, RecursionError):
+        raise RpcError("upstream asked for input in a way that cannot be read: requestState must be a string") from None
+    return Completed(object_bytes({**members, "requestState": mark(own)}), done.era)
 
 
 def _can_open_urls(session: Session) -> bool:

@@ -1,4 +1,4 @@
-"""An MCP session with one upstream server over a pipe, either era: requests, calls, what it says unasked.
+"""An MCP session with one upstream server, over any wire and in either era: requests, calls, what it says unasked.
 
 Progress is matched by token, always the hub's own (the request id). A log message carries no link to a call: it belongs
 to the one call in flight, or to the session that all calls in flight are of, else it stays in the hub's log

@@ -80,7 +80,7 @@ class Tasks:
         meta = raw_object((raw_object(params) or {}).get("_meta", msgspec.Raw(b"{}"))) or {}
         try:
             return self._by_id.get(msgspec.json.decode(meta[_RELATED], type=_Task).taskId)
-        except (KeyError, msgspec.DecodeError):
+        except (KeyError, msgspec.DecodeError, RecursionError):
             return None
 
     def reporter(self, token: int) -> Asker | None:

@@ -133,3 +133,20 @@ def test_marks_tell_the_states_of_servers_from_the_hubs_own() -> None:
     for forged in ("", "x", "hub1.x"):
         with pytest.raises(InvalidParams, match="was not given by this server"):
             parking.unmark(forged)
+
+
+ODD = {
+    "huge": '{"n":1' + "0" * 5000 + "}",
+    "deep": "[" * 3000 + "]" * 3000,
+    "surrogate": r'{"s":"\ud83d"}',
+    "exponent": '{"n":1e400}',
+}
+
+
+@pytest.mark.parametrize("arguments", ODD.values(), ids=ODD.keys())
+def test_arguments_that_cannot_be_decoded_are_compared_as_they_were_written(arguments: str) -> None:
+    waiting = Waiting()
+    odd = CallRecord(call(arguments), unused, TimeLimits(1, 1), waiting.clock)
+    state = waiting.parking.park(odd, 0)
+    waiting.refuses(state, call(arguments.replace("1", "2").replace("[[", "[ [").replace("d83d", "d83c")))
+    assert waiting.parking.fetch(state, call(arguments)).record is odd

@@ -30,11 +30,12 @@ def test_commented_examples_of_the_shipped_file_load_too() -> None:
     examples = [line.replace("# ", "", 1) if line.lstrip().startswith("# ") else line for line in lines]
     prose = ("Clock", "The ", "Files", "Python", "A ", "Text", "Durations")
     text = "\n".join(line for line in examples if not line.strip().startswith(prose))
-    env = {"HUB_TOKEN": "s3cr3t-hub", "GITHUB_TOKEN": "s3cr3t-git"}
+    env = {"HUB_TOKEN": "s3cr3t-hub", "GITHUB_TOKEN": "s3cr3t-git", "TEAM_TOKEN": "s3cr3t-team"}
     found = parse(text.replace("${file:~/.config/mcp-hub/ci-token}", "ci"), "servers.yaml", env, Path("/base"))
     assert found.settings.servers["github"].rename == {"search_repositories": "find_repos"}
     assert found.settings.profiles["review"].servers == ["files", "time"]
-    assert found.secrets == {"s3cr3t-hub", "s3cr3t-git", "ci"}
+    assert found.settings.servers["team"].url == "https://mcp.example.com/mcp"
+    assert found.secrets == {"s3cr3t-hub", "s3cr3t-git", "s3cr3t-team", "ci"}
 
 
 def test_json_of_other_clients_is_the_same_configuration() -> None:

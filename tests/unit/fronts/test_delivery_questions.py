@@ -237,6 +237,14 @@ async def test_a_modern_servers_own_state_is_marked() -> None:
     assert client.result == {"resultType": "input_required", "requestState": "up1.abc", "_meta": {"x": 1}}
 
 
+@pytest.mark.parametrize("state", [b"7", b"{}"])
+async def test_a_state_that_is_no_text_is_an_error_and_not_silence(state: bytes) -> None:
+    client = Client(Era.MODERN)
+    client.record.log.append(Completed(b'{"resultType":"input_required","requestState":%s}' % state, Era.MODERN))
+    assert client.gets() == [] and client.delivery.answer is not None
+    assert "cannot be read" in json.loads(client.delivery.answer)["error"]["message"]
+
+
 async def test_a_url_that_must_be_opened_first_is_asked_for_in_the_modern_way() -> None:
     elicitations = [{"mode": "url", "url": "https://x/", "message": "m", "elicitationId": "e1"}]
     error = {"code": -32042, "message": "first", "data": {"elicitations": elicitations}}

@@ -4,7 +4,7 @@ Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly
 (product.md, promise 1). A question (`InputRequired`) is open until its `InputReceived`.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.types import Era, RawJson, RawObject
@@ -24,13 +24,11 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True, gc=False):
     """The call has its record and its task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, gc=False):
     """One `notifications/progress` of the upstream, params without the token, values as sent.
 
     `progress` and `total` are decoded for the monotony guard; `rest` holds every other member (message, `_meta`,
@@ -43,24 +41,21 @@ class Progress:
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(msgspec.Struct, frozen=True, gc=False):
     """Partial content: `content` is an encoded array of content blocks that extends the text at `index`."""
 
     content: RawJson
     index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(msgspec.Struct, frozen=True, gc=False):
     """One `notifications/message`: `params` as sent, `level` lifted out for filters."""
 
     level: str
     params: RawJson
 
 
-@dataclass(frozen=True, slots=True)
-class InputRequired:
+class InputRequired(msgspec.Struct, frozen=True, gc=False):
     """A question of the upstream to the caller: `sampling/createMessage`, `elicitation/create` or `roots/list`.
 
     `key` is unique within the call; `params` are as sent.
@@ -71,31 +66,27 @@ class InputRequired:
     params: RawJson
 
 
-@dataclass(frozen=True, slots=True)
-class InputReceived:
+class InputReceived(msgspec.Struct, frozen=True, gc=False):
     """A question is no longer open: it was answered, declined or withdrawn. `remaining` others still are."""
 
     key: str
     remaining: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True, gc=False):
     """The result object as sent, and the era whose shape it has."""
 
     result: RawJson
     era: Era = Era.HANDSHAKE
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """A JSON-RPC error, the upstream's or the hub's."""
 
     error: RpcError
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True, gc=False):
     """The caller, a deadline of the caller or shutdown ended the call."""
 
     reason: str | None = None

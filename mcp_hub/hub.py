@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mcp_hub.calls.parking import Parked, Parking, is_parked, unmark
+from mcp_hub.calls.parking import Leg, Parking, is_parked, unmark
 from mcp_hub.calls.registry import Registry
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.catalog.catalog import Catalog
@@ -62,7 +62,7 @@ class Facade:
         """Tells the session's lists apart by their content, without keeping them."""
         return hash(tuple(entry.raw for entry in self.view(session).entries(kind)))
 
-    def call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Parked:
+    def call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Leg:
         """Starts a call, or takes up the one that this is the retry of; says from which event on to follow it.
 
         Raises `InvalidParams`, `UnknownEntry`, `Busy`.
@@ -70,22 +70,8 @@ class Facade:
         responses = state = None
         if session.era is Era.MODERN and ("inputResponses" in params or "requestState" in params):
             responses, state = questions.take_retry(params)
-        call = self._made(session, method, params, meta)
-        if state is not None and is_parked(state):
-            parked = self._parking.fetch(state, call)
-            for key, response in (responses or {}).items():
-                parked.record.answer(key, response)
-            return parked
-        if responses is not None or state is not None:
-            own = unmark(state) if state is not None else None
-            call = msgspec.structs.replace(call, input_responses=responses, request_state=own)
-        of_tools, of_reads = self._limits[call.upstream]
-        limits = of_tools if method == "tools/call" else of_reads
-        return Parked(self._registry.start(call, self._upstreams[call.upstream].call, limits))
-
-    def _made(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Call:
         to = route(self.view(session), session.era, method, params)
-        return Call(
+        call = Call(
             id=new_call_id(),
             upstream=to.server,
             method=method,
@@ -100,6 +86,17 @@ class Facade:
             wants_progress=meta.token is not None,
             log_level=session.log_level,
         )
+        if state is not None and is_parked(state):
+            parked = self._parking.fetch(state, call)
+            for key, response in (responses or {}).items():
+                parked.record.answer(key, response)
+            return parked
+        if responses is not None or state is not None:
+            own = unmark(state) if state is not None else None
+            call = msgspec.structs.replace(call, input_responses=responses, request_state=own)
+        of_tools, of_reads = self._limits[call.upstream]
+        limits = of_tools if method == "tools/call" else of_reads
+        return Leg(self._registry.start(call, self._upstreams[call.upstream].call, limits))
 
     def park(self, record: CallRecord, cursor: int) -> str:
         """Keeps a call whose modern caller has to gather input; the `requestState` of the retry."""

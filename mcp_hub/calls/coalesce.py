@@ -3,10 +3,10 @@
 Order, the last value, all content and the ending are kept (streams.md §4). Sans-I/O.
 """
 
-from dataclasses import replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.events import Log, Progress
 

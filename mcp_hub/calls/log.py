@@ -68,7 +68,8 @@ class CallLog:
     def keep(self) -> None:
         """From now on what was read stays to be read again."""
         self._keeps = True
-        self.size = sum(map(_payload, self._events))
+        if self.last_seq > 1:  # the first event carries nothing
+            self.size = sum(map(_payload, self._events))
 
     def append(self, event: CallEvent) -> bool:
         """Adds an event and wakes readers; one that the call's status does not allow is counted and dropped."""
@@ -81,9 +82,12 @@ class CallLog:
             return True
         if self._held is not None or self._suppressed:
             self._release()
-        self._add(event)
+        self._events.append(event)
+        if self._keeps:
+            self.size += _payload(event)
         self.status = status
-        self._wake()
+        for reader in self._readers:
+            reader.wake()
         return True
 
     def _add(self, event: CallEvent) -> None:
@@ -152,10 +156,6 @@ class CallLog:
                 self._room = anyio.Event()
             await self._room.wait()
 
-    def _fetch(self, after: int, most: int | None) -> list[CallEvent]:
-        start = after + 1 - self._first
-        return self._events[start : None if most is None else start + most]
-
     def _trim(self) -> None:
         """Lets go of what every reader has seen; the ending stays."""
         if self._is_full:
@@ -206,16 +206,19 @@ class Reader:
 
     def take(self, most: int | None = None) -> list[CallEvent]:
         """The events that are new, `most` of them; bounded by what the log may hold for a slow reader."""
-        events = self._log._fetch(self.cursor, most)
+        log = self._log
+        start = self.cursor + 1 - log._first
+        events = log._events[start : None if most is None else start + most]
         if events:
             self.cursor += len(events)
-            if self.cursor - self._log._first >= _KEPT or self._log.size >= MOST_BYTES:
-                self._log._trim()
+            if self.cursor - log._first >= _KEPT or log.size >= MOST_BYTES:
+                log._trim()
         return events
 
     @property
     def has_more(self) -> bool:
-        return self.cursor < self._log.last_seq
+        log = self._log
+        return self.cursor - log._first < len(log._events) - 1
 
     @property
     def at_end(self) -> bool:

@@ -38,24 +38,16 @@ class IllegalEvent(HubError):
 
 
 _W, _Q = CallStatus.WORKING, CallStatus.INPUT_REQUIRED
-_TABLE: Final[dict[tuple[CallStatus | None, type[CallEvent]], CallStatus]] = {
-    (None, Started): _W,
-    (_W, Progress): _W,
-    (_W, Delta): _W,
-    (_W, Log): _W,
-    (_W, InputRequired): _Q,
-    (_W, Completed): CallStatus.COMPLETED,
-    (_W, Failed): CallStatus.FAILED,
-    (_W, Cancelled): CallStatus.CANCELLED,
-    (_Q, Progress): _Q,
-    (_Q, Delta): _Q,
-    (_Q, Log): _Q,
-    (_Q, InputRequired): _Q,
-    (_Q, InputReceived): _W,
-    (_Q, Completed): CallStatus.COMPLETED,
-    (_Q, Failed): CallStatus.FAILED,
-    (_Q, Cancelled): CallStatus.CANCELLED,
+_NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
+    Progress: None,
+    Delta: None,
+    Log: None,
+    InputRequired: _Q,
+    Completed: CallStatus.COMPLETED,
+    Failed: CallStatus.FAILED,
+    Cancelled: CallStatus.CANCELLED,
 }
+"""What a call that runs becomes; None: it stays what it is. By type alone: an enum's hash is a call of its own."""
 
 
 def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:
@@ -63,11 +55,15 @@ def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:
 
     Raises `IllegalEvent`: anything after an ending, anything before `Started`, an answer to no question.
     """
-    try:
-        after = _TABLE[status, type(event)]
-    except KeyError:
-        raise IllegalEvent(f"{type(event).__name__} cannot follow in status {status}") from None
-    return _Q if type(event) is InputReceived and event.remaining else after
+    kind = type(event)
+    if status is _W or status is _Q:
+        if kind in _NEXT:
+            return _NEXT[kind] or status
+        if isinstance(event, InputReceived) and status is _Q:
+            return _Q if event.remaining else _W
+    elif status is None and kind is Started:
+        return _W
+    raise IllegalEvent(f"{kind.__name__} cannot follow in status {status}")
 
 
 def has_ended(status: CallStatus | None) -> bool:

@@ -19,7 +19,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import InvalidParams
 from mcp_hub.upstreams.base import Call
 
-__all__ = ["Parked", "Parking", "is_parked", "mark", "unmark"]
+__all__ = ["Leg", "Parking", "is_parked", "mark", "unmark"]
 
 _MARK: Final = "hub1."
 _UPSTREAM: Final = "up1."
@@ -27,12 +27,15 @@ _MOST: Final = 1024
 """Parked calls; the one parked first makes room and is cancelled."""
 
 
-class Parked(msgspec.Struct, frozen=True, gc=False):
-    """A call at the beginning of a leg: its record, how far its events were delivered, until when it may be fetched."""
+class Leg(msgspec.Struct, frozen=True, gc=False):
+    """A call from a place in its events on: from the start, or from where it was parked.
+
+    `name` tells a parked leg from the others of its call, `until` is when it may be fetched last.
+    """
 
     record: CallRecord
-    cursor: int = 0
-    leg: str = ""
+    after: int = 0
+    name: str = ""
     until: float = 0.0
 
 
@@ -44,7 +47,7 @@ class Parking:
         self._seconds = seconds
         self._cancel = cancel
         self._key = secrets.token_bytes(32)
-        self._parked: OrderedDict[str, Parked] = OrderedDict()
+        self._parked: OrderedDict[str, Leg] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -53,14 +56,14 @@ class Parking:
         """Keeps the call for one retry; returns the `requestState` that the retry must carry."""
         self._sweep()
         leg = secrets.token_urlsafe(12)
-        self._parked[record.call.id] = Parked(record, cursor, leg, self._clock.now() + self._seconds)
+        self._parked[record.call.id] = Leg(record, cursor, leg, self._clock.now() + self._seconds)
         self._parked.move_to_end(record.call.id)
         if len(self._parked) > _MOST:
             _, oldest = self._parked.popitem(last=False)
             self._cancel(oldest.record, "too many calls wait for input")
         return f"{_MARK}{record.call.id}.{leg}.{self._seal(record.call, leg)}"
 
-    def fetch(self, state: str, call: Call) -> Parked:
+    def fetch(self, state: str, call: Call) -> Leg:
         """The parked call that `call` is the retry of; a state opens it once.
 
         Raises `InvalidParams`, the same for a state that is forged, foreign, replayed or too old.
@@ -71,7 +74,7 @@ class Parking:
         parked = self._parked.get(id_)
         if (
             parked is None
-            or not hmac.compare_digest(parked.leg.encode(), leg.encode())
+            or not hmac.compare_digest(parked.name.encode(), leg.encode())
             or not hmac.compare_digest(self._seal(call, leg, id_).encode(), seal.encode())
         ):
             raise InvalidParams(

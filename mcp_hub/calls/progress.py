@@ -5,8 +5,9 @@ streams.md §2.
 """
 
 import math
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from mcp_hub.events import Progress
 

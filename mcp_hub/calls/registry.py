@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 
 _GRACE: Final = 5.0
 """Seconds that a handler has to obey a stop before its call is ended without it (streams.md §3)."""
+_IDLE_LANES: Final = 256
+"""Principals without a call that are remembered, to make the next one's a little cheaper."""
 _TICK: Final = 0.05
 """The wheel turns at most this often, in seconds."""
 
@@ -103,11 +105,12 @@ class Registry:
         lane = self._lanes[record.call.principal]
         if lane.waiting:
             successor = lane.waiting.popleft()
+            successor.begin()
             runner.run(successor, self._ended)
             self._turn_by(successor.due)
         else:
             lane.running -= 1
-            if not lane.running:
+            if not lane.running and len(self._lanes) > _IDLE_LANES:
                 del self._lanes[record.call.principal]
 
     def _forget(self, record: CallRecord) -> None:

@@ -19,12 +19,13 @@ from mcp_hub.events import CallEvent, Cancelled, Ending, Failed, InputReceived, 
 from mcp_hub.types import RawJson
 from mcp_hub.upstreams.base import Call, CallHandler, Question
 
-__all__ = ["CallRecord", "TimeLimits", "Timer", "call_later", "run"]
+__all__ = ["Bell", "CallRecord", "TimeLimits", "Timer", "call_later", "run"]
 
 log = structlog.get_logger(__name__)
 
 Timer = asyncio.TimerHandle
 
+_BEGUN: Final = Started()
 _MOST_QUESTIONS: Final = 64
 """Questions of one call that may be open at once."""
 
@@ -63,7 +64,7 @@ class CallRecord:
         self.entered = False
         self.stopping: Ending | None = None
         self._clock = clock
-        self._guard = ProgressGuard()
+        self._guard: ProgressGuard | None = None
         self._open: dict[str, Question] = {}
         self._asked = 0
         self.sooner: Callable[[float], None] | None = None
@@ -72,6 +73,8 @@ class CallRecord:
     def send(self, event: CallEvent) -> None:
         self._heard = self._clock.now()
         if type(event) is Progress:
+            if self._guard is None:
+                self._guard = ProgressGuard()
             admitted = self._guard.admit(event)
             if admitted is None:
                 return
@@ -128,7 +131,6 @@ class CallRecord:
     def begin(self) -> None:
         """The wait is over; from here on the upstream may not be silent for too long."""
         self._heard = self._clock.now()
-        self.log.append(Started())
 
     async def drained(self) -> None:
         await self.log.drained()
@@ -173,7 +175,7 @@ class CallRecord:
             return
         self.stopping = ending
         if self.task is None:
-            self.log.append(Started())
+            self.log.append(_BEGUN)
             self.log.append(ending)
         elif self.entered:
             self.task.cancel()
@@ -181,7 +183,7 @@ class CallRecord:
 
 def run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None:
     """Starts the record's task; `on_end` is called once, after the ending is in the log."""
-    record.begin()
+    record.log.append(_BEGUN)
     record.task = asyncio.get_running_loop().create_task(_run(record, on_end))
 
 
@@ -198,8 +200,34 @@ async def _run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None
         log.exception("call_crashed", call_id=record.call.id, upstream=record.call.upstream)
         ending = Failed(RpcError("internal error of the hub; its log has the details"))
     record.log.append(ending)
-    record._leave_open()
+    if record.open_questions:
+        record._leave_open()
     on_end(record)
+
+
+class Bell:
+    """Wakes the one task that waits for it; one that was rung before is not waited for. An `anyio.Event` costs more."""
+
+    __slots__ = ("_is_rung", "_waiter")
+
+    def __init__(self) -> None:
+        self._is_rung = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        self._is_rung = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Returns when it was rung since the last time."""
+        if not self._is_rung:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._is_rung = False
 
 
 def call_later(seconds: float, callback: Callable[[], None]) -> Timer:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import anyio
 
-from mcp_hub.catalog.links import Remembered, mentions_uris, readdress
+from mcp_hub.catalog.links import Remembered, readdress
 from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.view import CatalogView, ViewRules, build
 from mcp_hub.clock import Clock
@@ -75,8 +75,6 @@ class Catalog:
         What was read goes by the URI that it was asked for. A URI that nobody lists is remembered with its server; a
         hidden one is passed on, and reading it refused. Raises `KeyError` for a profile that is not configured.
         """
-        if not mentions_uris(result):
-            return result
         own = text(call.params, "uri", call.method) if call.method == "resources/read" else None
 
         def exported(uri: str) -> str:

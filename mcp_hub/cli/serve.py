@@ -175,6 +175,7 @@ def _server(endpoints: Any) -> "uvicorn.Server":
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=1,
         timeout_keep_alive=75,

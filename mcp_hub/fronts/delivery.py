@@ -9,6 +9,7 @@ import msgspec
 
 from mcp_hub.calls.parking import mark
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.catalog.links import mentions_uris
 from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputReceived, InputRequired, Log, Progress
 from mcp_hub.fronts.asking import Asking
@@ -24,7 +25,6 @@ __all__ = ["Delivery", "level_admits"]
 
 _STARTED = 1
 """The first event of every log, which says nothing to a client: most calls are over with the next one."""
-_COMPLETE = b'{"resultType":"complete",'
 _ASKS = msgspec.Raw(b'"input_required"')
 
 
@@ -37,8 +37,8 @@ class Delivery:
     """
 
     __slots__ = (
-        "_asked", "_asking", "_hub", "_last_words", "_reader", "_session", "answer", "error_code", "id", "parked",
-        "record", "token",
+        "_asked", "_asking", "_hub", "_last_words", "_reader", "_session", "answer", "ended", "error_code", "id",
+        "parked", "record", "token",
     )  # fmt: skip
 
     def __init__(
@@ -64,10 +64,7 @@ class Delivery:
         self._asked: dict[str, bytes | None] = {}
         self._last_words: list[bytes] | None = None
         self._reader = record.log.reader(wake, after or _STARTED)
-
-    @property
-    def ended(self) -> bool:
-        return self.parked or self._reader.at_end
+        self.ended = False
 
     @property
     def has_more(self) -> bool:
@@ -81,6 +78,7 @@ class Delivery:
     def follow(self, wake: Callable[[], None], after: int) -> None:
         """For another connection of the client, from the event behind `after` on; the one before has been closed."""
         self._reader = self.record.log.reader(wake, after)
+        self.ended = self._reader.at_end
 
     def take(self) -> list[bytes]:
         """The next messages for the client; sets `answer` when the ending was among the events."""
@@ -95,7 +93,7 @@ class Delivery:
             frame = self._frame(event)
             if frame is not None:
                 frames.append((seq, frame))
-        if self._asked and self._reader.at_end:
+        if self._asked and self.ended:
             frames += [(0, frame) for frame in self.withdrawn()]
         if self.record.open_questions and self._must_ask:
             self._park()
@@ -104,7 +102,7 @@ class Delivery:
     @property
     def _must_ask(self) -> bool:
         """Whether the client has to gather input before anything else can come, now that questions are open."""
-        is_waiting = not (self.parked or self._reader.has_more or self._reader.at_end)
+        is_waiting = not (self.ended or self._reader.has_more)
         return is_waiting and self._session.era is Era.MODERN
 
     def withdrawn(self) -> list[bytes]:
@@ -119,6 +117,7 @@ class Delivery:
     def _frame(self, event: CallEvent) -> bytes | None:
         match event:
             case Completed():
+                self.ended = True
                 self._complete(event)
             case Progress():
                 return shape.progress_frame(self.token, event) if self.token is not None else None
@@ -129,8 +128,10 @@ class Delivery:
             case InputReceived(key):
                 return self._answered(key)
             case Failed(error):
+                self.ended = True
                 self._fail(error)
             case Cancelled():
+                self.ended = True
                 self.answer = None
             case _:
                 pass  # started; deltas travel with the streams extension only
@@ -163,16 +164,17 @@ class Delivery:
         }
         state = self._hub.park(self.record, self._reader.cursor)
         self.answer = result_frame(self.id, questions.input_required_result(wanted, state))
-        self.parked = True
+        self.parked = self.ended = True
 
     def _complete(self, event: Completed) -> None:
         call = self.record.call
-        result = self._hub.exported(self._session, call, event.result)
-        if result is not event.result:
-            event = Completed(result, event.era)
+        if mentions_uris(event.result):
+            event = Completed(self._hub.exported(self._session, call, event.result), event.era)
         shared = call.method == "resources/read" and self._hub.is_shared(self._session, self.record)
         try:
-            parts = shape.call_result(call.method, _marked(event), self._session.era, shared=shared)
+            if event.era is Era.MODERN and questions.may_ask(event.result):
+                event = _marked(event)
+            parts = shape.call_result(call.method, event, self._session.era, shared=shared)
         except RpcError as error:
             self._fail(error)
         else:
@@ -201,8 +203,6 @@ def _marked(done: Completed) -> Completed:
 
     Raises `RpcError` for a state that is no text.
     """
-    if done.era is Era.HANDSHAKE or bytes(memoryview(done.result)[: len(_COMPLETE)]) == _COMPLETE:
-        return done
     members = raw_object(done.result) or {}
     state = members.get("requestState")
     if state is None or members.get("resultType") != _ASKS:

@@ -11,12 +11,13 @@ from typing import Protocol
 import anyio
 import structlog
 
+from mcp_hub.calls.parking import Leg
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.fronts.announcer import Announcer
 from mcp_hub.fronts.asking import Asking
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.listening import Listening
-from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen, Running, uninitialized
+from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen, uninitialized
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope, raw_object
@@ -159,7 +160,7 @@ class Duplex:
         else:
             self._reply(key, id_, session, meta, reply)
 
-    def _reply(self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: bytes | Running) -> None:
+    def _reply(self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: bytes | Leg) -> None:
         if isinstance(reply, bytes):
             self._answer(id_, reply)
             return

@@ -5,6 +5,7 @@ second gets a watcher for the client's disconnect and keep-alive comments (perfo
 taken and written a slice at a time, so that what one client has to catch up with holds up nobody else.
 """
 
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from mcp_hub.calls.cursors import place
-from mcp_hub.calls.runner import call_later
+from mcp_hub.calls.runner import Bell, call_later
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS
@@ -76,7 +77,7 @@ class Exchange:
         self._send = send
         self._on_stream = on_stream
         self._is_resumed = is_resumed
-        self._event = anyio.Event()
+        self._bell = Bell()
         self._frames: list[tuple[int, bytes]] = []  # taken, and sent next
         self._streaming = False
         self._scope: anyio.CancelScope | None = None
@@ -86,7 +87,7 @@ class Exchange:
         self.delivery: Delivery
 
     def wake(self) -> None:
-        self._event.set()
+        self._bell.ring()
 
     async def run(self) -> None:
         """Returns when the response is complete or stopped, or the client gone (`disconnected`)."""
@@ -95,8 +96,7 @@ class Exchange:
                 await self._finish()
                 return
             if not self.delivery.has_more:
-                await self._event.wait()
-                self._event = anyio.Event()
+                await self._bell.wait()
             self._take()
         try:
             await self._follow()
@@ -155,14 +155,9 @@ class Exchange:
             return False
         if self._is_resumed and not self._streaming:
             return True
-        if self.is_slow:
-            with anyio.move_on_after(KEEP_ALIVE):
-                await self._event.wait()
-        else:
-            await self._event.wait()
-        is_silent = not self._event.is_set()
-        self._event = anyio.Event()
-        return is_silent
+        with anyio.move_on_after(KEEP_ALIVE if self.is_slow else math.inf) as patience:
+            await self._bell.wait()
+        return patience.cancelled_caught
 
     def _message(self, seq: int, frame: bytes) -> bytes:
         if self._on_stream is None or not seq:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mcp_hub.calls.parking import Leg
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
 from mcp_hub.fronts.http_stream import stream
 from mcp_hub.fronts.listening import Streams
-from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen, Running
+from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import Envelope, Unset, raw_object
@@ -70,9 +71,7 @@ class HttpRequest:
         await respond(self.send, status, envelope.error_frame(id_, error.encoded()))
 
 
-async def begin(
-    binding: Binding, request: HttpRequest, session: Session, id_: bytes
-) -> tuple[Running, RequestMeta] | None:
+async def begin(binding: Binding, request: HttpRequest, session: Session, id_: bytes) -> tuple[Leg, RequestMeta] | None:
     """Starts the call of a request, to be followed at once; None after the response to a request that needs none.
 
     Raises `RpcError`.
@@ -100,10 +99,10 @@ async def answer_call(
     begun = await begin(binding, request, session, id_)
     if begun is None:
         return
-    running, meta = begun
-    record = running.record
+    leg, meta = begun
+    record = leg.record
     exchange = Exchange(session.era, request.receive, request.send, can_stream=request.takes_sse)
-    delivery = Delivery(hub, id_, session, record, meta.token, exchange.wake, after=running.after)
+    delivery = Delivery(hub, id_, session, record, meta.token, exchange.wake, after=leg.after)
     exchange.delivery = delivery
     keeper.add(exchange)
     try:

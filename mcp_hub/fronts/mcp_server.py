@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.parking import Leg
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.fronts.listening import Streams
 from mcp_hub.hub import Facade
@@ -25,7 +25,7 @@ from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 
-__all__ = ["Binding", "Deferred", "Identity", "Listen", "Reply", "Running", "modern_session", "uninitialized"]
+__all__ = ["Binding", "Deferred", "Identity", "Listen", "Reply", "modern_session", "uninitialized"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,11 @@ class Identity:
     instructions: Callable[[str | None], str | None]
 
 
-class Running(msgspec.Struct, frozen=True, gc=False):
-    """The answer is the ending of this call, what comes before it are its events behind `after`."""
-
-    record: CallRecord
-    after: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Deferred:
     """The answer is what this comes to, in a moment."""
 
-    reply: Awaitable[bytes | Running]
+    reply: Awaitable[bytes | Leg]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +50,8 @@ class Listen:
     wanted: Filter
 
 
-Reply = bytes | Running | Deferred | Listen
+Reply = bytes | Leg | Deferred | Listen
+"""A leg: the answer is the ending of its call, what comes before it are its events."""
 _T = TypeVar("_T")
 
 _DISCOVERY_TTL: Final = 60_000
@@ -113,18 +107,16 @@ class Binding:
 
     def _call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         try:
-            leg = self._hub.call(session, method, params, meta)
-            return Running(leg.record, leg.cursor)
+            return self._hub.call(session, method, params, meta)
         except UnknownEntry:
             if self._hub.catalog.is_settled:
                 raise
             # its server may be on its way up: wait as long as a list would
             return Deferred(self._call_later(session, method, params, meta))
 
-    async def _call_later(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Running:
+    async def _call_later(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Leg:
         await self._hub.catalog.settled()
-        leg = self._hub.call(session, method, params, meta)
-        return Running(leg.record, leg.cursor)
+        return self._hub.call(session, method, params, meta)
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor

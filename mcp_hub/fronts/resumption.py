@@ -22,13 +22,13 @@ import structlog
 
 from mcp_hub.calls import runner
 from mcp_hub.calls.cursors import Cursor, place
+from mcp_hub.calls.parking import Leg
 from mcp_hub.clock import Clock
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.asking import Asking
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
 from mcp_hub.fronts.http_request import HttpRequest
-from mcp_hub.fronts.mcp_server import Running
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.envelope import object_bytes
@@ -132,10 +132,10 @@ class Resumption:
         self._timer: runner.Timer | None = None
 
     async def answer(
-        self, client: Client, request: HttpRequest, id_: bytes, key: int | str, token: bytes | None, running: Running
+        self, client: Client, request: HttpRequest, id_: bytes, key: int | str, token: bytes | None, leg: Leg
     ) -> None:
         """Follows a call to the end of its POST's response; afterwards it may go on, and the client come back."""
-        record = running.record
+        record = leg.record
         exchange = Exchange(
             Era.HANDSHAKE,
             request.receive,
@@ -147,9 +147,7 @@ class Resumption:
         if request.takes_sse:
             record.log.keep()
             asking = client.asking
-        exchange.delivery = Delivery(
-            self._hub, id_, client.session, record, token, exchange.wake, asking, running.after
-        )
+        exchange.delivery = Delivery(self._hub, id_, client.session, record, token, exchange.wake, asking, leg.after)
         stream = client.requests[key] = Stream(client, key, exchange.delivery, exchange)
         self._keeper.add(exchange)
         try:

@@ -3,6 +3,7 @@
 Source: specification 2025-11-25, client/{elicitation,sampling,roots}; 2026-07-28, basic/patterns/mrtr; protocol.md §2.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ __all__ = [
     "capability_for",
     "for_version",
     "input_requests",
+    "may_ask",
     "input_required_result",
     "take_retry",
 ]
@@ -48,6 +50,9 @@ _WITH_MODES: Final = "2025-11-25"
 _RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 _ONE_HOP: Final = (PROGRESS_TOKEN, _RELATED_TASK)
 """`_meta` keys that mean something to the two ends of one connection only."""
+_COMPLETE: Final = b'{"resultType":"complete",'
+"""How most modern servers begin a result that asks for nothing."""
+_ASKS: Final = re.compile(rb'"input_required"')
 _NULL: Final = msgspec.Raw(b"null")
 
 _string = msgspec.json.Decoder(str).decode
@@ -131,6 +136,11 @@ def input_required_result(questions: Mapping[str, Question], request_state: str 
     if request_state is not None:
         result["requestState"] = request_state
     return object_bytes(result)
+
+
+def may_ask(result: RawJson) -> bool:
+    """Whether it is worth a look if a modern server's result asks for something: far quicker than looking."""
+    return bytes(memoryview(result)[: len(_COMPLETE)]) != _COMPLETE and _ASKS.search(result) is not None
 
 
 def input_requests(result: RawJson) -> InputRequiredResult | None:

@@ -22,6 +22,7 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes,
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notices import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
+from mcp_hub.protocol.questions import may_ask
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.elicitations import Elicitations
@@ -154,11 +155,10 @@ class Peer:
 
         `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
         """
-        if self.info.era is Era.MODERN and call.era is Era.HANDSHAKE and call.method in PARKABLE:
-            return follow_up(call, channel, self._relay)
         if self.task_tools and self._needs_task(call):
             return self._run_task(call, channel)
-        return self._relay(call, channel)
+        is_bridge = self.info.era is Era.MODERN and call.era is Era.HANDSHAKE and call.method in PARKABLE
+        return self._relay(call, channel, follows=is_bridge)
 
     def _needs_task(self, call: Call) -> bool:
         return call.method == "tools/call" and msgspec.json.decode(call.params["name"]) in self.task_tools
@@ -169,8 +169,13 @@ class Peer:
     async def _ask(self, method: str, params: RawObject) -> RawJson:
         return await self.answer(self.send(method, params))
 
-    async def _relay(self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None) -> Completed:
-        """One request and its answer; `sent` is told the progress token that it went with."""
+    async def _relay(
+        self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None, *, follows: bool = False
+    ) -> Completed:
+        """One request and its answer; `sent` is told the progress token that it went with.
+
+        `follows` if what the answer may ask for is to be asked here, and the request repeated.
+        """
         if self.wire.is_congested:
             raise Busy(
                 f'upstream "{self.name}" does not read its input; this call was not sent',
@@ -192,10 +197,11 @@ class Peer:
             self._given_up[pending.id] = _GivenUp(call.session, now + _ECHO, now + _ECHO)
             raise
         try:
-            return Completed(self._result(message), self.info.era)
+            done = Completed(self._result(message), self.info.era)
         except RpcError as error:
             self._elicitations.refused(call, error)
             raise
+        return await follow_up(call, channel, self._relay, done) if follows and may_ask(done.result) else done
 
     def _params(self, call: Call, id_: int) -> bytes:
         meta, params = call.meta, call.params

@@ -27,9 +27,6 @@ _ROUNDS: Final = 10
 _MOST: Final = 256
 """Questions of one server that may be open at once."""
 
-_COMPLETE: Final = b'{"resultType":"complete",'
-"""How most modern servers begin a result that asks for nothing: no need to look further."""
-
 Asker = tuple[Call, CallChannel]
 
 
@@ -98,20 +95,20 @@ def _nobody(method: str) -> RpcError:
     return RpcError(f"{method}: nobody to ask; it belongs to no single client's call", code=INVALID_REQUEST)
 
 
-async def follow_up(call: Call, channel: CallChannel, handler: CallHandler) -> Completed:
-    """Runs a call on a modern server for a handshake client: what it asks for is asked, the call retried with it.
+async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done: Completed) -> Completed:
+    """For a handshake client: what `done` asks for is asked, the call retried with it, until there is a result.
 
     Raises `RpcError` when the client refuses, lacks the capability, or is asked too often.
     """
-    for _ in range(_ROUNDS):
-        done = await handler(call, channel)
-        if bytes(memoryview(done.result)[: len(_COMPLETE)]) == _COMPLETE:
-            return done
+    for rounds in range(1, _ROUNDS + 1):
         wanted = questions.input_requests(done.result)
         if wanted is None:
             return done
+        if rounds == _ROUNDS:
+            break
         responses = await _ask_all(call, channel, wanted.requests) if wanted.requests else None
         call = msgspec.structs.replace(call, input_responses=responses, request_state=wanted.state)
+        done = await handler(call, channel)
     raise RpcError(
         f'upstream "{call.upstream}" asked for input {_ROUNDS} times in one call',
         data=_about(call, {"rounds": _ROUNDS}),

@@ -55,7 +55,7 @@ class Waiting:
 def test_the_retry_finds_the_call_where_it_was_left() -> None:
     waiting = Waiting()
     parked = waiting.parking.fetch(waiting.state, call())
-    assert parked.record is waiting.record and parked.cursor == 7
+    assert parked.record is waiting.record and parked.after == 7
     assert len(waiting.parking) == 0
 
 
@@ -70,7 +70,7 @@ def test_a_state_opens_its_call_once_also_after_the_next_leg() -> None:
     waiting.refuses(waiting.state, call())
     following = waiting.parking.park(waiting.record, 9)
     waiting.refuses(waiting.state, call())
-    assert waiting.parking.fetch(following, call()).cursor == 9
+    assert waiting.parking.fetch(following, call()).after == 9
 
 
 OTHERS: Mapping[str, Call] = {

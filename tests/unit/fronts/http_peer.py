@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 
 from mcp_hub.calls.cursors import Cursor
+from mcp_hub.calls.parking import Leg
 from mcp_hub.calls.runner import CallRecord, TimeLimits, call_later
 from mcp_hub.events import CallEvent, Cancelled, Completed, Progress, Started
 from mcp_hub.fronts.exchange import Housekeeper
 from mcp_hub.fronts.http_request import HttpRequest
-from mcp_hub.fronts.mcp_server import Running
 from mcp_hub.fronts.resumption import Client, Resumption
 from mcp_hub.hub import Facade
 from mcp_hub.ids import new_call_id
@@ -134,11 +134,11 @@ class MadeCall:
         )
         self.record = CallRecord(call, _unused, TimeLimits(9e9, 9e9), LoopClock())
         self.record.log.append(Started())
-        running = Running(self.record)
+        leg = Leg(self.record)
 
         async def answer(peer: Connection) -> None:
             request = HttpRequest(Envelope(), {}, [], LOCAL, peer.receive, peer.send, takes_sse)
-            await world.resumption.answer(client, request, b"%d" % key, key, b'"t"', running)
+            await world.resumption.answer(client, request, b"%d" % key, key, b'"t"', leg)
 
         self.post = world.open(answer)
         self.answers: list[Any] = []

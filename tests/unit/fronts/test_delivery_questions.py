@@ -205,17 +205,17 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     parked = client.hub.parking.fetch(client.result["requestState"], client.record.call)
     client.record.answer(keys[0], msgspec.Raw(b'{"action":"accept"}'))
 
-    client.delivery = client.follow(parked.cursor)
+    client.delivery = client.follow(parked.after)
     assert client.delivery.has_more
     assert [message["params"]["progress"] for message in client.gets()] == [2], "nothing is lost or repeated"
     assert list(client.result["inputRequests"]) == [keys[1]], "what is still open is asked again"
     parked = client.hub.parking.fetch(client.result["requestState"], client.record.call)
 
-    client.delivery = client.follow(parked.cursor)
+    client.delivery = client.follow(parked.after)
     assert client.delivery.has_more, "though nothing has happened since"
     assert client.gets() == [] and list(client.result["inputRequests"]) == [keys[1]]
     client.record.answer(keys[1], msgspec.Raw(b'{"roots":[]}'))
-    client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).cursor)
+    client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).after)
     client.record.log.append(Completed(b'{"content":[]}'))
     assert client.gets() == [] and client.result["content"] == [] and not client.delivery.parked
 
@@ -225,7 +225,7 @@ async def test_a_call_that_ended_while_its_client_was_away_has_its_result_ready(
     client.asked()
     assert client.gets() == []
     client.record.log.append(Completed(b'{"content":[]}'))
-    client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).cursor)
+    client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).after)
     assert client.gets() == [] and client.result == {"resultType": "complete", "content": []}
 
 

@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Completed
+from mcp_hub.events import Completed, Started
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.base import Call, CallChannel
@@ -40,7 +40,7 @@ class Asking:
         params = {"name": msgspec.Raw(b'"x"')}
         made = Call(new_call_id(), "git", method, params, {}, session, "p", Era.HANDSHAKE, ALL, "2025-11-25")
         record = CallRecord(msgspec.structs.replace(made, **differs), unused, TimeLimits(9, 9), SystemClock())
-        record.begin()
+        record.log.append(Started())
         self._tasks.start_soon(self._run, record)
         await anyio.wait_all_tasks_blocked()
         return record

@@ -131,7 +131,7 @@ def _sections(data: object, report: Report) -> JsonObject:
 
 
 def _filled(tree: JsonObject, interpolation: Interpolation, report: Report) -> JsonObject:
-    """`tree` with `${…}` filled in where it may stand: servers, hub.http and hub.tokens."""
+    """`tree` with `${…}` filled in where it may stand: servers, hub.http, hub.tokens and hub.store."""
 
     def refuse(path: DataPath, text: str, problem: Unresolved) -> str:
         report.error(path, str(problem))
@@ -143,12 +143,13 @@ def _filled(tree: JsonObject, interpolation: Interpolation, report: Report) -> J
             name: _server(("servers", name), server, interpolation, report, refuse) for name, server in servers.items()
         }
     if isinstance(hub := tree.get("hub"), dict):
-        addresses = Interpolation(interpolation.env, interpolation.base)  # where to listen is no secret
+        places = Interpolation(interpolation.env, interpolation.base)  # where to listen or to write is no secret
         filled["hub"] = hub | {
             key: values.fill(hub[key], ("hub", key), refuse)
-            for key, values in (("http", addresses), ("tokens", interpolation))
+            for key, values in (("http", places), ("tokens", interpolation), ("store", places))
             if key in hub
         }
+        _place(("hub", "store"), "path", filled["hub"].get("store"), interpolation, report)
     return filled
 
 
@@ -159,12 +160,17 @@ def _server(path: DataPath, server: object, interpolation: Interpolation, report
 
     is_disabled = isinstance(server, dict) and _is_disabled(server, interpolation)
     filled = interpolation.fill(server, path, excuse if is_disabled else refuse)
-    if isinstance(filled, dict) and isinstance(cwd := filled.get("cwd"), str) and cwd:
-        try:
-            filled["cwd"] = str(interpolation.base / expand_home(cwd, interpolation.env))
-        except Unresolved as problem:
-            report.error((*path, "cwd"), str(problem))
+    _place(path, "cwd", filled, interpolation, report)
     return filled
+
+
+def _place(path: DataPath, key: str, section: object, interpolation: Interpolation, report: Report) -> None:
+    """Makes the folder under `key` absolute: relative to the file, `~` as the user's home."""
+    if isinstance(section, dict) and isinstance(folder := section.get(key), str) and folder:
+        try:
+            section[key] = str(interpolation.base / expand_home(folder, interpolation.env))
+        except Unresolved as problem:
+            report.error((*path, key), str(problem))
 
 
 def _is_disabled(server: JsonObject, interpolation: Interpolation) -> bool:

@@ -1,0 +1,111 @@
+"""The `hub` section: the fronts, who may come in, where streams are kept, how long clients wait, and limits."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from mcp_hub.config.clients import ClientSettings, check_clients
+from mcp_hub.config.scalars import Count, Duration, KiB, MiB, PositiveDuration, Size, Text, TextLine
+from mcp_hub.config.section import Section, finding
+
+__all__ = ["HttpSettings", "HubSettings", "LimitSettings", "LogSettings", "StoreSettings", "TokenSettings"]
+
+
+class HttpSettings(Section):
+    """The HTTP front, at `http://host:port/mcp`. `max_body` in bytes, of one request; port 0 takes a free one.
+
+    `allowed_hosts` and `allowed_origins` are accepted besides the address itself. `allow_public` permits a non-loopback
+    `host` without tokens. `close_streams_after` (at least 30 s) is for clients that come back for the rest of a stream.
+    """
+
+    host: TextLine = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8765
+    allowed_hosts: list[Text] = []
+    allowed_origins: list[Text] = []
+    allow_public: bool = False
+    max_body: Size = 32 * MiB
+    max_sessions: Count = 1000
+    close_streams_after: Annotated[Duration, Field(ge=30)] | None = None
+
+
+class TokenSettings(Section):
+    """A bearer token of the HTTP front, who it stands for, and the profile that it is bound to."""
+
+    token: Annotated[SecretStr, Field(min_length=1)]
+    principal: Text
+    profile: Text | None = None
+
+
+class LogSettings(Section):
+    """Logs go to stderr; `auto` is console on a terminal, else JSON."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"
+
+
+class StoreSettings(Section):
+    """Where the streams of long calls are kept: a SQLite file that survives the hub, or memory, which does not.
+
+    `path` is the folder of that file (None = the state directory), relative to the configuration; several hubs may
+    share it. `retention` in seconds is how long a stream can be read after its end.
+    """
+
+    type: Literal["sqlite", "memory"] = "sqlite"
+    path: TextLine | None = None
+    retention: PositiveDuration = 86400.0
+
+    @model_validator(mode="after")
+    def _has_a_place_or_none(self) -> Self:
+        if self.type == "memory" and self.path is not None:
+            raise finding("belongs to sqlite; memory keeps nothing in a folder", "path")
+        return self
+
+
+class LimitSettings(Section):
+    """Bounds on what peers can make the hub hold.
+
+    `line` is in bytes, of one JSON-RPC message. `running_calls` counts per principal; `waiting_calls` those behind
+    it, and beyond them a call is refused. `detached_calls` are those of one principal that no request waits for: tasks,
+    REST, past a soft deadline. `tools_per_server` and `pages` bound a server's lists; `stderr_lines` are remembered per
+    server. `question_timeout` in seconds is how long a client may leave a server's question open. `followers` read one
+    stream at a time; `stream_events` and `stream_size` in bytes bound what is kept of it, and `event` in bytes one
+    event of a producer.
+    """
+
+    line: Size = 32 * MiB
+    running_calls: Count = 1024
+    waiting_calls: Annotated[int, Field(ge=0)] = 4096
+    detached_calls: Count = 64
+    tools_per_server: Count = 10000
+    pages: Count = 100
+    stderr_lines: Annotated[int, Field(ge=0)] = 200
+    question_timeout: PositiveDuration = 600.0
+    followers: Count = 16
+    stream_events: Count = 10000
+    stream_size: Size = 64 * MiB
+    event: Size = 256 * KiB
+
+
+class HubSettings(Section):
+    """The hub itself: what it calls itself, how it names tools, who may come in, and its limits.
+
+    `max_name_length` (16 to 64) bounds exported names. `first_list_wait` in seconds is how long a first list waits for
+    servers that still start (0 = never). `page_size` is the entries of one page of a list. `task_after` in seconds is
+    how long a call of a client that takes tasks may run before it is answered with one (0 = at once). `clients` has an
+    entry for each kind of client, which `serve --client` chooses or the client's own name.
+    """
+
+    name: Text = "mcp-hub"
+    expose: Literal["full"] = "full"
+    prefix: Literal["auto", "always", "never"] = "auto"
+    max_name_length: Annotated[int, Field(ge=16, le=64)] = 48
+    first_list_wait: Duration = 2.0
+    page_size: Count = 1000
+    http: HttpSettings = HttpSettings()
+    tokens: list[TokenSettings] = []
+    log: LogSettings = LogSettings()
+    limits: LimitSettings = LimitSettings()
+    store: StoreSettings = StoreSettings()
+    task_after: Duration = 5.0
+    clients: Annotated[dict[TextLine, ClientSettings], AfterValidator(check_clients)] = {}
+    instructions: str | None = None

@@ -1,0 +1,24 @@
+"""What every section of the configuration has in common, and how its validators report what is wrong."""
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
+
+__all__ = ["Section", "finding"]
+
+
+class Section(BaseModel):
+    """Frozen, refuses unknown keys, and takes `key:` with nothing behind it as the key left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+
+
+def finding(message: str, key: str = "") -> PydanticCustomError:
+    """A finding about `key` of the mapping being validated; pydantic itself can only point at the mapping."""
+    return PydanticCustomError("finding", "{message}", {"key": key, "message": message})

@@ -1,0 +1,159 @@
+"""One entry under `servers`: what it may say, what belongs together, and the words of other clients for it."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, SecretStr, model_validator
+
+from mcp_hub.config.defaults import RestartSettings
+from mcp_hub.config.quantities import as_flag
+from mcp_hub.config.remote import TRANSPORTS, problem_of
+from mcp_hub.config.scalars import (
+    ExportedName,
+    Line,
+    Orphan,
+    PositiveDuration,
+    Prefix,
+    Reference,
+    TaskRule,
+    Text,
+    TextLine,
+    VariableName,
+)
+from mcp_hub.config.section import Section, finding
+from mcp_hub.config.tools import ToolSettings
+from mcp_hub.types import JsonObject
+
+__all__ = ["FilterSettings", "ServerSettings"]
+
+_OTHER_CLIENTS: JsonObject = {
+    "disabled": {"type": "boolean", "description": "The opposite of enabled, as other clients write it."},
+    "type": {
+        "enum": ["stdio", *TRANSPORTS],
+        "description": "How a url is reached, found out if it is left out; stdio is accepted next to a command.",
+    },
+    "transport": {"enum": ["stdio", *TRANSPORTS], "description": "The same as type, as other clients write it."},
+}
+_SOURCES = ("command", "url", "local")
+_BELONGS = {
+    "args": "command",
+    "env": "command",
+    "cwd": "command",
+    "scope": "command",
+    "type": "url",
+    "headers": "url",
+    "bearer": "url",
+}
+
+
+class FilterSettings(Section):
+    """Globs on names; an empty `allow` allows everything, and `deny` wins over `allow`."""
+
+    allow: list[Text] = []
+    deny: list[Text] = []
+
+
+def _describe_server(schema: JsonObject) -> None:
+    schema["properties"].update(_OTHER_CLIENTS)
+    schema["oneOf"] = [{"required": [key]} for key in _SOURCES]
+
+
+class ServerSettings(Section):
+    """One upstream: a child process (`command`), a remote server (`url`) or Python functions (`local`,
+    "module:attribute"), exactly one.
+
+    `args`, `env` (added to an allow-listed environment), `cwd` and `scope` (one process for all callers, shared, the
+    default; for each session; for each call) belong to a command. `type` (found out if left out),
+    `headers` and `bearer` (a token, sent as `Authorization`) belong to a url. `tools`, `resources` and
+    `prompts` filter on the server's own names; `rename` maps such a name to the exported one. `prefix` is a text or one
+    of auto, always, never. `per_tool` maps such a name, or a glob, to what differs for the calls of that tool from the
+    server's `task`, `orphan` and `idempotent`: ask `Settings.tool_rules`. A duration, `restart` or one of these three
+    left out is taken from `defaults`: ask `Settings.effective`.
+    `disabled`, `transport`, other words for `type`, and `type: stdio` next to a command are read as other clients write
+    them.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_describe_server)
+
+    command: TextLine | None = None
+    url: Text | None = Field(default=None, repr=False)
+    local: Reference | None = None
+    args: list[Line] = Field(default=[], repr=False)
+    env: dict[VariableName, Line] = Field(default={}, repr=False)
+    cwd: TextLine | None = None
+    scope: Literal["shared", "session", "call"] | None = None
+    type: Literal["http", "sse"] | None = None
+    headers: dict[str, SecretStr] = {}
+    bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
+    enabled: bool = True
+    tools: FilterSettings = FilterSettings()
+    resources: FilterSettings = FilterSettings()
+    prompts: FilterSettings = FilterSettings()
+    prefix: Prefix | None = None
+    rename: dict[Text, ExportedName] = {}
+    era: Literal["auto", "handshake", "modern"] = "auto"
+    timeout: PositiveDuration | None = None
+    max_duration: PositiveDuration | None = None
+    request_timeout: PositiveDuration | None = None
+    start_timeout: PositiveDuration | None = None
+    restart: RestartSettings | None = None
+    task: TaskRule | None = None
+    orphan: Orphan | None = None
+    idempotent: bool | None = None
+    per_tool: dict[Text, ToolSettings] = {}
+    description: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_other_clients(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        own = dict(data)
+        if "transport" in own and own.setdefault("type", own["transport"]) != own.pop("transport"):
+            raise finding("type says something else: keep one of them", "transport")
+        if own.get("type") == "stdio" and "command" in own:
+            del own["type"]
+        elif isinstance(kind := own.get("type"), str):
+            own["type"] = TRANSPORTS.get(kind, kind)
+        disabled = own.pop("disabled", None)
+        if disabled is not None:
+            own["enabled"] = _opposite(disabled, own.get("enabled"))
+        return own
+
+    @model_validator(mode="after")
+    def _is_one_source(self) -> Self:
+        found = [key for key in _SOURCES if getattr(self, key) is not None]
+        if not found:
+            raise finding('needs a "command" to start, a "url" to connect to, or "local" for Python functions')
+        if len(found) > 1:
+            raise finding(f"a server has a {found[0]} or a {found[1]}, not both", found[1])
+        for key, owner in _BELONGS.items():
+            if owner not in found and getattr(self, key):
+                raise finding(f"belongs to a {owner}; a {found[0]} has none", key)
+        if len(set(self.rename.values())) < len(self.rename):
+            raise finding("two names are exported as the same one", "rename")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        if self.url is not None and self.enabled:  # a disabled server may lack what is yet to be filled in
+            headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+            problem = problem_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
+            if problem is not None:
+                raise finding(problem[1], problem[0])
+        if self.type == "sse" and self.era == "modern":
+            raise finding("the sse transport belongs to the handshake era", "era")
+        return self
+
+    def sent_headers(self) -> dict[str, str]:
+        """What a remote server is sent with every request, credentials included."""
+        sent = {name: value.get_secret_value() for name, value in self.headers.items()}
+        return sent if self.bearer is None else {**sent, "Authorization": f"Bearer {self.bearer.get_secret_value()}"}
+
+
+def _opposite(disabled: object, enabled: object) -> bool:
+    flag = as_flag(disabled)
+    if flag is None:
+        raise finding("expected true or false", "disabled")
+    if enabled is not None:
+        raise finding("enabled says it already: keep one of them", "disabled")
+    return not flag

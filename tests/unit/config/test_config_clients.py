@@ -1,0 +1,155 @@
+"""How long each client waits (`hub.clients`): what is built in, what the file says instead, and who is meant."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.config.load import parse
+from mcp_hub.config.schema import Settings
+from mcp_hub.errors import ConfigError
+
+OWN = """
+  patient: {soft_deadline: 10m, matches: ["Visual Studio*", "cursor-vscode"]}
+  Claude-Desktop: {soft_deadline: 100s}
+  claudes: {soft_deadline: 30, matches: ["claude*", "cursor-*"]}
+"""
+
+
+def settings(clients: str = "", name: str = "servers.yaml") -> Settings:
+    text = f"hub:\n clients:{clients}\nservers: {{a: {{command: x}}}}"
+    return parse(text, name, {}, Path("/base")).settings
+
+
+def finding(clients: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        settings(clients)
+    (found,) = str(caught.value).split("\n")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("client_name", "seconds"),
+    [
+        ("claude-code", None),
+        ("claude-ai", 200.0),
+        ("claude-desktop", 200.0),
+        ("codex-mcp-client", 240.0),
+        ("Codex-MCP-Client", 240.0),
+        ("Visual Studio Code", 45.0),
+        ("claude-code-fork", 45.0),
+        ("unknown", 45.0),
+        ("", 45.0),
+        (None, 45.0),
+    ],
+)
+def test_clients_that_are_known_have_their_own_patience_and_others_45_seconds(
+    client_name: str | None, seconds: float | None
+) -> None:
+    assert settings().soft_deadline(client_name, None) == seconds
+
+
+@pytest.mark.parametrize(("chosen", "seconds"), [("codex", 240.0), ("CLAUDE-CODE", None), ("unknown", 45.0)])
+def test_chosen_client_goes_before_the_name_that_it_gives(chosen: str, seconds: float | None) -> None:
+    assert settings().soft_deadline("claude-ai", chosen) == seconds
+
+
+@pytest.mark.parametrize(
+    ("client_name", "seconds"),
+    [
+        ("VISUAL STUDIO CODE", 600.0),  # a glob, whatever the case
+        ("cursor-vscode", 600.0),  # the first entry to match, in the order of the file
+        ("cursor-cli", 30.0),
+        ("claudes", 30.0),  # the entry's own name
+        ("claude-code", 30.0),  # a glob of the file goes before what is built in
+        ("claude-ai", 100.0),  # an entry without matches keeps the built-in ones; an exact name wins over a glob
+        ("claude-desktop", 100.0),
+        ("codex-mcp-client", 240.0),  # not touched
+        ("else", 45.0),
+    ],
+)
+def test_entries_of_the_file_go_before_the_built_in_ones(client_name: str, seconds: float) -> None:
+    assert settings(OWN).soft_deadline(client_name, None) == seconds
+
+
+def test_exact_name_wins_over_an_earlier_glob() -> None:
+    own = settings(" {first: {soft_deadline: 1, matches: ['a*']}, second: {soft_deadline: 2, matches: [ABC]}}")
+    assert (own.soft_deadline("abc", None), own.soft_deadline("abd", None)) == (2.0, 1.0)
+
+
+def test_name_claimed_twice_belongs_to_the_first_entry() -> None:
+    own = settings(" {first: {soft_deadline: 1, matches: [abc]}, second: {soft_deadline: 2, matches: [abc]}}")
+    assert own.soft_deadline("abc", None) == 1.0
+
+
+def test_entry_with_an_empty_list_drops_the_built_in_names() -> None:
+    assert settings(" {claude-desktop: {soft_deadline: 9, matches: []}}").soft_deadline("claude-ai", None) == 45.0
+
+
+def test_unknown_clients_can_be_given_another_patience_or_all_of_it() -> None:
+    assert settings(" {unknown: {soft_deadline: 20s}}").soft_deadline("else", None) == 20.0
+    assert settings(" {Unknown: {soft_deadline: never}}").soft_deadline(None, None) is None
+
+
+def test_chosen_client_may_be_one_of_the_file() -> None:
+    assert settings(OWN).soft_deadline(None, "Patient") == 600.0
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ("claud-code", 'unknown client "claud-code"; did you mean "claude-code"? known: '),
+        ("xyz", 'unknown client "xyz"; known: claude-code, claude-desktop, codex, mine, unknown; hub.clients adds'),
+        ("claude-ai", 'unknown client "claude-ai"; did you mean '),  # what it calls itself is not its entry's name
+        ("", 'unknown client ""; known: '),
+    ],
+)
+def test_chosen_client_that_is_unknown_is_refused_with_the_known_ones(chosen: str, said: str) -> None:
+    own = settings(" {mine: {soft_deadline: 1}}")
+    for ask in (own.require_client, lambda name: own.soft_deadline("claude-code", name)):
+        with pytest.raises(ConfigError) as caught:
+            ask(chosen)
+        assert str(caught.value).startswith(said)
+
+
+def test_known_client_passes_the_early_check() -> None:
+    settings(OWN).require_client("claudes")
+    settings(OWN).require_client("codex")
+
+
+def test_copy_with_other_clients_forgets_the_old_ones() -> None:
+    old, new = settings(), settings(" {unknown: {soft_deadline: 1}}")
+    assert old.soft_deadline(None, None) == 45.0
+    for deep in (False, True):
+        assert old.model_copy(update={"hub": new.hub}, deep=deep).soft_deadline(None, None) == 1.0
+    assert old.soft_deadline(None, None) == 45.0
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("  a: {soft_deadlin: 1s, soft_deadline: 1s}", ".a.soft_deadlin: unknown key"),
+        ("  a: {matches: [x]}", ".a.soft_deadline: is missing"),
+        ("  a: {soft_deadline: }", ".a.soft_deadline: is missing"),
+        ("  a: {soft_deadline: soon}", ".a.soft_deadline: expected a duration such as "),
+        ("  a: {soft_deadline: 0s}", '.a.soft_deadline: must be longer than 0; or write "never"'),
+        ("  a: {soft_deadline: 400d}", '.a.soft_deadline: longer than the limit of 366d; or write "never"'),
+        ("  a: {soft_deadline: false}", ".a.soft_deadline: expected a duration such as "),
+        ("  a: {soft_deadline: 1s, matches: x}", ".a.matches: expected a list"),
+        ("  a: {soft_deadline: 1s, matches: ['']}", ".a.matches[0]: must not be empty"),
+        ("  a: 45s", ".a: expected a mapping (key: value)"),
+        ("  '': {soft_deadline: 1s}", '[""]: must not be empty'),
+        ('  "a\\nb": {soft_deadline: 1s}', '["a\\nb"]: must not contain a NUL or a line break'),
+        ("  Unknown: {soft_deadline: 1s, matches: [x]}", '.Unknown: takes no "matches": it is for every client'),
+    ],
+)
+def test_bad_entry_is_found_where_it_stands(entry: str, said: str) -> None:
+    assert finding(f"\n{entry}").startswith(f"servers.yaml:3: hub.clients{said}")
+
+
+def test_entries_that_differ_in_case_only_are_refused() -> None:
+    found = finding("\n  Mine: {soft_deadline: 1s}\n  mine: {soft_deadline: 2s}")
+    assert found == 'servers.yaml:4: hub.clients.mine: the same client as "Mine": case does not matter'
+
+
+def test_word_for_no_deadline_is_offered_with_what_was_expected() -> None:
+    assert finding("\n  a: {soft_deadline: soon}").endswith('or a number of seconds; or write "never"')

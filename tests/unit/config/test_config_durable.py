@@ -1,0 +1,155 @@
+"""Where streams are kept and for how long (`hub.store`, `hub.task_after`, `hub.limits`), and the JSON Schema of it."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from mcp_hub.config.load import parse
+from mcp_hub.config.schema import HubSettings, Settings, json_schema
+from mcp_hub.errors import ConfigError
+
+ENV = {"HOME": "/home/alice", "STATE": "/var/streams", "DAYS": "2d"}
+
+
+def hub(body: str, env: dict[str, str] | None = None) -> HubSettings:
+    text = f"hub:\n  {body}\nservers: {{a: {{command: x}}}}"
+    return parse(text, "servers.yaml", ENV if env is None else env, Path("/base")).settings.hub
+
+
+def finding(body: str, env: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        hub(body, env)
+    (found,) = str(caught.value).split("\n")
+    return found
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    settings = Settings().hub
+    assert settings.store.model_dump(mode="json") == {"type": "sqlite", "path": None, "retention": "1d"}
+    assert (settings.task_after, settings.clients) == (5.0, {})
+    limits = settings.limits.model_dump(mode="json")
+    assert (
+        limits
+        | {
+            "detached_calls": 64,
+            "followers": 16,
+            "stream_events": 10000,
+            "stream_size": "64MiB",
+            "event": "256KiB",
+        }
+        == limits
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "folder"),
+    [("streams", "/base/streams"), ("~/s", "/home/alice/s"), ("'${STATE}/hub'", "/var/streams/hub"), ("", None)],
+)
+def test_folder_of_the_store_is_relative_to_the_file_and_may_start_at_home(written: str, folder: str | None) -> None:
+    assert hub(f"store: {{path: {written}}}").store.path == folder
+
+
+def test_store_takes_interpolated_texts_and_keeps_them_out_of_the_secrets() -> None:
+    text = "hub: {store: {retention: '${DAYS}', path: '${STATE}', type: '${KIND:-sqlite}'}}\nservers: {a: {command: x}}"
+    loaded = parse(text, "servers.yaml", ENV, Path("/base"))
+    assert (loaded.settings.hub.store.retention, loaded.settings.hub.store.type) == (172800.0, "sqlite")
+    assert loaded.secrets == frozenset()
+
+
+def test_memory_is_a_store_without_a_folder() -> None:
+    assert hub("store: {type: memory, retention: 5m}").store.retention == 300.0
+
+
+def test_call_may_be_answered_with_a_task_at_once() -> None:
+    assert (hub("task_after: 0").task_after, hub("task_after: 250ms").task_after) == (0.0, 0.25)
+
+
+def test_limits_take_numbers_and_sizes() -> None:
+    limits = hub("limits: {detached_calls: 1, followers: 1, stream_events: 1, stream_size: 1MB, event: 1}").limits
+    assert (limits.detached_calls, limits.followers, limits.stream_events) == (1, 1, 1)
+    assert (limits.stream_size, limits.event) == (1_000_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("stor: {}", 'stor: unknown key "stor"; did you mean "store"?'),
+        ("task_afer: 1s", 'task_afer: unknown key "task_afer"; did you mean "task_after"?'),
+        ("client: {}", 'client: unknown key "client"; did you mean "clients"?'),
+        ("store: sqlite", "store: expected a mapping (key: value)"),
+        ("store: {retenton: 1h}", 'store.retenton: unknown key "retenton"; did you mean "retention"?'),
+        ("store: {type: redis}", 'store.type: expected "sqlite" or "memory"'),
+        ("store: {retention: 0}", "store.retention: must be longer than 0"),
+        ("store: {retention: never}", "store.retention: expected a duration such as "),
+        ("store: {path: ''}", "store.path: must not be empty"),
+        ("store: {path: 5}", "store.path: expected text; put it in quotes"),
+        ('store: {path: "a\\0b"}', "store.path: must not contain a NUL or a line break"),
+        ("store: {type: memory, path: x}", "store.path: belongs to sqlite; memory keeps nothing in a folder"),
+        ("store: {path: '${NOPE}'}", "store.path: environment variable NOPE is not set; set it, or write"),
+        ("task_after: soon", "task_after: expected a duration such as "),
+        ("task_after: -1", "task_after: expected a duration such as "),
+        ("limits: {detached_calls: 0}", "limits.detached_calls: must be at least 1"),
+        ("limits: {followers: 0}", "limits.followers: must be at least 1"),
+        ("limits: {stream_events: many}", "limits.stream_events: expected a whole number"),
+        ("limits: {stream_events: 0}", "limits.stream_events: must be at least 1"),
+        ("limits: {stream_size: 0}", "limits.stream_size: expected a size such as "),
+        ("limits: {event: huge}", "limits.event: expected a size such as "),
+        ("limits: {events: 1}", 'limits.events: unknown key "events"; did you mean "event"?'),
+    ],
+)
+def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:
+    assert finding(body).startswith(f"servers.yaml:2: hub.{said}")
+
+
+def test_folder_below_a_home_that_is_unknown_is_a_finding() -> None:
+    found = finding("store: {path: ~/s}", {})
+    assert found == "servers.yaml:2: hub.store.path: ~ cannot be resolved: HOME is not set"
+
+
+SERVER = {"command": "x"}
+ACCEPTED: list[object] = [
+    {"hub": {"store": {"type": "memory", "retention": "24h"}, "task_after": 0}},
+    {"hub": {"store": {"path": "${STATE}", "type": "${KIND:-sqlite}", "retention": "${DAYS}"}}},
+    {"hub": {"limits": {"detached_calls": 1, "followers": 2, "stream_size": "64MiB", "event": 1024}}},
+    {"hub": {"clients": {"a": {"soft_deadline": "never"}, "b": {"soft_deadline": 0.5, "matches": ["x*"]}}}},
+    {"servers": {"a": {**SERVER, "task": "required", "orphan": "cancel", "idempotent": True}}},
+    {"servers": {"a": {**SERVER, "orphan": "1h30m", "per_tool": {"x_*": {"orphan": 5, "task": "never"}}}}},
+    {"servers": {"a": {**SERVER, "task": "${TASK:-auto}", "per_tool": {"x": {"orphan": "${DAYS}"}}}}},
+    {"defaults": {"task": "always", "orphan": "finish", "idempotent": False}},
+]
+REFUSED: list[object] = [
+    {"hub": {"store": {"type": "redis"}}},
+    {"hub": {"store": {"folder": "x"}}},
+    {"hub": {"task_after": "soon"}},
+    {"hub": {"limits": {"followers": 0}}},
+    {"hub": {"limits": {"event": 0}}},
+    {"hub": {"clients": {"a": {}}}},
+    {"hub": {"clients": {"a": {"soft_deadline": 0}}}},
+    {"hub": {"clients": {"a": {"soft_deadline": "cancel"}}}},
+    {"servers": {"a": {**SERVER, "task": "sometimes"}}},
+    {"servers": {"a": {**SERVER, "orphan": "never"}}},
+    {"servers": {"a": {**SERVER, "orphan": 0}}},
+    {"servers": {"a": {**SERVER, "per_tool": {"x": {"timeout": 1}}}}},
+    {"defaults": {"idempotent": "perhaps"}},
+]
+
+
+@pytest.mark.parametrize("instance", ACCEPTED)
+def test_dump_in_json_loads_as_the_same_settings(instance: dict[str, object]) -> None:
+    settings = parse(json.dumps(instance), "servers.json", ENV, Path("/")).settings
+    assert Settings.model_validate(settings.model_dump(mode="json")) == settings
+
+
+@pytest.mark.parametrize("instance", ACCEPTED)
+def test_json_schema_takes_what_loads(instance: dict[str, object]) -> None:
+    jsonschema.Draft202012Validator(json_schema()).validate(instance)
+    parse(json.dumps(instance), "servers.json", ENV, Path("/"))
+
+
+@pytest.mark.parametrize("instance", REFUSED)
+def test_json_schema_refuses_what_does_not(instance: dict[str, object]) -> None:
+    assert not jsonschema.Draft202012Validator(json_schema()).is_valid(instance)
+    with pytest.raises(ConfigError):
+        parse(json.dumps(instance), "servers.json", ENV, Path("/"))

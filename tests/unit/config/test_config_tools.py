@@ -1,0 +1,186 @@
+"""What holds for one tool's calls: `task`, `orphan` and `idempotent` of tool, server and defaults."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_hub.config.globs import best_match
+from mcp_hub.config.load import parse
+from mcp_hub.config.schema import Settings, ToolRules
+from mcp_hub.errors import ConfigError
+
+SERVER = """
+  ci:
+    command: x
+    orphan: finish
+    task: never
+    per_tool:
+      "run_*": {task: always}
+      run_tests: {orphan: 2h, idempotent: true}
+      "*_tests": {orphan: cancel, task: required}
+      "[": {idempotent: true}
+"""
+DEFAULTS = "defaults: {orphan: 90, idempotent: true, task: required}"
+
+
+def settings(servers: str, rest: str = "", env: dict[str, str] | None = None) -> Settings:
+    return parse(f"servers:{servers}\n{rest}", "servers.yaml", env or {}, Path("/base")).settings
+
+
+def findings(body: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        settings(f"\n  git:\n    {body}\n    command: x\n")
+    return str(caught.value).split("\n")
+
+
+def test_tool_of_which_nothing_is_said_leaves_everything_to_the_hub() -> None:
+    assert settings(" {a: {command: x}}").tool_rules("a", "t") == ToolRules("auto", None, False)
+
+
+def test_defaults_hold_for_servers_that_say_nothing() -> None:
+    assert settings(" {a: {command: x}}", DEFAULTS).tool_rules("a", "t") == ToolRules("required", 90.0, True)
+
+
+def test_server_that_the_file_does_not_name_has_the_defaults() -> None:
+    assert settings(" {a: {command: x, task: never}}", DEFAULTS).tool_rules("b", "t") == ToolRules(
+        "required", 90.0, True
+    )
+
+
+def test_key_of_the_server_goes_before_the_default_even_if_it_is_false() -> None:
+    own = settings(" {a: {command: x, idempotent: false, task: auto}}", DEFAULTS)
+    assert own.tool_rules("a", "t") == ToolRules("auto", 90.0, False)
+
+
+@pytest.mark.parametrize(
+    ("tool", "rules"),
+    [
+        ("run_tests", ToolRules("never", 7200.0, True)),  # the exact name alone; the rest is the server's
+        ("run_lint_tests", ToolRules("always", "finish", False)),  # the first glob alone
+        ("list_tests", ToolRules("required", "cancel", False)),
+        ("RUN_lint", ToolRules("never", "finish", False)),  # case matters
+        ("[", ToolRules("never", "finish", True)),  # a name that only looks like a glob
+        ("other", ToolRules("never", "finish", False)),
+    ],
+)
+def test_exact_name_wins_over_globs_and_these_go_in_written_order(tool: str, rules: ToolRules) -> None:
+    assert settings(SERVER).tool_rules("ci", tool) == rules
+
+
+def test_glob_is_matched_as_it_is_written() -> None:
+    own = settings(" {a: {command: x, per_tool: {'Get_*': {task: never}}}}")
+    assert [own.tool_rules("a", tool).task for tool in ("Get_x", "get_x", "GET_x")] == ["never", "auto", "auto"]
+
+
+def test_key_that_a_tool_says_goes_before_the_server_even_if_it_is_false() -> None:
+    own = settings(" {a: {command: x, idempotent: true, per_tool: {t: {idempotent: false}}}}", DEFAULTS)
+    assert own.tool_rules("a", "t") == ToolRules("required", 90.0, False)
+
+
+def test_tools_of_one_name_on_two_servers_are_kept_apart() -> None:
+    own = settings(" {a: {command: x, per_tool: {t: {task: never}}}, b: {command: x, per_tool: {t: {task: always}}}}")
+    assert [own.tool_rules(server, "t").task for server in ("a", "b", "a")] == ["never", "always", "never"]
+
+
+def test_rules_are_found_once_and_bounded_in_number() -> None:
+    own = settings(SERVER)
+    first = own.tool_rules("ci", "run_tests")
+    assert own.tool_rules("ci", "run_tests") is first
+    for number in range(5000):
+        own.tool_rules("ci", f"t{number}")
+    again = own.tool_rules("ci", "run_tests")
+    assert again == first and again is not first
+
+
+def test_copy_with_other_servers_forgets_the_old_rules() -> None:
+    old, new = settings(" {a: {command: x, task: never}}"), settings(" {a: {command: x, task: always}}")
+    assert old.tool_rules("a", "t").task == "never"
+    for deep in (False, True):
+        assert old.model_copy(update={"servers": new.servers}, deep=deep).tool_rules("a", "t").task == "always"
+
+
+def test_settings_that_were_asked_are_still_the_same_settings() -> None:
+    asked, fresh = settings(SERVER), settings(SERVER)
+    asked.tool_rules("ci", "run_tests")
+    asked.soft_deadline(None, None)
+    assert asked == fresh
+    assert asked.model_dump_json() == fresh.model_dump_json() and repr(asked) == repr(fresh)
+
+
+def test_words_and_durations_are_dumped_as_they_are_written() -> None:
+    own = settings(SERVER).servers["ci"]
+    assert own.model_dump(mode="json", include={"orphan"}) == {"orphan": "finish"}
+    assert own.per_tool["run_tests"].model_dump(mode="json")["orphan"] == "2h"
+
+
+def test_effective_settings_of_a_server_include_its_rules() -> None:
+    own = settings(SERVER, "defaults: {idempotent: true}").effective("ci")
+    assert (own.task, own.orphan, own.idempotent) == ("never", "finish", True)
+
+
+def test_interpolated_texts_take_the_type_of_their_key() -> None:
+    env = {"TASK": "always", "ORPHAN": "5m", "SAFE": "true"}
+    body = " {a: {command: x, orphan: '${WORD:-cancel}', per_tool: {t: {orphan: '${ORPHAN}', idempotent: '${SAFE}'}}}}"
+    own = settings(body, env=env)
+    assert own.tool_rules("a", "t") == ToolRules("auto", 300.0, True)
+    assert own.tool_rules("a", "u").orphan == "cancel"
+
+
+WORDS = 'expected "auto", "always", "required" or "never"'
+DURATION = 'expected a duration such as "30m", "2s", "250ms" or "1h30m", or a number of seconds'
+ORPHAN = '; or write "cancel" or "finish"'
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("taks: auto", 'taks: unknown key "taks"; did you mean "task"?'),
+        ("per_tol: {}", 'per_tol: unknown key "per_tol"; did you mean "per_tool"?'),
+        ("task: sometimes", f"task: {WORDS}"),
+        ("orphan: forget", f"orphan: {DURATION}{ORPHAN}"),
+        ("orphan: [cancel]", f"orphan: {DURATION}{ORPHAN}"),
+        ("orphan: 0", f"orphan: must be longer than 0{ORPHAN}"),
+        ("orphan: -1", f"orphan: {DURATION}{ORPHAN}"),
+        ("orphan: 400d", f"orphan: longer than the limit of 366d{ORPHAN}"),
+        ("idempotent: perhaps", "idempotent: expected true or false"),
+        ("per_tool: [a]", "per_tool: expected a mapping (key: value)"),
+        ("per_tool: {a: always}", "per_tool.a: expected a mapping (key: value)"),
+        ("per_tool: {a: {orphn: 1}}", 'per_tool.a.orphn: unknown key "orphn"; did you mean "orphan"?'),
+        ("per_tool: {'a*': {timeout: 1}}", 'per_tool["a*"].timeout: unknown key "timeout"'),
+        ("per_tool: {a: {task: ''}}", f"per_tool.a.task: {WORDS}"),
+        ("per_tool: {a: {orphan: 0s}}", f"per_tool.a.orphan: must be longer than 0{ORPHAN}"),
+        ("per_tool: {a: {idempotent: 5}}", "per_tool.a.idempotent: expected true or false"),
+        ("per_tool: {'': {}}", 'per_tool[""]: must not be empty'),
+        ("orphan: '${NOPE}'", "orphan: environment variable NOPE is not set; set it, or write ${NOPE:-default}"),
+    ],
+)
+def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:
+    assert findings(body) == [f"servers.yaml:3: servers.git.{said}"]
+
+
+def test_bad_default_is_found_where_it_stands() -> None:
+    with pytest.raises(ConfigError, match=r"^servers\.yaml:2: defaults\.orphan: must be longer than 0"):
+        settings(" {a: {command: x}}", "defaults: {orphan: 0}")
+    with pytest.raises(ConfigError, match=r'^servers\.yaml:2: defaults\.per_tool: unknown key "per_tool"$'):
+        settings(" {a: {command: x}}", "defaults: {per_tool: {}}")
+
+
+def test_finding_does_not_show_what_was_put_in() -> None:
+    env = {"WORD": "s3cr3t-word"}
+    with pytest.raises(ConfigError) as caught:
+        settings(
+            " {a: {command: x, task: '${WORD}', per_tool: {t: {orphan: '${WORD}', idempotent: '${WORD}'}}}}", "", env
+        )
+    assert len(str(caught.value).split("\n")) == 3 and "s3cr3t" not in str(caught.value)
+
+
+@given(st.lists(st.text(alphabet="ab*?[]!-", max_size=6)), st.text(alphabet="ab*?[]!-", max_size=6))
+def test_any_text_is_a_glob_and_the_best_match_is_one_of_them(patterns: list[str], name: str) -> None:
+    found = best_match(name, patterns)
+    assert found is None or found in patterns
+    if name in patterns:
+        assert found == name
+    if "*" in patterns:
+        assert found is not None

@@ -3,7 +3,7 @@
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SystemClock", "wall_time"]
 
 
 class Clock(Protocol):
@@ -17,3 +17,8 @@ class SystemClock:
 
     def now(self) -> float:
         return time.monotonic()
+
+
+def wall_time() -> float:
+    """Unix seconds, for people and for what outlives this process. It may jump: nothing is ordered by it."""
+    return time.time()

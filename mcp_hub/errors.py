@@ -6,14 +6,19 @@
     │   └── FrameTooLong       one line over the limit
     ├── RpcError               goes to the client as a JSON-RPC error, with code and data
     │   ├── InvalidParams      -32602
-    │   │   └── UnknownEntry   -32602 (handshake resources: -32002), names the nearest entries
+    │   │   ├── UnknownEntry   -32602 (handshake resources: -32002), names the nearest entries
+    │   │   └── UnknownStream  -32602, the same for one that is foreign, expired or never was
     │   ├── MethodNotFound     -32601
     │   ├── UpstreamUnavailable   hub code 1001: not ready, with state and reason
     │   ├── UpstreamLost       hub code 1002: gone or garbled while the call ran, outcome unknown
     │   │   └── HttpRefused    a remote server answered with a status instead
     │   ├── DeadlineExceeded   hub code 1003: silent for too long
     │   ├── Busy               hub code 1004: a limit of the hub is reached
-    │   └── HubStopping        hub code 1005: the hub ends while the call runs, outcome unknown
+    │   ├── HubStopping        hub code 1005: the hub ends while the call runs, outcome unknown
+    │   ├── HubRestarted       hub code 1006: the hub that ran the call is gone, outcome unknown
+    │   ├── CallCancelled      hub code 1009: somebody else than this caller has cancelled the call
+    │   ├── ExecutorLost       hub code 1007: the client that executes a virtual tool is gone, outcome unknown
+    │   └── EventsGone         hub code 1008: the events behind a cursor are no longer kept
     └── StartFailed            an upstream did not come up; the message is for people
 
 Hub codes lie outside -32768…-32000, which JSON-RPC reserves (protocol.md §3, "Lossless").
@@ -25,11 +30,15 @@ from mcp_hub.types import JsonObject, RawJson
 
 __all__ = [
     "Busy",
+    "CallCancelled",
     "ConfigError",
     "DeadlineExceeded",
+    "EventsGone",
+    "ExecutorLost",
     "FrameTooLong",
     "HttpRefused",
     "HubError",
+    "HubRestarted",
     "HubStopping",
     "InvalidParams",
     "MethodNotFound",
@@ -37,6 +46,7 @@ __all__ = [
     "RpcError",
     "StartFailed",
     "UnknownEntry",
+    "UnknownStream",
     "UpstreamLost",
     "UpstreamUnavailable",
 ]
@@ -134,3 +144,32 @@ class Busy(RpcError):
 
 class HubStopping(RpcError):
     code = 1005
+
+
+class HubRestarted(RpcError):
+    code = 1006
+
+
+class ExecutorLost(RpcError):
+    code = 1007
+
+
+class CallCancelled(RpcError):
+    code = 1009
+
+
+class UnknownStream(InvalidParams):
+    """No such stream, or not this caller's: nobody can tell the two apart."""
+
+    def __init__(self) -> None:
+        super().__init__("unknown stream: it has expired, is not yours or never was")
+
+
+class EventsGone(RpcError):
+    """Events behind the cursor were let go; `earliest` is the first that can still be had."""
+
+    code = 1008
+
+    def __init__(self, earliest: int) -> None:
+        super().__init__(f"events are gone: the earliest that is kept is {earliest}", data={"earliest": earliest})
+        self.earliest = earliest

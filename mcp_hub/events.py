@@ -4,12 +4,15 @@ Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly
 (product.md, promise 1). A question (`InputRequired`) is open until its `InputReceived`.
 """
 
+from typing import Final
+
 import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.types import Era, RawJson, RawObject
 
 __all__ = [
+    "BY_CLIENT",
     "CallEvent",
     "Cancelled",
     "Completed",
@@ -21,7 +24,13 @@ __all__ = [
     "Log",
     "Progress",
     "Started",
+    "ToolCall",
+    "ToolResult",
 ]
+
+
+BY_CLIENT: Final = "cancelled by the client"
+"""The reason of a call whose client has taken its request back, or ended its session."""
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -42,10 +51,14 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
-    """Partial content: `content` is an encoded array of content blocks that extends the text at `index`."""
+    """Partial content: `content` is an encoded array of content blocks that extends what `channel` has at `index`.
+
+    All of channel `content` at one index, one after the other, is the final text; channel `aux` is something beside it.
+    """
 
     content: RawJson
     index: int = 0
+    channel: str = "content"
 
 
 class Log(msgspec.Struct, frozen=True, gc=False):
@@ -67,10 +80,30 @@ class InputRequired(msgspec.Struct, frozen=True, gc=False):
 
 
 class InputReceived(msgspec.Struct, frozen=True, gc=False):
-    """A question is no longer open: it was answered, declined or withdrawn. `remaining` others still are."""
+    """A question is no longer open: it was answered, declined or withdrawn. `remaining` others still are.
+
+    `action` is what an elicitation was answered with, where it is known.
+    """
 
     key: str
     remaining: int = 0
+    action: str | None = None
+
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
+    """The tool calls another one on the way; `arguments` is an encoded object. Only for whoever watches."""
+
+    call: str
+    name: str
+    arguments: RawJson
+
+
+class ToolResult(msgspec.Struct, frozen=True, gc=False):
+    """What the call of an earlier `ToolCall` came to; `content` is an encoded array of content blocks."""
+
+    call: str
+    content: RawJson
+    is_error: bool = False
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False):
@@ -87,10 +120,22 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False):
-    """The caller, a deadline of the caller or shutdown ended the call."""
+    """The call was ended from outside. Where its own client did so (`BY_CLIENT`) that gets no answer any more."""
 
     reason: str | None = None
 
 
 Ending = Completed | Failed | Cancelled
-CallEvent = Started | Progress | Delta | Log | InputRequired | InputReceived | Completed | Failed | Cancelled
+CallEvent = (
+    Started
+    | Progress
+    | Delta
+    | Log
+    | ToolCall
+    | ToolResult
+    | InputRequired
+    | InputReceived
+    | Completed
+    | Failed
+    | Cancelled
+)

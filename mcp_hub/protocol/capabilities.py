@@ -10,7 +10,7 @@ import msgspec
 
 from mcp_hub.types import JsonObject
 
-__all__ = ["MAX_RELAYED", "SUPERSET", "missing", "relayed"]
+__all__ = ["MAX_RELAYED", "OWN", "SUPERSET", "TASKS", "missing", "relayed", "to_modern"]
 
 SUPERSET: Final[JsonObject] = {
     "roots": {},
@@ -22,6 +22,12 @@ SUPERSET: Final[JsonObject] = {
 Whether the caller at hand can is checked for each question. Older servers ignore what they do not know; no
 `listChanged`, since a change of one client's roots says nothing of the others'.
 """
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension by which a modern server may answer a call with a task."""
+
+OWN: Final[JsonObject] = {"extensions": {TASKS: {}}}
+"""What the hub declares to modern servers of itself: the extensions that end with it, whoever calls."""
 
 MAX_RELAYED: Final = 8192
 """Bytes of a client's capabilities that travel with each of its calls; the longest real ones have some hundreds."""
@@ -56,6 +62,11 @@ def relayed(declared: JsonObject) -> JsonObject:
     if len(msgspec.json.encode(kept)) <= MAX_RELAYED:
         return kept
     return {name: _known(kept[name], parts) for name, parts in SUPERSET.items() if isinstance(kept.get(name), dict)}
+
+
+def to_modern(declared: JsonObject) -> JsonObject:
+    """What a modern upstream is told with the call of a client that declared this."""
+    return {**relayed(declared), **OWN}
 
 
 def _known(value: JsonObject, parts: JsonObject) -> JsonObject:

@@ -33,6 +33,7 @@ class Filter(msgspec.Struct, frozen=True, omit_defaults=True):
     promptsListChanged: bool = False
     resourcesListChanged: bool = False
     resourceSubscriptions: tuple[str, ...] = ()
+    taskIds: tuple[str, ...] = ()
 
     @property
     def list_methods(self) -> frozenset[str]:

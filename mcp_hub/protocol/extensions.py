@@ -1,0 +1,55 @@
+"""Extensions of the protocol that the hub serves to clients, and who has declared them.
+
+Source: specification 2026-07-28, basic/index "Extensions"; streams.md §2, "Partial content".
+"""
+
+from typing import Final
+
+import msgspec
+
+from mcp_hub.protocol.envelope import object_bytes, raw_object
+from mcp_hub.types import CallId, Era, JsonObject, RawJson
+
+__all__ = ["STREAMS", "TASKS", "declares", "offered", "with_mark"]
+
+STREAMS: Final = "dev.mcp-hub/streams"
+"""Partial content and cursors in progress notifications, and the method `dev.mcp-hub/streams.read`."""
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""Calls that are answered with a task; in the modern era only."""
+
+
+def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
+    """Whether a client with these capabilities takes what the extension adds.
+
+    A handshake client may declare the hub's own under `experimental`, too; tasks it never gets.
+    """
+    if era is Era.HANDSHAKE and extension != STREAMS:
+        return False
+    places = ("extensions",) if era is Era.MODERN else ("extensions", "experimental")
+    return any(isinstance(found := capabilities.get(place), dict) and extension in found for place in places)
+
+
+def offered(era: Era) -> JsonObject:
+    """What the hub adds to its capabilities (streams.md §2)."""
+    if era is Era.MODERN:
+        return {"extensions": {STREAMS: {}, TASKS: {}}}
+    return {"experimental": {STREAMS: {}}, "extensions": {STREAMS: {}}}
+
+
+def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:
+    """The result of a logged call, with the mark in `_meta` that says where its events are to be had.
+
+    A result whose `_meta` is no object stays as it is: there is nothing that could be added to.
+    """
+    mark = msgspec.json.encode({"stream": stream, "cursor": str(cursor), "status": status})
+    text = bytes(result)
+    if b'"_meta"' not in text:
+        rest = text.lstrip()[1:].lstrip()
+        comma = b"" if rest.startswith(b"}") else b","
+        return b'{"_meta":{"%b":%b}%b' % (STREAMS.encode(), mark, comma) + rest
+    members = raw_object(result)
+    meta = raw_object(members.get("_meta", msgspec.UNSET)) if members is not None else None
+    if members is None or meta is None:
+        return result
+    meta[STREAMS] = msgspec.Raw(mark)
+    return object_bytes({**members, "_meta": msgspec.Raw(object_bytes(meta))})

@@ -1,0 +1,150 @@
+"""The errors that end a durable stream: code, class and whether to try again, and the error that was, again.
+
+An upstream's own error is relayed byte for byte (class `tool`); an error of the hub comes back as the class of
+`mcp_hub.errors` that it had. Source: streams.md §1 "error.data", §6 "Error classes"; `internal`, an error of the hub
+itself, is not among those.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mcp_hub.errors import (
+    Busy,
+    DeadlineExceeded,
+    EventsGone,
+    ExecutorLost,
+    HttpRefused,
+    HubRestarted,
+    HubStopping,
+    InvalidParams,
+    MethodNotFound,
+    RpcError,
+    UnknownEntry,
+    UnknownStream,
+    UpstreamLost,
+    UpstreamUnavailable,
+)
+from mcp_hub.protocol.envelope import object_bytes, raw_object
+from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.types import JsonObject, RawJson
+
+__all__ = ["error_data", "error_of"]
+
+_DETAIL: Final = 200
+"""Characters of the message that are shown beside the code; `jsonrpc` has all of it."""
+_TOOL: Final = "tool"
+"""The class of an error that an upstream sent: `jsonrpc` has its bytes."""
+
+
+class _Kind(NamedTuple):
+    """Code and class of an error, and whether the call may be made again as it is if its outcome is known."""
+
+    code: str
+    group: str
+    is_retryable: bool = False
+
+
+_INTERNAL: Final = _Kind("internal_error", "internal")
+_KINDS: Final[Mapping[type[RpcError], _Kind]] = MappingProxyType(
+    {
+        RpcError: _INTERNAL,
+        InvalidParams: _Kind("invalid_params", "client"),
+        UnknownEntry: _Kind("unknown_entry", "client"),
+        UnknownStream: _Kind("unknown_stream", "client"),
+        EventsGone: _Kind("events_gone", "client"),
+        MethodNotFound: _Kind("method_not_found", "client"),
+        UpstreamUnavailable: _Kind("upstream_unavailable", "upstream_transport", is_retryable=True),
+        UpstreamLost: _Kind("upstream_crashed", "upstream_crash", is_retryable=True),
+        HttpRefused: _Kind("upstream_refused", "upstream_transport"),
+        DeadlineExceeded: _Kind("deadline_exceeded", "upstream_timeout"),
+        Busy: _Kind("busy", "capacity", is_retryable=True),
+        HubStopping: _Kind("hub_stopped", "hub_restart", is_retryable=True),
+        HubRestarted: _Kind("hub_restarted", "hub_restart", is_retryable=True),
+        ExecutorLost: _Kind("executor_lost", "upstream_crash", is_retryable=True),
+    }
+)
+_CLASSES: Final = {kind.code: class_ for class_, kind in _KINDS.items()}
+_LIMITS: Final = {"max_duration": "deadline", "question_timeout": "client"}
+"""Whose time ran out, by the limit that a `DeadlineExceeded` names; by any other the upstream's."""
+_REFUSALS: Final = {401: "auth", 403: "auth", 429: "rate_limit"}
+_TOO_MANY: Final = 429
+
+
+def error_data(error: RpcError) -> tuple[RawJson, ...]:
+    """Data of an `error` event, in parts that are to be joined."""
+    kind = _kind(error)
+    is_unknown = (error.data or {}).get("outcome") == "unknown"
+    data: JsonObject = {"code": kind.code, "class": kind.group, "retryable": kind.is_retryable and not is_unknown}
+    if is_unknown:
+        data["outcome"] = "unknown"
+    data["detail"] = error.message[:_DETAIL]
+    return (object_bytes(data)[:-1], b',"jsonrpc":', error.encoded(), b"}")
+
+
+def _kind(error: RpcError) -> _Kind:
+    kind = next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
+    data = error.data or {}
+    if error.raw is not None:
+        return _Kind("tool_error" if kind is _INTERNAL else kind.code, _TOOL)
+    if kind is _INTERNAL and "upstream" in data:
+        return _Kind("upstream_error", "upstream_protocol")
+    if isinstance(error, DeadlineExceeded):
+        return kind._replace(group=_LIMITS.get(str(data.get("limit")), kind.group))
+    if isinstance(error, HttpRefused):
+        return kind._replace(group=_REFUSALS.get(error.status, kind.group), is_retryable=error.status == _TOO_MANY)
+    return kind
+
+
+class _WireError(msgspec.Struct):
+    code: int
+    message: str
+    data: dict[str, msgspec.Raw] | None = None
+
+
+_decode = msgspec.json.Decoder(_WireError).decode
+
+
+def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
+    """The error that `error_data` told of. A code that this version does not know stands for an error all the same.
+
+    Raises `msgspec.DecodeError` or `RecursionError` if `jsonrpc` is not what the hub writes.
+    """
+    class_ = _CLASSES.get(code, RpcError)
+    if group == _TOOL:
+        error = from_wire(jsonrpc)
+        return error if class_ is RpcError else _made(class_, error.message, error.code, error.data, error.raw)
+    wire = _decode(jsonrpc)
+    data = None if wire.data is None else {name: _value(name, value) for name, value in wire.data.items()}
+    return _made(class_, wire.message, wire.code, data)
+
+
+def _value(name: str, raw: msgspec.Raw) -> object:
+    """A member of an error's data. An upstream's error within `upstream` stays encoded: it is relayed."""
+    if name == "upstream" and (members := raw_object(raw)) is not None:
+        return {name: value if name == "error" else _value("", value) for name, value in members.items()}
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):  # a number that no float can hold, say
+        return raw
+
+
+def _made(
+    class_: type[RpcError], message: str, code: int, data: JsonObject | None, raw: RawJson | None = None
+) -> RpcError:
+    """An error of a class whose own constructor may put the message together from what is not known here."""
+    error = class_.__new__(class_)
+    RpcError.__init__(error, message, code=code, data=data, raw=raw)
+    if isinstance(error, HttpRefused):
+        error.status = _integer((data or {}).get("upstream"), "status")
+    if isinstance(error, EventsGone):
+        error.earliest = _integer(data, "earliest")
+    return error
+
+
+def _integer(members: object, name: str) -> int:
+    """0 where there is none."""
+    value = members.get(name) if isinstance(members, dict) else None
+    return value if isinstance(value, int) else 0

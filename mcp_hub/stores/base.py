@@ -1,0 +1,226 @@
+"""Where the events of durable streams are kept: rows, chunks of encoded events, letters to owners, sessions.
+
+One interface for every store (streams.md §5). A stream has one owner, the hub process that appends to it, and an epoch
+that every change of owner raises: what an earlier owner still sends is refused (`Fenced`). Events are opaque lines here
+(`protocol.stream_events` knows them); the store sees to order: chunk after chunk without a hole, nothing after the end.
+What `append` has confirmed survives the process if the store `is_durable`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from mcp_hub.errors import HubError
+from mcp_hub.types import CallId
+
+__all__ = [
+    "Change",
+    "Chunk",
+    "EventStore",
+    "Fenced",
+    "KeyTaken",
+    "Letter",
+    "Page",
+    "SessionRow",
+    "Status",
+    "StoreError",
+    "StreamRow",
+]
+
+Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+"""Of the tasks extension of 2026-07-28; the last three are endings."""
+
+
+class StoreError(HubError):
+    """The store cannot do what it was asked to; the message says why."""
+
+
+class Fenced(StoreError):
+    """Another process owns the stream now, or it has ended: what was to be appended is refused."""
+
+
+class KeyTaken(StoreError):
+    """The principal has a stream with this idempotency key already."""
+
+
+class StreamRow(msgspec.Struct, frozen=True):
+    """What is known of a stream beside its events. Times are Unix seconds.
+
+    `owner` is the instance id of the hub process that appends; `first` and `last` number the events that are kept
+    (`first` > 1: older ones were let go; `last` 0: none yet). `name` is what the client called: exported tool name or
+    URI. `session` is the handshake session that started it, else "". `message` is the last progress message.
+    `continuation` is what another hub needs to go on with the call (JSON), `info` what the front wants to keep (JSON).
+    `key` is the idempotency key and `digest` stands for the request that it was used for. `expires` is set at the end.
+    """
+
+    id: CallId
+    principal: str
+    owner: str
+    server: str
+    method: str
+    name: str
+    created: float
+    updated: float
+    epoch: int = 1
+    status: Status = "working"
+    first: int = 1
+    last: int = 0
+    session: str = ""
+    ttl: float = 86400.0
+    message: str | None = None
+    continuation: bytes | None = None
+    info: bytes | None = None
+    key: str | None = None
+    digest: str = ""
+    expires: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status not in ("working", "input_required")
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive events from number `first` on: `lines` are encoded, one JSON object each without a line break."""
+
+    first: int
+    lines: tuple[bytes, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.lines) - 1
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What of the row an append changes, in the same transaction; None leaves a column as it is."""
+
+    updated: float
+    status: Status | None = None
+    message: str | None = None
+    continuation: bytes | None = None
+    info: bytes | None = None
+    ttl: float | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Events that follow a place, and the row as it was when they were read."""
+
+    row: StreamRow
+    lines: tuple[bytes, ...]
+    first: int
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """For the owner of a stream, from another process: `cancel` (body: the reason) or `input` (body: JSON)."""
+
+    stream: CallId
+    kind: Literal["cancel", "input"]
+    body: bytes
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """A handshake session that has a durable stream. `body` is JSON that the front understands."""
+
+    id: str
+    principal: str
+    body: bytes
+    expires: float
+
+
+Appended = Callable[[StoreError | None], None]
+Fetched = Callable[[Page | StoreError | None], None]
+"""Given the page, None if there is no such stream (any more), or what went wrong."""
+
+
+class EventStore(Protocol):
+    """One store. All methods are called on the event loop and never block it; callbacks come on the event loop, maybe
+    before the call returns. An append is only asked for when the one before of the same stream has been confirmed.
+    """
+
+    instance: str
+    """Id of this hub process, `in_` + 26 characters."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is confirmed from now on survives this process."""
+        ...
+
+    async def open(self) -> None:
+        """Makes the store ready. Never raises for a file that cannot be used: see `is_durable`."""
+        ...
+
+    async def close(self) -> None:
+        """Commits what was asked for, within a bound of 1 s, and lets go of files and locks. Idempotent."""
+        ...
+
+    # -- the owner
+
+    def create(self, row: StreamRow, chunk: Chunk, done: Appended) -> None:
+        """Adds a stream with its first events. `KeyTaken` if its key is in use."""
+        ...
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        """Adds events behind the last one, with what they change of the row. An empty chunk changes the row alone.
+
+        `Fenced` if the epoch is not the stream's or it has ended. A status that is an ending sets `expires`.
+        """
+        ...
+
+    async def inbox(self) -> list[Letter]:
+        """Letters for streams of this process, oldest first; each is given out once."""
+        ...
+
+    # -- everybody
+
+    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+        """At most `most` events (and about 1 MiB, but one at least) from the one behind `after` that is still kept."""
+        ...
+
+    async def find(self, stream: CallId) -> StreamRow | None: ...
+
+    async def find_key(self, principal: str, key: str) -> StreamRow | None:
+        """The principal's stream of this idempotency key."""
+        ...
+
+    async def rows(self, principal: str, most: int) -> list[StreamRow]:
+        """The principal's streams, the newest first."""
+        ...
+
+    async def post(self, letter: Letter) -> bool:
+        """Puts a letter into the inbox of the stream's owner; False if the stream is unknown or has ended."""
+        ...
+
+    async def has_news(self) -> bool:
+        """Whether another process has written since this was asked last. Cheap."""
+        ...
+
+    # -- what an owner left behind
+
+    async def orphans(self) -> list[StreamRow]:
+        """Streams that have not ended and whose owner is gone: its lock can be taken."""
+        ...
+
+    async def is_orphan(self, row: StreamRow) -> bool:
+        """Whether the row's owner is gone."""
+        ...
+
+    async def claim(self, row: StreamRow, lines: Sequence[bytes], change: Change) -> StreamRow | None:
+        """Makes this process the owner and appends `lines` behind `row.last`, in one transaction; the new row.
+
+        None, and nothing is done, if the stream is no longer as `row` says (epoch, last) or has ended.
+        """
+        ...
+
+    async def sweep(self, now: float) -> int:
+        """Deletes streams and sessions that have expired, and the oldest ended ones beyond the store's limits."""
+        ...
+
+    # -- handshake sessions
+
+    async def put_session(self, session: SessionRow) -> None:
+        """Adds or replaces it."""
+        ...
+
+    async def session(self, id_: str) -> SessionRow | None: ...
+
+    async def drop_session(self, id_: str) -> None: ...

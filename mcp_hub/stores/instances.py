@@ -1,0 +1,89 @@
+"""Which hub processes live: each holds a lock on `<folder>/instances/<id>.lock` until it ends, however it ends.
+
+Whoever asks takes a shared lock, so that two who ask at once do not take each other for the owner. Without locks
+(Windows) the open file stands for the lock: it cannot be removed. An id is never used twice; hence one that is gone
+once is gone for good, and so is one whose file is missing.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from mcp_hub.ids import ids
+from mcp_hub.stores.locks import is_at, lock_file, make_folder, take
+
+__all__ = ["Instances", "new_instance_id"]
+
+_fresh: Final = ids(os.urandom)
+
+
+def new_instance_id() -> str:
+    """`in_` and an id: names one run of one hub process."""
+    return "in_" + next(_fresh)
+
+
+class Instances:
+    """The locks under one folder, one of which is this process's. Blocks for as long as the file system does."""
+
+    def __init__(self, folder: Path, own: str) -> None:
+        self.own = own
+        self._folder = folder / "instances"
+        self._held: int | None = None
+
+    def enter(self) -> None:
+        """Takes this process's lock and clears away what others left behind. Idempotent. Raises `OSError`."""
+        if self._held is not None:
+            return
+        make_folder(self._folder.parent)
+        make_folder(self._folder)
+        path = self._path(self.own)
+        held = lock_file(path)
+        while not (take(held, shared=False) and is_at(held, path)):  # another process is clearing it away
+            os.close(held)
+            held = lock_file(path)
+        self._held = held
+        os.write(held, f"{os.getpid()}\n".encode())
+        for other in self._folder.glob("in_*.lock"):
+            self.is_gone(other.stem)
+
+    def leave(self) -> None:
+        """Lets go of the lock; from here on this process counts as gone. Idempotent."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+            _remove(self._path(self.own))
+
+    def is_gone(self, id_: str) -> bool:
+        """Whether that process has ended; its lock file is removed then. Never true of this process."""
+        if id_ == self.own:
+            return False
+        path = self._path(id_)
+        try:
+            if sys.platform == "win32":
+                path.unlink(missing_ok=True)
+                return True
+            asked = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        try:
+            is_gone = take(asked, shared=True)
+            if is_gone:
+                _remove(path)
+            return is_gone
+        except OSError:
+            return False
+        finally:
+            os.close(asked)
+
+    def _path(self, id_: str) -> Path:
+        return self._folder / f"{id_}.lock"
+
+
+def _remove(path: Path) -> None:
+    """Clears a file away, if this process may."""
+    with suppress(OSError):
+        path.unlink()

@@ -1,0 +1,44 @@
+"""What a store keeps at most, and which chunks of a stream go when it is too long. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["LETTERS", "PAGE_BYTES", "StoreLimits", "surplus"]
+
+LETTERS: Final = 256
+"""Letters that may wait for one stream: an owner that is alive reads them every second."""
+PAGE_BYTES: Final = 1 << 20
+"""Of events in one page, unless the first alone is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """Per stream (streams.md §3) and for the whole store. How long an ended stream is kept is the row's `ttl`.
+
+    Above `ended` streams or `total_bytes` the oldest ended ones go at the next sweep. `memory_bytes` is for events that
+    are kept in memory: there the oldest ended streams go at once, then the oldest events of the stream that grows.
+    """
+
+    stream_events: int = 10_000
+    stream_bytes: int = 64 << 20
+    ended: int = 100_000
+    sessions: int = 10_000
+    total_bytes: int = 4 << 30
+    memory_bytes: int = 256 << 20
+
+
+def surplus(chunks: Sequence[tuple[int, int]], most_events: int, most_bytes: int) -> int:
+    """How many of the oldest chunks, given as events and bytes, have to go; never the newest.
+
+    None while the stream is within its limits; then an eighth at once, so that it is seldom.
+    """
+    events, size = sum(count for count, _ in chunks), sum(length for _, length in chunks)
+    if events <= most_events and size <= most_bytes:
+        return 0
+    gone = 0
+    while gone < len(chunks) - 1 and (events > most_events * 7 // 8 or size > most_bytes * 7 // 8):
+        events -= chunks[gone][0]
+        size -= chunks[gone][1]
+        gone += 1
+    return gone

@@ -1,0 +1,244 @@
+"""Streams in the memory of this process: nothing outlives it, and there are no other processes.
+
+Callbacks are called before the methods that take them return. Whoever else a row names as its owner is gone.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from mcp_hub.stores.base import (
+    Appended,
+    Change,
+    Chunk,
+    Fetched,
+    KeyTaken,
+    Letter,
+    Page,
+    SessionRow,
+    StoreError,
+    StreamRow,
+)
+from mcp_hub.stores.instances import new_instance_id
+from mcp_hub.stores.limits import LETTERS, PAGE_BYTES, StoreLimits, surplus
+from mcp_hub.stores.rules import begin, changed, joined, refuse, unknown
+from mcp_hub.types import CallId
+
+__all__ = ["MemoryStore"]
+
+
+class _Stream:
+    """One stream: its row, its chunks with the events and bytes in each."""
+
+    __slots__ = ("chunks", "row", "size", "sizes")
+
+    def __init__(self, row: StreamRow) -> None:
+        self.row = row
+        self.chunks: list[Chunk] = []
+        self.sizes: list[tuple[int, int]] = []
+        self.size = 0
+
+    def page(self, after: int, most: int) -> Page:
+        lines: list[bytes] = []
+        start = max(after + 1, self.row.first)
+        room, at = PAGE_BYTES, bisect_right(self.chunks, start, key=lambda chunk: chunk.first) - 1
+        for chunk in self.chunks[max(at, 0) :]:
+            for line in chunk.lines[max(start - chunk.first, 0) :]:
+                room -= len(line)
+                if lines and (len(lines) >= most or room < 0):
+                    return Page(self.row, tuple(lines), start)
+                lines.append(line)
+        return Page(self.row, tuple(lines), start if lines else self.row.last + 1)
+
+    def trim(self, most_events: int, most_bytes: int) -> int:
+        """Lets go of the oldest chunks if there is too much; the bytes that are gone."""
+        if self.row.last - self.row.first < most_events and self.size <= most_bytes:
+            return 0
+        gone = surplus(self.sizes, most_events, most_bytes)
+        freed = sum(size for _, size in self.sizes[:gone])
+        del self.chunks[:gone], self.sizes[:gone]
+        self.size -= freed
+        self.row = msgspec.structs.replace(self.row, first=self.chunks[0].first)
+        return freed
+
+
+class MemoryStore:
+    """An `EventStore` without a file."""
+
+    is_durable = False
+
+    def __init__(self, limits: StoreLimits | None = None, instance: str | None = None) -> None:
+        self.instance = instance or new_instance_id()
+        self._limits = limits or StoreLimits()
+        self._streams: dict[CallId, _Stream] = {}
+        self._keys: dict[tuple[str, str], CallId] = {}
+        self._ended: dict[CallId, None] = {}  # in the order in which they ended
+        self._letters: list[Letter] = []
+        self._sessions: dict[str, SessionRow] = {}
+        self._size = 0
+
+    async def open(self) -> None:
+        """Nothing has to be made ready."""
+
+    async def close(self) -> None:
+        """What there is stays until the process ends."""
+
+    def peek(self, stream: CallId) -> StreamRow | None:
+        """The row of a stream that is here."""
+        entry = self._streams.get(stream)
+        return None if entry is None else entry.row
+
+    def has_key(self, principal: str, key: str) -> bool:
+        return (principal, key) in self._keys
+
+    def lines(self, stream: CallId) -> tuple[bytes, ...]:
+        """All events that are here of a stream that is."""
+        return tuple(line for chunk in self._streams[stream].chunks for line in chunk.lines)
+
+    def drop(self, stream: CallId) -> list[Letter]:
+        """Forgets a stream that is here; the letters that wait for it."""
+        entry = self._streams.pop(stream)
+        self._ended.pop(stream, None)
+        self._size -= entry.size
+        letters = [letter for letter in self._letters if letter.stream == stream]
+        if letters:
+            self._letters = [letter for letter in self._letters if letter.stream != stream]
+        if entry.row.key is not None:
+            del self._keys[entry.row.principal, entry.row.key]
+        return letters
+
+    def create(self, row: StreamRow, chunk: Chunk, done: Appended) -> None:
+        """Adds a stream with its first events. Its numbers may go on from events that are kept elsewhere."""
+        done(self._attempt_create(row, chunk))
+
+    def _attempt_create(self, row: StreamRow, chunk: Chunk) -> StoreError | None:
+        if row.id in self._streams:
+            return StoreError(f"stream {row.id}: exists already")
+        if row.key is not None and self.has_key(row.principal, row.key):
+            return KeyTaken(f"idempotency key {row.key!r} is in use")
+        try:
+            stream, size = _Stream(begin(row, chunk)), len(joined(chunk))
+        except StoreError as error:
+            return error
+        self._streams[row.id] = stream
+        if row.key is not None:
+            self._keys[row.principal, row.key] = row.id
+        self._add(stream, chunk, size)
+        return None
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        done(self._attempt_append(stream, epoch, chunk, change))
+
+    def _attempt_append(self, id_: CallId, epoch: int, chunk: Chunk, change: Change) -> StoreError | None:
+        stream = self._streams.get(id_)
+        if stream is None:
+            return unknown(id_)
+        try:
+            refuse(id_, stream.row, epoch, chunk)
+            size = len(joined(chunk))
+        except StoreError as error:
+            return error
+        stream.row = changed(stream.row, chunk, change)
+        self._add(stream, chunk, size)
+        return None
+
+    def _add(self, stream: _Stream, chunk: Chunk, size: int) -> None:
+        """Puts the events behind those that are there and makes room again."""
+        if chunk.lines:
+            stream.chunks.append(chunk)
+            stream.sizes.append((len(chunk.lines), size))
+            stream.size += size
+            self._size += size
+        if stream.row.has_ended:
+            self._ended[stream.row.id] = None
+            self._letters = [letter for letter in self._letters if letter.stream != stream.row.id]
+        while self._size > self._limits.memory_bytes and len(self._ended) > stream.row.has_ended:
+            self.drop(next(iter(self._ended)))
+        most = self._limits.stream_bytes
+        if self._size > self._limits.memory_bytes:
+            most = min(most, max(stream.size - 1, 0))
+        self._size -= stream.trim(self._limits.stream_events, most)
+
+    async def inbox(self) -> list[Letter]:
+        mine: list[Letter] = []
+        others: list[Letter] = []
+        for letter in self._letters:
+            is_mine = self._streams[letter.stream].row.owner == self.instance
+            (mine if is_mine else others).append(letter)
+        self._letters = others
+        return mine
+
+    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+        entry = self._streams.get(stream)
+        done(None if entry is None else entry.page(after, most))
+
+    async def find(self, stream: CallId) -> StreamRow | None:
+        return self.peek(stream)
+
+    async def find_key(self, principal: str, key: str) -> StreamRow | None:
+        id_ = self._keys.get((principal, key))
+        return None if id_ is None else self._streams[id_].row
+
+    async def rows(self, principal: str, most: int) -> list[StreamRow]:
+        mine = [stream.row for stream in reversed(self._streams.values()) if stream.row.principal == principal]
+        return sorted(mine, key=lambda row: -row.created)[: max(most, 0)]
+
+    async def post(self, letter: Letter) -> bool:
+        stream = self._streams.get(letter.stream)
+        if stream is None or stream.row.has_ended:
+            return False
+        waiting = [other.kind for other in self._letters if other.stream == letter.stream]
+        if letter.kind == "cancel" and "cancel" in waiting:
+            return True
+        if len(waiting) >= LETTERS:
+            raise StoreError(f"stream {letter.stream}: {LETTERS} letters wait for its owner already")
+        self._letters.append(letter)
+        return True
+
+    async def has_news(self) -> bool:
+        return False
+
+    async def orphans(self) -> list[StreamRow]:
+        running = [stream.row for stream in self._streams.values() if not stream.row.has_ended]
+        return [row for row in running if row.owner != self.instance]
+
+    async def is_orphan(self, row: StreamRow) -> bool:
+        return row.owner != self.instance
+
+    async def claim(self, row: StreamRow, lines: Sequence[bytes], change: Change) -> StreamRow | None:
+        stream = self._streams.get(row.id)
+        if stream is None or stream.row.has_ended or stream.row.owner == self.instance:
+            return None
+        if (stream.row.epoch, stream.row.last) != (row.epoch, row.last):
+            return None
+        before = stream.row
+        stream.row = msgspec.structs.replace(before, owner=self.instance, epoch=before.epoch + 1)
+        error = self._attempt_append(row.id, stream.row.epoch, Chunk(row.last + 1, tuple(lines)), change)
+        if error is not None:
+            stream.row = before
+            raise error
+        return stream.row
+
+    async def sweep(self, now: float) -> int:
+        old = [id_ for id_ in self._ended if (self._streams[id_].row.expires or now) <= now]
+        many = len(self._ended) - len(old) - self._limits.ended
+        if many > 0:
+            expired = set(old)
+            old += [id_ for id_ in self._ended if id_ not in expired][:many]
+        for id_ in old:
+            self.drop(id_)
+        self._sessions = {id_: session for id_, session in self._sessions.items() if session.expires > now}
+        return len(old)
+
+    async def put_session(self, session: SessionRow) -> None:
+        self._sessions.pop(session.id, None)
+        self._sessions[session.id] = session
+        if len(self._sessions) > self._limits.sessions:
+            del self._sessions[next(iter(self._sessions))]
+
+    async def session(self, id_: str) -> SessionRow | None:
+        return self._sessions.get(id_)
+
+    async def drop_session(self, id_: str) -> None:
+        self._sessions.pop(id_, None)

@@ -1,0 +1,112 @@
+"""The file of streams: its tables, and how a connection to it is made.
+
+A stream is one row of `streams` (and one of `extras` for what seldom changes and may be large); its events are rows of
+`chunks`, the lines of one append joined by line breaks: a chunk costs as much as an event would. `streams.bytes` counts
+the bodies. `expires` is null until the stream ends. `letters` are for owners, `sessions` are handshake sessions.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from mcp_hub.stores.faults import StoreFault, faulty
+from mcp_hub.stores.locks import make_folder
+
+__all__ = ["BUSY_MS", "VERSION", "connect", "prepare"]
+
+VERSION: Final = 1
+"""Of the tables; a file of a later one is left alone."""
+BUSY_MS: Final = 200
+"""Of waiting for another process inside SQLite; who has patience tries several times."""
+_APPLICATION: Final = 0x6D687562
+"""`mhub`: tells the file from other databases."""
+
+_TABLES: Final = """
+CREATE TABLE streams (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, principal TEXT NOT NULL, owner TEXT NOT NULL,
+    server TEXT NOT NULL, method TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
+    epoch INTEGER NOT NULL, status TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    session TEXT NOT NULL, ttl REAL NOT NULL, message TEXT, key TEXT, digest TEXT NOT NULL, expires REAL,
+    bytes INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX streams_key ON streams (principal, key) WHERE key IS NOT NULL;
+CREATE INDEX streams_newest ON streams (principal, created);
+CREATE INDEX streams_running ON streams (owner) WHERE expires IS NULL;
+CREATE INDEX streams_expiring ON streams (expires) WHERE expires IS NOT NULL;
+CREATE INDEX streams_ended ON streams (updated) WHERE expires IS NOT NULL;
+CREATE TABLE extras (stream INTEGER PRIMARY KEY, continuation BLOB, info BLOB);
+CREATE TABLE chunks (stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE UNIQUE INDEX chunks_place ON chunks (stream, last);
+CREATE TABLE letters (number INTEGER PRIMARY KEY, stream INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL);
+CREATE INDEX letters_stream ON letters (stream);
+CREATE TABLE sessions (id TEXT PRIMARY KEY, principal TEXT NOT NULL, body BLOB NOT NULL, expires REAL NOT NULL);
+CREATE INDEX sessions_expiring ON sessions (expires);
+"""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in which transactions are begun by hand. Raises `StoreFault`."""
+    try:
+        _create_private(path)
+        connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=64)
+    except (sqlite3.Error, OSError) as error:
+        raise faulty(error, path) from error
+    try:
+        connection.execute("PRAGMA cache_size = -8192")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.Error as error:
+        connection.close()
+        raise faulty(error, path) from error
+    return connection
+
+
+def _create_private(path: Path) -> None:
+    """An empty file for nobody else's eyes. SQLite gives its companions the same mode."""
+    make_folder(path.parent)
+    try:
+        # never opened otherwise: closing it would release the locks that SQLite holds on it in this process
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if path.is_file() and path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Makes the tables if the file is empty. Raises `StoreFault` for one of a newer hub or another program.
+
+    Raises `sqlite3.Error` for what else is wrong, another process that does the same at this moment included.
+    """
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA journal_size_limit = 67108864")
+    if _is_ours(connection, path):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not _is_ours(connection, path):
+            for statement in _TABLES.split(";")[:-1]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the tables are there; False for an empty file."""
+    # the tables first: another process commits them together with the rest
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not tables:
+        return False
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != _APPLICATION:
+        raise StoreFault("unusable", f"store {path}: is a database of another program")
+    if version != VERSION:
+        raise StoreFault("unusable", f"store {path}: has version {version} of a newer hub, this one knows {VERSION}")
+    return True

@@ -1,0 +1,85 @@
+"""Ways to break the file of a store, and a clock that tests move."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from mcp_hub.clock import SystemClock
+from mcp_hub.stores.base import SessionRow, StreamRow
+from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.sqlite import FILE, SqliteStore
+from tests.unit.stores.event_stores import create, new_row, opened
+
+
+class HandClock:
+    """Stands still until it is moved; `step` seconds pass each time it is read."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.seconds = 1000.0
+        self.step = step
+
+    def now(self) -> float:
+        self.seconds += self.step
+        return self.seconds
+
+
+def in_use(store: FailsafeStore) -> SqliteStore:
+    """The file of a store."""
+    file = store._files.file
+    assert file is not None
+    return file
+
+
+async def fill_disk(store: FailsafeStore) -> None:
+    """No further page can be had: what SQLite says then is what it says when the disk is full."""
+    await in_use(store)._writer.ask(_limit_pages)
+
+
+async def empty_disk(store: FailsafeStore) -> None:
+    await in_use(store)._writer.ask(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
+
+
+def _limit_pages(db: sqlite3.Connection) -> None:
+    (count,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {count}").fetchall()
+
+
+def damage(folder: Path, table: str) -> None:
+    """Overwrites the first page of a table of a file that nobody has open."""
+    path = folder / FILE
+    with sqlite3.connect(path) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+    db.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+
+def set_aside(folder: Path) -> list[str]:
+    """Names of the databases that were set aside."""
+    found = (path.name for path in folder.glob(f"{FILE}.corrupt-*"))
+    return sorted(name for name in found if not name.endswith(("-wal", "-shm")))
+
+
+async def damage_under(store: FailsafeStore, folder: Path, table: str) -> None:
+    """Damages a table of the file that the store has open, and lets it notice that the file has changed."""
+    await in_use(store)._writer.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+    damage(folder, table)
+    db = sqlite3.connect(folder / FILE)
+    db.execute("PRAGMA user_version = 1")
+    db.close()
+
+
+def said(logs: list[Any], level: str = "error") -> list[str]:
+    """Events of that level, in order."""
+    return [entry["event"] for entry in logs if entry["log_level"] == level]
+
+
+async def written(folder: Path, count: int = 3) -> list[StreamRow]:
+    """A file with that many streams, which ended, of 50 events each."""
+    async with opened(FailsafeStore(folder, StoreLimits(), SystemClock())) as store:
+        rows = [await create(store, new_row(store, created=float(n), status="completed"), 50) for n in range(count)]
+        await store.put_session(SessionRow("se_1", "local", b"{}", 9e9))
+        return rows

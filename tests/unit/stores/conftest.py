@@ -1,0 +1,27 @@
+"""One store of each kind, for the tests of what they all promise."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.limits import StoreLimits
+from tests.unit.stores.event_stores import KINDS, SMALL, opened
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def store(kind: str, tmp_path: Path) -> AsyncIterator[EventStore]:
+    async with opened(KINDS[kind](tmp_path, SMALL)) as store:
+        yield store
+
+
+@pytest.fixture
+async def large(kind: str, tmp_path: Path) -> AsyncIterator[EventStore]:
+    async with opened(KINDS[kind](tmp_path, StoreLimits())) as store:
+        yield store

@@ -1,0 +1,195 @@
+"""Files that cannot be used, are damaged or full: calls go on, what was confirmed is kept, and it is said aloud."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import structlog
+
+from mcp_hub.clock import SystemClock
+from mcp_hub.stores.base import Fenced, KeyTaken, Letter, SessionRow, StreamRow
+from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.retry import FIRST
+from mcp_hub.stores.sqlite import FILE
+from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, said, set_aside, written
+from tests.unit.stores.event_stores import (
+    append,
+    create,
+    fetch,
+    found,
+    new_row,
+    numbered,
+    opened,
+    replayed,
+    works,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def new_store(folder: Path, clock: HandClock | None = None) -> FailsafeStore:
+    return FailsafeStore(folder, StoreLimits(), clock or SystemClock())
+
+
+# -- at the start
+
+
+async def test_a_newer_hubs_file_is_left_alone(tmp_path: Path) -> None:
+    await written(tmp_path)
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    before = (tmp_path / FILE).read_bytes()
+    with structlog.testing.capture_logs() as logs:
+        async with opened(store := new_store(tmp_path)):
+            assert not store.is_durable
+            await works(store)
+    assert "version 99 of a newer hub" in logs[0]["reason"]
+    assert said(logs) == ["store_failed"]
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("CREATE TABLE precious (a)")
+    db.close()
+    with structlog.testing.capture_logs() as logs:
+        async with opened(store := new_store(tmp_path)):
+            assert not store.is_durable
+            await works(store)
+    assert "another program" in logs[0]["reason"]
+    assert set_aside(tmp_path) == []
+    with sqlite3.connect(tmp_path / FILE) as db:
+        assert db.execute("SELECT count(*) FROM precious").fetchone() == (0,)
+    db.close()
+
+
+def directory_for_file(folder: Path) -> None:
+    (folder / FILE).mkdir(parents=True)
+
+
+def file_for_folder(folder: Path) -> None:
+    folder.write_text("")
+
+
+def file_for_instances(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "instances").write_text("")
+
+
+@pytest.mark.parametrize("block", [directory_for_file, file_for_folder, file_for_instances])
+async def test_where_no_file_can_be_made_everything_is_in_memory(tmp_path: Path, block: Callable[[Path], None]) -> None:
+    folder, clock = tmp_path / "state", HandClock()
+    block(folder)
+    with structlog.testing.capture_logs() as logs:
+        async with opened(store := new_store(folder, clock)):
+            assert not store.is_durable
+            await works(store)
+            row = await create(store, new_row(store, key="k"))
+            assert await store.find_key("local", "k") == row
+            with pytest.raises(KeyTaken):
+                await create(store, new_row(store, key="k"))
+            assert await store.post(Letter(row.id, "cancel", b""))
+            assert await store.inbox() == [Letter(row.id, "cancel", b"")]
+            assert await store.orphans() == []
+            assert not await store.post(Letter(new_row(store).id, "cancel", b""))
+            await store.put_session(SessionRow("se_1", "local", b"", 9e9))
+            assert await store.session("se_1") is not None
+            clock.seconds += FIRST
+            assert not await store.has_news()
+            assert await store.sweep(1e12) == 1
+    assert said(logs) == ["store_failed"], "once"
+
+
+async def test_a_file_that_can_be_made_later_is(tmp_path: Path) -> None:
+    clock = HandClock()
+    (tmp_path / FILE).mkdir()
+    async with opened(store := new_store(tmp_path, clock)):
+        running = await create(store, new_row(store, key="k"), 3)
+        ended = await create(store, new_row(store, status="completed"), 2)
+        await store.has_news()
+        (tmp_path / FILE).rmdir()
+        await store.has_news()
+        assert not store.is_durable, "not before it is time"
+        clock.seconds += FIRST
+        await store.has_news()
+        assert store.is_durable
+        await append(store, running, 4)
+    async with opened(again := new_store(tmp_path)):
+        assert await replayed(again, running) == numbered(1, 4)
+        assert await replayed(again, ended) == numbered(1, 2)
+        assert (await found(again, ended)).has_ended
+        assert [row.id for row in await again.orphans()] == [running.id]
+
+
+# -- while it runs
+
+
+async def test_a_stream_goes_on_in_memory_when_the_disk_is_full(tmp_path: Path) -> None:
+    async with opened(store := new_store(tmp_path, HandClock())):
+        row = await create(store, new_row(store, key="k", created=5.0), 30)
+        other = await create(store, new_row(store, created=4.0), 1)
+        await fill_disk(store)
+        with structlog.testing.capture_logs() as logs:
+            await append(store, row, 31, 10, size=20_000, message="on")
+            await append(store, row, 41, 10, size=20_000)
+            await append(store, other, 2, 10)
+            await works(store)
+        assert said(logs) == ["store_failed"], "once"
+        assert (logs[0]["fault"], logs[0]["durable"], store.is_durable) == ("full", False, False)
+        kept = await found(store, row)
+        assert (kept.first, kept.last, kept.message, kept.status) == (1, 50, "on", "working")
+        assert await replayed(store, row, 7) == [*numbered(1, 30), *numbered(31, 50, 20_000)]
+        assert (await fetch(store, row, 28, 2)).row == kept
+        assert await store.find_key("local", "k") == kept
+        assert [row.id for row in await store.rows("local", 3)][1:] == [row.id, other.id]
+        assert (await store.rows("local", 3))[1] == kept
+        with pytest.raises(Fenced):
+            await append(store, row, 50)
+        await append(store, row, 51, status="completed")
+        with pytest.raises(Fenced):
+            await append(store, row, 52)
+
+
+async def test_after_a_full_disk_everything_comes_home(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with opened(store := new_store(tmp_path, clock)):
+        rows = [await create(store, new_row(store, message="old"), 3) for _ in range(4)]
+        await fill_disk(store)
+        for row in rows:
+            await append(store, row, 4, size=100_000, message="away")
+        born = await create(store, new_row(store, info=b"born"))
+        await append(store, rows[1], 5, status="completed", message="over")
+        assert await store.post(Letter(rows[0].id, "input", b"{}"))
+        await empty_disk(store)
+        await append(store, rows[0], 5)
+        assert not store.is_durable, "not before it is time"
+        clock.seconds += FIRST
+        with structlog.testing.capture_logs() as logs:
+            await append(store, rows[0], 6, continuation=b"c")
+        assert (said(logs, "warning"), store.is_durable) == (["store_recovered"], True)
+        await append(store, rows[2], 5)
+        await append(store, born, 2)
+        await store.has_news()
+        assert await store.inbox() == [Letter(rows[0].id, "input", b"{}")]
+        assert await replayed(store, rows[0], 2) == [*numbered(1, 3), *numbered(4, 4, 100_000), *numbered(5, 6)]
+        await append(store, rows[2], 6, status="failed")
+    async with opened(again := new_store(tmp_path)):
+        assert [(await found(again, row)).last for row in (*rows, born)] == [6, 5, 6, 3, 2]
+        for row in rows[:3]:
+            assert await replayed(again, row) == [
+                *numbered(1, 3),
+                *numbered(4, 4, 100_000),
+                *numbered(5, row_last(row, rows)),
+            ]
+        over = await found(again, rows[1])
+        assert (over.status, over.message, over.expires) == ("completed", "over", 101.0 + 86400)
+        assert (await found(again, rows[0])).continuation == b"c"
+        assert ((await found(again, born)).info, (await found(again, born)).message) == (b"born", None)
+        assert {row.id for row in await again.orphans()} == {rows[0].id, rows[3].id, born.id}
+
+
+def row_last(row: StreamRow, rows: list[StreamRow]) -> int:
+    return 5 if row is rows[1] else 6

@@ -1,0 +1,194 @@
+"""Damaged files: set aside once nobody writes to them, and a new one made of what can be read."""
+
+import threading
+from pathlib import Path
+
+import anyio
+import pytest
+import structlog
+
+from mcp_hub.clock import SystemClock
+from mcp_hub.stores.base import Letter
+from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.retry import FIRST
+from mcp_hub.stores.sqlite import FILE, SqliteStore
+from tests.unit.stores.broken_files import HandClock, damage, damage_under, said, set_aside, written
+from tests.unit.stores.event_stores import append, create, found, new_row, numbered, opened, replayed, works
+
+pytestmark = pytest.mark.anyio
+
+
+def new_store(folder: Path, clock: HandClock | None = None) -> FailsafeStore:
+    return FailsafeStore(folder, StoreLimits(), clock or HandClock())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"not a database", b"\x00" * 100_000, b"SQLite format 3\x00" + b"\xff" * 8192],
+    ids=["text", "zeros", "head"],
+)
+async def test_garbage_is_set_aside_and_a_new_file_begun(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / FILE).write_bytes(text)
+    with structlog.testing.capture_logs() as logs:
+        async with opened(store := new_store(tmp_path)):
+            assert store.is_durable
+            await works(store)
+    assert said(logs) == ["store_set_aside"]
+    (aside,) = set_aside(tmp_path)
+    assert (tmp_path / aside).read_bytes() == text, "somebody may still want it"
+    async with opened(again := new_store(tmp_path)):
+        assert len(await again.rows("local", 10)) == 1
+    assert len(set_aside(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+async def test_of_a_truncated_file_what_is_left_is_kept(tmp_path: Path, share: float) -> None:
+    rows = await written(tmp_path, 200)
+    size = (tmp_path / FILE).stat().st_size
+    with (tmp_path / FILE).open("r+b") as file:
+        file.truncate(int(size * share))
+    with structlog.testing.capture_logs() as logs:
+        async with opened(store := new_store(tmp_path, HandClock())):
+            assert store.is_durable
+            kept = [row for row in rows if await store.find(row.id) is not None]
+            for row in kept:
+                assert await replayed(store, row) == numbered(1, 50)
+            await works(store)
+    (entry,) = [entry for entry in logs if entry["event"] == "store_set_aside"]
+    assert entry["kept"] == len(kept)
+    assert len(kept) < 200
+    assert entry["lost"] or not entry["all_found"], "what is missing is said to be"
+    assert kept or share < 0.9
+
+
+@pytest.mark.parametrize("place", ["letters_stream", "letters", "chunks_place", "streams_key", "extras"])
+async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path, place: str) -> None:
+    rows = await written(tmp_path)
+    damage(tmp_path, place)
+    clock = HandClock()
+    with structlog.testing.capture_logs() as logs:
+        async with opened(store := new_store(tmp_path, clock)):
+            assert store.is_durable, "nothing was read of it yet"
+            hit = await create(store, new_row(store, key="k", info=b"i"), 2)
+            await store.post(Letter(hit.id, "input", b""))
+            await append(store, hit, 3, status="completed")
+            assert not store.is_durable
+            assert await replayed(store, hit) == numbered(1, 3)
+            await works(store)
+            clock.seconds += FIRST
+            await store.has_news()
+            assert store.is_durable
+            assert await store.session("se_1") is not None
+            for row in rows:
+                assert await replayed(store, row) == numbered(1, 50)
+            await works(store)
+            running = [thread.name for thread in threading.enumerate()]
+            assert [running.count(name) for name in ("store-writer", "store-reader")] == [1, 1]
+    assert said(logs) == ["store_failed", "store_set_aside"]
+
+
+async def test_a_damaged_file_is_not_set_aside_while_others_write_to_it(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with opened(one := new_store(tmp_path)):
+        row = await create(one, new_row(one, status="completed"))
+    damage(tmp_path, "letters_stream")
+    async with opened(one := new_store(tmp_path)):
+        async with opened(two := FailsafeStore(tmp_path, StoreLimits(), clock)):
+            hit = await create(two, new_row(two))
+            await append(two, hit, 2, status="completed")
+            assert not two.is_durable
+            clock.seconds += FIRST
+            with structlog.testing.capture_logs() as logs:
+                await two.has_news()
+            assert [entry for entry in logs if entry["log_level"] != "debug"] == [], "it has been said"
+            assert (two.is_durable, set_aside(tmp_path)) == (False, [])
+            other = await create(one, new_row(one))
+            assert await replayed(one, other) == await replayed(two, other) == numbered(1, 1)
+            await one.close()
+            clock.seconds += 2 * FIRST
+            await two.has_news()
+            assert (two.is_durable, len(set_aside(tmp_path))) == (True, 1)
+            assert await two.find(row.id) == row
+            assert await replayed(two, hit) == numbered(1, 2)
+            await create(two, new_row(two))
+            assert (tmp_path / f"{FILE}-wal").stat().st_size > 0
+    async with opened(again := new_store(tmp_path)):
+        assert len(await again.rows("local", 10)) == 4
+
+
+async def test_two_hubs_that_find_the_same_damage_end_up_on_one_new_file(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"garbage")
+    stores = [FailsafeStore(tmp_path, StoreLimits(), SystemClock()) for _ in range(3)]
+    with structlog.testing.capture_logs():
+        async with anyio.create_task_group() as tasks:
+            for store in stores:
+                tasks.start_soon(store.open)
+    assert len(set_aside(tmp_path)) == 1
+    durable = [store for store in stores if store.is_durable]
+    row = await create(durable[0], new_row(durable[0]))
+    for store in durable:
+        assert await store.find(row.id) == row
+    for store in stores:
+        await store.close()
+
+
+async def test_of_two_hubs_that_run_into_the_same_damage_one_mends_it(tmp_path: Path) -> None:
+    await written(tmp_path)
+    damage(tmp_path, "letters_stream")
+    clock = HandClock()
+    async with opened(one := new_store(tmp_path, clock)), opened(two := new_store(tmp_path, clock)):
+        rows = []
+        for store in (one, two):
+            rows.append(await create(store, new_row(store)))
+            await append(store, rows[-1], 2, status="completed")
+        for wait in (1, 2):
+            clock.seconds += FIRST * wait
+            for store in (one, two):
+                await store.has_news()
+        assert [one.is_durable, two.is_durable, len(set_aside(tmp_path))] == [True, True, 1]
+        for store in (one, two):
+            await store.has_news()
+            await works(store)
+        for row in rows:
+            assert await replayed(one, row) == await replayed(two, row) == numbered(1, 2)
+            assert (await found(one, row)) == (await found(two, row))
+
+
+async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with opened(store := new_store(tmp_path, clock)):
+        hit, untouched = [await create(store, new_row(store), 10) for _ in range(2)]
+        await damage_under(store, tmp_path, "chunks")
+        await append(store, hit, 11)
+        assert not store.is_durable
+        clock.seconds += FIRST
+        with structlog.testing.capture_logs() as logs:
+            await store.has_news()
+        assert (logs[0]["kept"], logs[0]["lost"]) == (0, 2)
+        assert store.is_durable
+        for number in (12, 13):
+            await append(store, hit, number)
+        for number in (11, 12, 13):
+            await append(store, untouched, number, message=str(number))
+        for row in (hit, untouched):
+            kept = await found(store, row)
+            assert (kept.first, kept.last) == (11, 13)
+    async with opened(again := SqliteStore(tmp_path, StoreLimits(), SystemClock())):
+        for row in (hit, untouched):
+            assert await replayed(again, row) == numbered(11, 13)
+        assert (await found(again, untouched)).message == "13"
+
+
+async def test_a_damaged_file_is_not_written_to_again(tmp_path: Path) -> None:
+    await written(tmp_path)
+    damage(tmp_path, "letters_stream")
+    clock = HandClock()
+    async with opened(store := new_store(tmp_path, clock)):
+        hit = await create(store, new_row(store))
+        await append(store, hit, 2, status="completed")
+        clock.seconds += FIRST
+        born = await create(store, new_row(store))
+        async with opened(other := SqliteStore(tmp_path, StoreLimits(), SystemClock())):
+            assert await other.find(hit.id) is not None
+            assert await other.find(born.id) is None

@@ -1,0 +1,270 @@
+"""Several hubs on one file, as two stores in this process: each has connections, threads and a lock of its own."""
+
+import sqlite3
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.clock import SystemClock
+from mcp_hub.stores.base import Change, Fenced, KeyTaken, Letter, StoreError
+from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.retry import FIRST
+from mcp_hub.stores.schema import VERSION
+from mcp_hub.stores.sqlite import FILE, SqliteStore
+from tests.unit.stores.broken_files import HandClock
+from tests.unit.stores.event_stores import append, create, events, fetch, found, new_row, numbered, opened, replayed
+
+pytestmark = pytest.mark.anyio
+
+
+def new_store(folder: Path) -> SqliteStore:
+    return SqliteStore(folder, StoreLimits(), SystemClock())
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]:
+    async with opened(one := new_store(tmp_path)), opened(two := new_store(tmp_path)):
+        yield one, two
+
+
+async def test_others_read_what_one_writes(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one, key="k"), 2)
+    assert await two.find(row.id) == row
+    await append(one, row, 3, 5)
+    assert await replayed(two, row) == numbered(1, 7)
+    assert (await fetch(two, row, 6)).row == await found(one, row)
+    with pytest.raises(KeyTaken):
+        await create(two, new_row(two, key="k"))
+
+
+async def test_only_what_others_write_is_news_and_once(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    await append(one, row, 2)
+    assert not await one.has_news()
+    assert [await two.has_news(), await two.has_news()] == [True, False]
+    await append(one, row, 3)
+    await create(two, new_row(two))
+    assert await one.has_news()
+    assert await two.has_news(), "writing oneself does not hide it"
+    assert [await one.has_news(), await two.has_news()] == [False, False]
+
+
+async def test_letters_reach_the_owner_alone(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    letter = Letter(row.id, "cancel", b"enough")
+    assert await two.post(letter)
+    assert await two.inbox() == []
+    assert await one.has_news()
+    assert await one.inbox() == [letter]
+    assert await one.inbox() == []
+
+
+async def test_letters_whose_reader_gave_up_come_next_time(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    letters = [Letter(row.id, "input", b"%d" % number) for number in range(5)]
+    taken: list[Letter] = []
+    for letter in letters:
+        await two.post(letter)
+        for _ in range(4):  # given up at one place or another between asking and being told
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_give_up, scope)
+                    taken += await one.inbox()
+    while len(taken) < len(letters):
+        taken += await one.inbox()
+    assert taken == letters
+
+
+async def _give_up(scope: anyio.CancelScope) -> None:
+    for _ in range(3):
+        await anyio.lowlevel.checkpoint()
+    scope.cancel()
+
+
+async def test_the_owner_is_fenced_once_its_stream_was_claimed(tmp_path: Path) -> None:
+    async with opened(one := new_store(tmp_path)), opened(two := new_store(tmp_path)):
+        row = await create(one, new_row(one))
+        assert await two.claim(row, numbered(2, 2), Change(5.0)) is None, "its owner lives"
+        one._instances.leave()  # as if its lock were lost, which a frozen machine or a network drive may do
+        claimed = await two.claim(row, numbered(2, 2), Change(5.0))
+        assert claimed is not None
+        with pytest.raises(Fenced, match="epoch 1"):
+            await append(one, row, 2)
+        await append(two, claimed, 3)
+        assert await replayed(one, row) == numbered(1, 3)
+
+
+async def test_reading_does_not_wait_for_writing(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one), 3)
+    db = sqlite3.connect(one.path, isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    told: list[StoreError | None] = []
+    one.append(row.id, 1, events(4, 1), Change(5.0), told.append)
+    assert await replayed(one, row) == await replayed(two, row) == numbered(1, 3)
+    assert told == []
+    db.execute("ROLLBACK")
+    db.close()
+    await append(one, await found(one, row), 5)
+    assert told == [None]
+    assert await replayed(two, row) == numbered(1, 5)
+
+
+async def test_a_file_that_is_locked_for_too_long_is_a_fault(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with opened(store := SqliteStore(tmp_path, StoreLimits(), clock)):
+        row = await create(store, new_row(store))
+        db = sqlite3.connect(store.path, isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")
+        clock.step = 2.0
+        with pytest.raises(StoreFault) as caught:
+            await append(store, row, 2)
+        assert caught.value.fault == "locked"
+        db.close()
+        await append(store, row, 2)
+
+
+async def test_with_memory_behind_it_nobody_waits_for_a_locked_file_twice(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with opened(store := FailsafeStore(tmp_path, StoreLimits(), clock)):
+        rows = [await create(store, new_row(store)) for _ in range(3)]
+        db = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")
+        clock.step = 2.0
+        await append(store, rows[0], 2)
+        clock.step = 0.0
+        for row in rows[1:]:
+            await append(store, row, 2)
+        assert not store.is_durable
+        db.close()
+        clock.seconds += FIRST
+        for row in rows:
+            await append(store, row, 3)
+        assert store.is_durable
+    async with opened(again := new_store(tmp_path)):
+        for row in rows:
+            assert await replayed(again, row) == numbered(1, 3)
+
+
+# -- closing and opening
+
+
+async def test_closing_commits_what_was_asked_for(tmp_path: Path) -> None:
+    async with opened(store := new_store(tmp_path)):
+        rows = [await create(store, new_row(store)) for _ in range(50)]
+        told: list[StoreError | None] = []
+        for row in rows:
+            store.append(row.id, 1, events(2, 10), Change(5.0, status="completed"), told.append)
+    assert told == [None] * 50
+    async with opened(again := new_store(tmp_path)):
+        for row in rows:
+            assert await replayed(again, row) == numbered(1, 11)
+        assert await again.orphans() == []
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    async with opened(store):
+        row = await create(store, new_row(store))
+    with pytest.raises(StoreFault, match="is closed"):
+        await append(store, row, 2)
+    with pytest.raises(StoreFault, match="is closed"):
+        await store.find(row.id)
+
+
+async def test_closing_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, StoreLimits(), HandClock())
+    async with opened(store):
+        row = await create(store, new_row(store))
+        db = sqlite3.connect(store.path, isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")
+        told: list[Any] = []
+        store.append(row.id, 1, events(2, 1), Change(5.0), told.append)
+    db.close()
+    assert [error.fault for error in told] == ["locked"], "its patience has no end on this clock"
+
+
+async def test_a_closed_stores_streams_are_orphans(tmp_path: Path) -> None:
+    async with opened(one := new_store(tmp_path)), opened(two := new_store(tmp_path)):
+        row = await create(one, new_row(one))
+        assert await two.orphans() == []
+        await one.close()
+        assert await two.orphans() == [row]
+
+
+async def test_nobody_else_may_look_at_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    async with opened(store := new_store(folder)):
+        await create(store, new_row(store))
+        paths = [folder, folder / "instances", *folder.glob("*.*"), *folder.glob("instances/*")]
+        modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in paths}
+    own = f"{store.instance}.lock"
+    files = [FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}.lock", own]
+    assert modes == {"state": "0o700", "instances": "0o700"} | dict.fromkeys(files, "0o600")
+    (folder / FILE).chmod(0o644)
+    async with opened(new_store(folder)):
+        assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
+
+
+async def test_the_version_is_in_the_file(tmp_path: Path) -> None:
+    async with opened(new_store(tmp_path)):
+        db = sqlite3.connect(tmp_path / FILE)
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        db.close()
+
+
+async def test_many_stores_may_begin_one_file_at_once(tmp_path: Path) -> None:
+    stores = [new_store(tmp_path) for _ in range(6)]
+    async with anyio.create_task_group() as tasks:
+        for store in stores:
+            tasks.start_soon(store.open)
+    rows = [await create(store, new_row(store)) for store in stores]
+    for row in rows:
+        assert await stores[0].find(row.id) == row
+    for store in stores:
+        await store.close()
+
+
+# -- one batch
+
+
+async def test_what_cannot_be_stored_is_left_out_of_its_batch(tmp_path: Path) -> None:
+    async with opened(store := new_store(tmp_path)):
+        db = sqlite3.connect(store.path, isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")  # so that all but the first wait together
+        told: list[StoreError | None] = []
+        rows = [new_row(store, name="\ud800" if number % 4 == 2 else "fine") for number in range(12)]
+        for row in rows:
+            store.create(row, events(1, 2), told.append)
+        db.execute("ROLLBACK")
+        db.close()
+        await create(store, new_row(store))
+        assert [error is None for error in told] == [number % 4 != 2 for number in range(12)]
+        assert "cannot be stored" in str(told[2])
+        for number, row in enumerate(rows):
+            assert (await store.find(row.id) is None) is (number % 4 == 2)
+
+
+async def test_after_a_batch_that_failed_the_next_one_is_done(tmp_path: Path) -> None:
+    async with opened(store := new_store(tmp_path)):
+        row = await create(store, new_row(store))
+        with pytest.raises(StoreFault, match="no such table"):
+            await store._write(_half_done)
+        await append(store, row, 2)
+        assert await store.session("se_half") is None
+
+
+def _half_done(db: sqlite3.Connection) -> None:
+    db.execute("INSERT INTO sessions VALUES ('se_half', 'local', '', 9e9)")
+    db.execute("INSERT INTO nowhere VALUES (1)")

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +18,12 @@ import anyio
 import platformdirs
 
 from mcp_hub import __version__
+from mcp_hub.calls import own_tools
 from mcp_hub.calls.parking import Parking
 from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.calls.streams import StreamLimits, Streams
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.instructions import compose
@@ -28,7 +32,11 @@ from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.config.load import Loaded
 from mcp_hub.config.schema import FilterSettings, ServerSettings, Settings
 from mcp_hub.fronts.mcp_server import Binding, Identity
+from mcp_hub.fronts.soft_deadline import SoftDeadlines
 from mcp_hub.hub import Facade
+from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.open import open_store
 from mcp_hub.types import Era
 from mcp_hub.upstreams import commands
 from mcp_hub.upstreams.absent import AbsentUpstream
@@ -39,14 +47,19 @@ from mcp_hub.upstreams.lifecycle import RestartRule
 from mcp_hub.upstreams.listing import ListLimits
 from mcp_hub.upstreams.local import LocalUpstream
 from mcp_hub.upstreams.memory import EraMemory, server_key, url_key
+from mcp_hub.upstreams.producers import ProducerLimits
+from mcp_hub.upstreams.questions import follow_up
 from mcp_hub.upstreams.scoped import Scoped
 from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.supervisor import Supervisor, SupervisorRules
+from mcp_hub.upstreams.virtual import VirtualLimits, VirtualUpstream
 
 __all__ = ["App", "open_app", "state_dir"]
 
 _LAST_CALLS: Final = 0.3
 """Seconds that handlers have to end when the hub stops; with the upstreams' graces it stays under 2 s."""
+_LAST_WRITES: Final = 0.5
+"""Seconds in which the endings of durable streams have to be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +72,17 @@ class App:
     upstreams: Mapping[str, Upstream]
     registry: Registry
     changes: Changes
+    streams: Streams
+    virtual: VirtualUpstream | None = None
 
     async def stop(self) -> None:
-        """Gives every running call its ending, within a bound; fronts can still deliver it. Idempotent."""
+        """Gives every running call its ending, within a bound; fronts can still deliver it. Idempotent.
+
+        Tasks of upstreams are left to the next hub.
+        """
+        for upstream in self.upstreams.values():
+            if isinstance(upstream, Supervisor):
+                upstream.leave_tasks()
         await self.registry.close(_LAST_CALLS)
 
 
@@ -71,21 +92,27 @@ def state_dir(env: Mapping[str, str]) -> Path:
 
 
 @asynccontextmanager
-async def open_app(loaded: Loaded, env: Mapping[str, str]) -> AsyncIterator[App]:
-    """Starts every enabled upstream and yields at once; ends calls and upstreams on the way out."""
-    app = build(loaded, env)
+async def open_app(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False) -> AsyncIterator[App]:
+    """Starts every enabled upstream and yields at once; ends calls and upstreams on the way out.
+
+    `has_executors` if clients of the hub can register tools of their own.
+    """
+    app = build(loaded, env, has_executors=has_executors)
+    await app.streams.store.open()
     async with anyio.create_task_group() as tasks:
+        tasks.start_soon(app.streams.run, name="streams")
         for upstream in app.upstreams.values():
-            if isinstance(upstream, Supervisor | Scoped):
+            if isinstance(upstream, Supervisor | Scoped | VirtualUpstream):
                 tasks.start_soon(upstream.run, name=f"upstream {upstream.name}")
         try:
             yield app
         finally:
             await app.stop()
+            await app.streams.close(_LAST_WRITES)
             tasks.cancel_scope.cancel()
 
 
-def build(loaded: Loaded, env: Mapping[str, str]) -> App:
+def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False) -> App:
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings = loaded.settings
     clock, changes = SystemClock(), Changes()
@@ -109,13 +136,56 @@ def build(loaded: Loaded, env: Mapping[str, str]) -> App:
                 make = partial(_member, name, connect, rules, clock)
                 upstreams[name] = Scoped(first, make, server.scope, clock)
     limits = settings.hub.limits
-    catalog = Catalog(upstreams, _view_rules(settings), changes, clock, settings.hub.first_list_wait)
-    registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls)
+    virtual = VirtualUpstream(_virtual_name(settings), changes, clock, _virtual_limits(settings))
+    if has_executors:
+        upstreams[virtual.name] = virtual
+    catalog = Catalog(upstreams, _view_rules(settings), changes, clock, settings.hub.first_list_wait, own_tools.OFFERED)
+    streams = Streams(_store(settings, env), clock, _stream_limits(settings))
+    registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls, lasting=streams.begin)
     parking = Parking(clock, limits.question_timeout, registry.cancel)
-    hub = Facade(catalog, registry, upstreams, _time_limits(settings), settings.hub.page_size, parking, changes)
+    hub = Facade(
+        catalog,
+        registry,
+        upstreams,
+        _time_limits(settings),
+        settings.hub.page_size,
+        parking,
+        changes,
+        streams,
+        partial(_call_rules, settings),
+        settings.hub.task_after,
+        follow_up,
+        SoftDeadlines(settings.soft_deadline),
+    )
     info = {"name": settings.hub.name, "version": __version__}
     binding = Binding(hub, Identity(info, partial(_instructions, settings, catalog)))
-    return App(settings, hub, binding, upstreams, registry, changes)
+    return App(settings, hub, binding, upstreams, registry, changes, streams, virtual if has_executors else None)
+
+
+def _store(settings: Settings, env: Mapping[str, str]) -> EventStore:
+    chosen, limits = settings.hub.store, settings.hub.limits
+    folder = Path(chosen.path) if chosen.path is not None else state_dir(env)
+    return open_store(chosen.type, folder, StoreLimits(limits.stream_events, limits.stream_size), SystemClock())
+
+
+def _virtual_name(settings: Settings) -> str:
+    """Of the tools that clients execute, beside those of the configured servers."""
+    names = chain(["virtual"], (f"virtual{number}" for number in count(2)))
+    return next(name for name in names if name not in settings.servers)
+
+
+def _virtual_limits(settings: Settings) -> VirtualLimits:
+    return VirtualLimits(producer=ProducerLimits(event=settings.hub.limits.event))
+
+
+def _stream_limits(settings: Settings) -> StreamLimits:
+    limits = settings.hub.limits
+    return StreamLimits(limits.detached_calls, limits.followers, settings.hub.store.retention)
+
+
+def _call_rules(settings: Settings, server: str, tool: str) -> CallRules:
+    rules = settings.tool_rules(server, tool)
+    return CallRules(rules.task, rules.orphan, rules.idempotent)
 
 
 def _member(name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock) -> Supervisor:
@@ -176,12 +246,16 @@ def _time_limits(settings: Settings) -> dict[str, tuple[TimeLimits, TimeLimits]]
         answer = settings.hub.limits.question_timeout
         reads = TimeLimits(own.request_timeout, own.max_duration, "request_timeout", answer)
         limits[name] = TimeLimits(own.timeout, own.max_duration, answer=answer), reads
+    general = settings.defaults
+    of_virtual = TimeLimits(general.timeout, general.max_duration, answer=settings.hub.limits.question_timeout)
+    limits[_virtual_name(settings)] = of_virtual, of_virtual
     return limits
 
 
 def _view_rules(settings: Settings) -> dict[str | None, ViewRules]:
     """One view of everything (None) and one for each profile."""
     every = {name: _server_rules(settings, name) for name in settings.servers}
+    every[_virtual_name(settings)] = ServerRules()
     length = settings.hub.max_name_length
     rules: dict[str | None, ViewRules] = {
         None: ViewRules(every, max_name_length=length, shared=not settings.profiles and not settings.hub.tokens)

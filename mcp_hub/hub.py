@@ -1,32 +1,67 @@
 """The facade that every front calls: list, call, cancel, subscribe, levels, status. What lasts lives in its parts."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
 
 import msgspec
 
+from mcp_hub.calls import own_tools
+from mcp_hub.calls.own_tools import OWN, OwnTools
 from mcp_hub.calls.parking import Leg, Parking, is_parked, unmark
 from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.stored import asked, last_progress, own_name
+from mcp_hub.calls.streams import Streams
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.routes import route
+from mcp_hub.catalog.routes import Route, route
 from mcp_hub.catalog.view import CatalogView
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
-from mcp_hub.protocol import questions
+from mcp_hub.protocol import extensions, questions, task_shape
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.subscriptions import Subscriptions
+from mcp_hub.stores.base import StreamRow
 from mcp_hub.types import Era, Kind, RawJson, RawObject, UpstreamStatus
-from mcp_hub.upstreams.base import Call, Upstream
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Upstream
 from mcp_hub.upstreams.changes import Changes, Origin
 
-__all__ = ["Facade"]
+__all__ = ["Facade", "FollowUp"]
+
+FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Completed]]
+"""Asks the caller what a modern server's result asks for and repeats the call with it, until there is a result."""
+
+_DETACHED: Final = 3600.0
+_READ_ONLY: Final = 30.0
+_OTHERS: Final = 600.0
+"""Seconds that a call may go on without a client: one that was meant to, one that only reads, any other."""
+
+
+class _Hints(msgspec.Struct, frozen=True):
+    readOnlyHint: bool = False
+
+
+class _Hinted(msgspec.Struct):
+    annotations: _Hints = _Hints()
+
+
+class _Left(msgspec.Struct):
+    """A `StreamRow.continuation`."""
+
+    call: Call
+    how: msgspec.Raw
 
 
 class Facade:
     """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
-    `page_size` the entries of one list page.
+    `page_size` the entries of one list page. `task_after` is how many seconds the call of a client that takes tasks may
+    run before it becomes one; `follow_up` serves those that have become one. `soft_deadline` is after how many seconds
+    a session's calls are answered though they still run, None for never.
     """
 
     def __init__(
@@ -38,8 +73,20 @@ class Facade:
         page_size: int,
         parking: Parking,
         changes: Changes,
+        streams: Streams,
+        rules: Callable[[str, str], CallRules] = lambda server, tool: CallRules(),
+        task_after: float = 5.0,
+        follow_up: FollowUp | None = None,
+        soft_deadline: Callable[[Session], float | None] = lambda session: None,
     ) -> None:
         self.catalog = catalog
+        self.soft_deadline = soft_deadline
+        self._own_tools = OwnTools(streams)
+        self.task_after = task_after
+        self._follow_up = follow_up
+        self.streams = streams
+        streams.cancel_call, streams.go_on = registry.cancel, self._go_on
+        self._rules = rules
         self.changes = changes
         self._registry = registry
         self._upstreams = upstreams
@@ -49,7 +96,7 @@ class Facade:
         self._subscriptions = Subscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
-        return self.catalog.view(session.caller.profile)
+        return self.catalog.view(session.caller.profile, answered_early=self.soft_deadline(session) is not None)
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
@@ -65,12 +112,15 @@ class Facade:
     def call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Leg:
         """Starts a call, or takes up the one that this is the retry of; says from which event on to follow it.
 
-        Raises `InvalidParams`, `UnknownEntry`, `Busy`.
+        Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 for a client that takes no tasks where it has to.
         """
         responses = state = None
         if session.era is Era.MODERN and ("inputResponses" in params or "requestState" in params):
             responses, state = questions.take_retry(params)
-        to = route(self.view(session), session.era, method, params)
+        deadline = self.soft_deadline(session)
+        view = self.catalog.view(session.caller.profile, answered_early=deadline is not None)
+        to = route(view, session.era, method, params)
+        goes_on = method == "tools/call" and self._may_go_on(session, to, deadline)
         call = Call(
             id=new_call_id(),
             upstream=to.server,
@@ -83,7 +133,8 @@ class Facade:
             version=session.version,
             capabilities=session.capabilities,
             exported_uri=to.exported_uri,
-            wants_progress=meta.token is not None,
+            asked=params.get("name", params.get("uri", msgspec.UNSET)),
+            wants_progress=goes_on or meta.token is not None,
             log_level=session.log_level,
         )
         if state is not None and is_parked(state):
@@ -94,9 +145,47 @@ class Facade:
         if responses is not None or state is not None:
             own = unmark(state) if state is not None else None
             call = msgspec.structs.replace(call, input_responses=responses, request_state=own)
+        if call.upstream == OWN:
+            return Leg(self._call_own(session, call, deadline or 0))
         of_tools, of_reads = self._limits[call.upstream]
         limits = of_tools if method == "tools/call" else of_reads
-        return Leg(self._registry.start(call, self._upstreams[call.upstream].call, limits))
+        handler = self._upstreams[call.upstream].call
+        is_asking = session.era is Era.MODERN and (goes_on or "extensions" in session.capabilities)
+        return Leg(self._registry.start(call, self._asking(handler) if is_asking else handler, limits))
+
+    def _call_own(self, session: Session, call: Call, deadline: float) -> CallRecord:
+        """Starts a call of one of the hub's own tools. It is never a stream: it tells of one."""
+        caller = own_tools.Caller(deadline, partial(self.exported, session), partial(self.leave, session))
+        record = self._registry.start(call, self._own_tools.handler(caller), own_tools.limits(deadline))
+        record.lasting = None
+        return record
+
+    def _may_go_on(self, session: Session, to: Route, deadline: float | None) -> bool:
+        """Whether the call may be answered before it ends. Raises -32021 where it must be a task but cannot."""
+        if to.server == OWN:
+            return False
+        return (session.era is Era.MODERN and self._may_be_task(session, to)) or deadline is not None
+
+    def _may_be_task(self, session: Session, to: Route) -> bool:
+        """Whether a modern client may be answered with a task. Raises -32021 where it must be but cannot."""
+        rule = self._rules(to.server, msgspec.json.decode(to.params["name"], type=str)).task
+        takes_tasks = extensions.declares(session.capabilities, session.era, extensions.TASKS)
+        if rule == "required" and not takes_tasks:
+            raise task_shape.missing_tasks()
+        return takes_tasks and rule != "never"
+
+    def _asking(self, handler: CallHandler) -> CallHandler:
+        """`handler`, where what a modern server asks for becomes a question of the call once it goes on alone."""
+
+        async def asking(call: Call, channel: CallChannel) -> Completed:
+            done = await handler(call, channel)
+            writer = self.streams.owned(call.id)
+            is_alone = writer is not None and writer.is_detached
+            if is_alone and self._follow_up is not None and done.era is Era.MODERN and questions.may_ask(done.result):
+                return await self._follow_up(call, channel, handler, done)
+            return done
+
+        return asking
 
     def park(self, record: CallRecord, cursor: int) -> str:
         """Keeps a call whose modern caller has to gather input; the `requestState` of the retry."""
@@ -113,6 +202,58 @@ class Facade:
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         """Ends a call because its caller said so; its upstream is told."""
         self._registry.cancel(record, reason)
+
+    def rules(self, record: CallRecord) -> CallRules:
+        """What is configured for the tool that is called; the defaults for what is no tool."""
+        call = record.call
+        return self._rules(call.upstream, own_name(call)) if call.method == "tools/call" else CallRules()
+
+    def leave(self, session: Session, record: CallRecord) -> None:
+        """The call's client is gone, which does not end the call by itself: it goes on as long as its tool may.
+
+        Source: streams.md §3, "Orphan policy".
+        """
+        if record.log.ended or record.stopping is not None:
+            return
+        if record.call.upstream == OWN:
+            self.cancel(record, "its client is gone")
+            return
+        writer = self.streams.begin(record)
+        policy = self.rules(record).orphan
+        if policy == "cancel" and not writer.is_detached:
+            self.cancel(record, "its client is gone")
+            return
+        if policy is None or policy == "cancel":
+            policy = _DETACHED if writer.is_detached else _READ_ONLY if self._is_read_only(session, record) else _OTHERS
+        self.streams.orphan(record, math.inf if policy == "finish" else policy)
+
+    def _is_read_only(self, session: Session, record: CallRecord) -> bool:
+        """As the tool says of itself; what is read is."""
+        if record.call.method != "tools/call":
+            return True
+        entry = self.view(session).find(Kind.TOOL, asked(record.call))
+        try:
+            hints = msgspec.json.decode(entry.raw if entry else b"{}", type=_Hinted).annotations
+        except msgspec.DecodeError:
+            return False
+        return hints.readOnlyHint
+
+    async def _go_on(self, row: StreamRow) -> None:
+        """Takes up a call that another hub has left behind: its stream is this one's now."""
+        left = msgspec.json.decode(row.continuation or b"", type=_Left)
+        upstream = self._upstreams.get(left.call.upstream)
+
+        async def resumed(call: Call, channel: CallChannel) -> Completed:
+            if upstream is None:
+                raise HubRestarted(f'upstream "{call.upstream}" is not configured here', data={"outcome": "unknown"})
+            return await upstream.resume(call, channel, left.how)
+
+        limits, _ = self._limits.get(left.call.upstream, (TimeLimits(60, 60), None))
+        progressed = await last_progress(self.streams.store, row)
+        record = self._registry.start(left.call, resumed, limits)
+        record.take_up(left.how, progressed, row.last)
+        self.streams.take_up(record, row)
+        self.streams.orphan(record, _DETACHED)
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """Returns when its upstream watches the resource; updates are noted in `changes` from then on.

@@ -1,20 +1,43 @@
-"""What may be merged for a reader that does not keep up: progress (newest wins) and log messages (counted).
+"""What may be merged for a reader that does not keep up: progress (newest wins), partial content and log messages.
 
 Order, the last value, all content and the ending are kept (streams.md §4). Sans-I/O.
 """
 
+import math
+from collections import deque
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.events import Log, Progress
+from mcp_hub.events import (
+    CallEvent,
+    Completed,
+    Delta,
+    Failed,
+    InputRequired,
+    Log,
+    Progress,
+    ToolCall,
+    ToolResult,
+)
+from mcp_hub.types import RawJson
 
-__all__ = ["LAG", "merge", "suppressed"]
+__all__ = ["LAG", "Coalescer", "merge", "suppressed"]
 
 LAG: Final = 8192
 """Unread events above which a reader counts as slow and merging begins: more than one read of an upstream's pipe can
 hold (256 KiB of the shortest notifications), so that a reader which takes all there is each time never loses any."""
+
+_PROGRESS_EVERY: Final = 0.25
+"""Seconds between two progress events of a stream."""
+_DELTA_HELD: Final = 0.05
+"""Seconds that partial content waits for more of it."""
+_DELTA_BYTES: Final = 4096
+"""Of merged content; what is larger by itself stays whole."""
+_LOGS: Final = 50
+"""Log messages in any second; the count of the others waits as long for something that it can go before."""
+_SECOND: Final = 1.0
 
 
 def merge(held: Progress, new: Progress) -> Progress:
@@ -27,3 +50,171 @@ def suppressed(count: int) -> Log:
     text = f"{count} log messages suppressed: the reader was too slow"
     params = {"level": "warning", "logger": "mcp-hub", "data": text}
     return Log("warning", msgspec.json.encode(params))
+
+
+class Coalescer:
+    """Between a call's log and its stored stream: what has to be written, and by when. Times are a clock's seconds.
+
+    `is_eager` is for followers that keep up: nothing is merged and everything is due at once. Else progress goes out
+    at most 4 times a second, newest wins; adjacent partial content at one place is merged, for 50 ms or up to 4 KiB;
+    50 log messages a second are let through, then they are counted. Anything else may not wait and lets nothing that
+    came before it wait either. What is never dropped has no bound here: whoever feeds this stops at some `size` (bytes
+    of payload) or `count`.
+    """
+
+    __slots__ = (
+        "_delta_at", "_due", "_held", "_logs", "_now", "_pending", "_progress_at", "_progress_due", "_suppressed",
+        "_suppressed_due", "is_eager", "size",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.is_eager = False
+        self.size = 0
+        self._pending: list[CallEvent] = []
+        self._held: int | None = None  # place of the progress that a newer one replaces
+        self._due: float | None = None  # of all that is neither held progress nor a count
+        self._suppressed = 0
+        self._logs: deque[float] | None = None  # when the last ones were let through
+        self._progress_at = self._delta_at = -math.inf  # taken last
+        self._progress_due = self._suppressed_due = self._now = 0.0
+
+    @property
+    def count(self) -> int:
+        """Of pending events."""
+        return len(self._pending) + (self._suppressed > 0)
+
+    @property
+    def due(self) -> float | None:
+        """When `take` should be called at the latest, which may have passed; None if nothing is pending."""
+        if self.is_eager:
+            return self._now if self.count else None
+        due = self._due
+        if self._held is not None and (due is None or self._progress_due < due):
+            due = self._progress_due
+        if self._suppressed and (due is None or self._suppressed_due < due):
+            due = self._suppressed_due
+        return due
+
+    def add(self, event: CallEvent, now: float) -> None:
+        """Takes in one event; time never goes back."""
+        self._now = now
+        if self.is_eager:
+            self._add_urgent(event, now)
+        elif isinstance(event, Progress):
+            self._add_progress(event, now)
+        elif isinstance(event, Delta):
+            self._add_delta(event, now)
+        elif isinstance(event, Log):
+            self._add_log(event, now)
+        else:
+            self._add_urgent(event, now)
+
+    def take(self, now: float) -> list[CallEvent]:
+        """Everything pending, in order, but for progress that a newer one may still replace: that waits for its time.
+
+        So does a count of suppressed log messages that nothing has come behind.
+        """
+        self._now = now
+        if self._suppressed and (self.is_eager or now >= self._suppressed_due):
+            self._place_notice()
+        kept: list[CallEvent] = []
+        if self._held is not None and not self.is_eager and self._is_early(now):
+            kept.append(self._pending.pop(self._held))
+        taken, self._pending = self._pending, kept
+        self._held = 0 if kept else None
+        self._due = None
+        self.size = sum(map(_payload, kept))
+        for event in taken:
+            if isinstance(event, Progress):
+                self._progress_at = now
+            elif isinstance(event, Delta):
+                self._delta_at = now
+        return taken
+
+    def _is_early(self, now: float) -> bool:
+        """Whether held progress has to wait: for its time, or longer if other progress, that may not wait, goes now."""
+        if sum(isinstance(event, Progress) for event in self._pending) > 1:
+            self._progress_due = now + _PROGRESS_EVERY
+        return now < self._progress_due
+
+    def _append(self, event: CallEvent, due: float) -> None:
+        self._pending.append(event)
+        self.size += _payload(event)
+        self._due = due if self._due is None else min(self._due, due)
+
+    def _place_notice(self) -> None:
+        """Puts the count of suppressed messages behind what is pending."""
+        self._append(suppressed(self._suppressed), self._now)
+        self._suppressed = 0
+
+    def _add_urgent(self, event: CallEvent, now: float) -> None:
+        """It goes at once, and before it all that is pending."""
+        if self._suppressed:
+            self._place_notice()
+        self._held = None
+        self._append(event, now)
+
+    def _add_progress(self, event: Progress, now: float) -> None:
+        if self._held is None:
+            self._progress_due = max(now, self._progress_at + _PROGRESS_EVERY)
+        else:
+            held = self._pending.pop(self._held)
+            assert isinstance(held, Progress)
+            self.size -= _payload(held)
+            event = merge(held, event)
+        self._held = len(self._pending)
+        self._pending.append(event)
+        self.size += _payload(event)
+
+    def _add_delta(self, event: Delta, now: float) -> None:
+        place = len(self._pending) - 1
+        if place >= 0 and place == self._held:
+            place -= 1  # progress does not come between
+        last = self._pending[place] if place >= 0 else None
+        is_late = len(event.content) >= _DELTA_BYTES or (self._due is None and now >= self._delta_at + _DELTA_HELD)
+        if isinstance(last, Delta) and (last.channel, last.index) == (event.channel, event.index):
+            content = _joined(last.content, event.content)
+            if content is not None:
+                self._pending[place] = replace(last, content=content)
+                self.size += len(content) - len(last.content)
+                return
+            is_late = True
+        self._append(event, now if is_late else now + _DELTA_HELD)
+
+    def _add_log(self, event: Log, now: float) -> None:
+        if self._logs is None:
+            self._logs = deque(maxlen=_LOGS)
+        if len(self._logs) == _LOGS and now < self._logs[0] + _SECOND:
+            if not self._suppressed:
+                self._suppressed_due = now + _SECOND
+            self._suppressed += 1
+            return
+        if self._suppressed:
+            self._place_notice()
+        self._logs.append(now)
+        self._append(event, now)
+
+
+def _joined(first: RawJson, second: RawJson) -> bytes | None:
+    """Two encoded arrays as one; None if that would be too long or one of them is no array."""
+    if len(first) + len(second) > _DELTA_BYTES:
+        return None
+    texts = [bytes(content).strip() for content in (first, second)]
+    if any(text[:1] != b"[" for text in texts):
+        return None
+    return b"[%b]" % b",".join(inner for text in texts if (inner := text[1:-1].strip()))
+
+
+def _payload(event: CallEvent) -> int:
+    """Bytes of what peers sent, which is what makes an event large."""
+    match event:
+        case Progress(rest=rest):
+            return sum(map(len, rest.values())) if rest else 0
+        case Completed(result=raw) | Log(params=raw) | InputRequired(params=raw):
+            return len(raw)
+        case Delta(content=raw) | ToolResult(content=raw) | ToolCall(arguments=raw):
+            return len(raw)
+        case Failed(error):
+            return len(error.raw if error.raw is not None else error.message)
+        case _:
+            return 0

@@ -18,6 +18,8 @@ from mcp_hub.events import (
     Log,
     Progress,
     Started,
+    ToolCall,
+    ToolResult,
 )
 
 __all__ = ["CallStatus", "IllegalEvent", "advance", "has_ended"]
@@ -42,6 +44,8 @@ _NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
     Progress: None,
     Delta: None,
     Log: None,
+    ToolCall: None,
+    ToolResult: None,
     InputRequired: _Q,
     Completed: CallStatus.COMPLETED,
     Failed: CallStatus.FAILED,

@@ -5,6 +5,7 @@ calls run and `waiting` wait in order of arrival; one more is refused with `Busy
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +13,7 @@ import anyio
 import structlog
 
 from mcp_hub.calls import runner
-from mcp_hub.calls.runner import CallRecord, TimeLimits, Timer
+from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits, Timer
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -40,9 +41,17 @@ class _Lane:
 
 
 class Registry:
-    """Starts calls and keeps them until they have ended."""
+    """Starts calls and keeps them until they have ended. `lasting` is told of each that is no short quiet one."""
 
-    def __init__(self, clock: Clock, *, running: int, waiting: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        running: int,
+        waiting: int,
+        lasting: Callable[[CallRecord], object] | None = None,
+    ) -> None:
+        self._lasting = lasting
         self._clock = clock
         self._max_running = running
         self._max_waiting = waiting
@@ -65,6 +74,7 @@ class Registry:
             lane = self._lanes[call.principal] = _Lane()
         record = CallRecord(call, handler, limits, self._clock)
         record.sooner = self._turn_by
+        record.lasting = self._lasting
         if lane.running < self._max_running:
             lane.running += 1
             runner.run(record, self._ended)
@@ -77,7 +87,7 @@ class Registry:
                 data={"running": self._max_running, "waiting": self._max_waiting},
             )
         self._records[call.id] = record
-        self._turn_by(record.due)
+        self._turn_by(min(record.due, record.started + QUIET))
         return record
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
@@ -107,7 +117,7 @@ class Registry:
             successor = lane.waiting.popleft()
             successor.begin()
             runner.run(successor, self._ended)
-            self._turn_by(successor.due)
+            self._turn_by(min(successor.due, self._clock.now() + QUIET))
         else:
             lane.running -= 1
             if not lane.running and len(self._lanes) > _IDLE_LANES:
@@ -136,7 +146,9 @@ class Registry:
             due = record.due
             if due <= now:
                 self._stop(record, record.overdue())
-            elif next_due is None or due < next_due:
+                continue
+            due = min(due, record.look(now))
+            if next_due is None or due < next_due:
                 next_due = due
         if next_due is not None:
             self._turn_by(next_due)

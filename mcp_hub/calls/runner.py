@@ -5,7 +5,9 @@ appended. May use asyncio directly: an anyio task group's `start_soon` costs thr
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,18 +15,23 @@ import structlog
 
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.progress import ProgressGuard
+from mcp_hub.calls.stream import Stream
 from mcp_hub.clock import Clock
-from mcp_hub.errors import DeadlineExceeded, RpcError
+from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Ending, Failed, InputReceived, InputRequired, Progress, Started
 from mcp_hub.types import RawJson
 from mcp_hub.upstreams.base import Call, CallHandler, Question
 
-__all__ = ["Bell", "CallRecord", "TimeLimits", "Timer", "call_later", "run"]
+__all__ = ["QUIET", "Bell", "CallRecord", "TimeLimits", "Timer", "beside", "call_later", "call_soon", "run"]
 
 log = structlog.get_logger(__name__)
 
 Timer = asyncio.TimerHandle
 
+QUIET: Final = 0.25
+"""Seconds after which a call that has said nothing is no short one any more (streams.md §1)."""
+_SILENCE: Final = 10.0
+"""Seconds without progress after which its caller is told that the call is alive (streams.md §2, "Progress")."""
 _BEGUN: Final = Started()
 _MOST_QUESTIONS: Final = 64
 """Questions of one call that may be open at once."""
@@ -47,12 +54,15 @@ class TimeLimits:
 class CallRecord:
     """A call, its log and its task. It is the `CallChannel` that the handler is handed.
 
-    `sooner` is told when the call may run out of time earlier than it could so far.
+    `sooner` is told when the call may run out of time earlier than it could so far, `lasting` when it turns out not to
+    be a short quiet one. `continuation` is what another hub needs to go on with it, which its writer is told
+    (`on_continuable`). `stream` is its durable stream, once it has one: then whoever follows the call is told
+    (`on_stream`), and `info` is what its front wants kept with it.
     """
 
     __slots__ = (
-        "_asked", "_clock", "_guard", "_heard", "_open", "call", "entered", "handler", "limits", "log", "sooner",
-        "started", "stopping", "task",
+        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "call", "continuation", "entered", "handler", "info",
+        "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started", "stopping", "stream", "task",
     )  # fmt: skip
 
     def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
@@ -67,22 +77,45 @@ class CallRecord:
         self._guard: ProgressGuard | None = None
         self._open: dict[str, Question] = {}
         self._asked = 0
+        self.continuation: RawJson | None = None
         self.sooner: Callable[[float], None] | None = None
-        self.started = self._heard = clock.now()
+        self.lasting: Callable[[CallRecord], object] | None = None
+        self.info: Callable[[], bytes] | None = None
+        self.on_continuable: Callable[[], None] | None = None
+        self.on_stream: Callable[[Stream], None] | None = None
+        self.stream: Stream | None = None
+        self.started = self._heard = self._spoke = clock.now()
 
     def send(self, event: CallEvent) -> None:
         self._heard = self._clock.now()
+        if self.lasting is not None:
+            self.make_lasting()
         if type(event) is Progress:
             if self._guard is None:
                 self._guard = ProgressGuard()
             admitted = self._guard.admit(event)
             if admitted is None:
                 return
+            self._spoke = self._heard
             event = admitted
         self.log.append(event)
 
     def heard(self) -> None:
         self._heard = self._clock.now()
+
+    def continuable(self, how: RawJson | None) -> None:
+        self.continuation = how
+        if self.lasting is not None and how is not None:
+            self.make_lasting()
+        if self.on_continuable is not None:
+            self.on_continuable()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the hub stops and another one can go on with the call."""
+        stopping = self.stopping
+        is_stopped = isinstance(stopping, Failed) and isinstance(stopping.error, HubStopping)
+        return is_stopped and self.continuation is not None and self.stream is not None and self.stream.is_durable
 
     def ask(self, question: Question) -> str:
         self._asked += 1
@@ -92,6 +125,8 @@ class CallRecord:
             question.answered(RpcError(f"{question.method} not passed on: {reason}"))
             return key
         self._heard = self._clock.now()
+        if self.lasting is not None:
+            self.make_lasting()
         self._open[key] = question
         self.log.append(InputRequired(key, question.method, question.params))
         if self.sooner is not None:
@@ -128,9 +163,50 @@ class CallRecord:
             _, question = self._open.popitem()
             question.answered(RpcError(f"{question.method} was not answered: the call has ended"))
 
+    def take_up(self, how: RawJson, progressed: float, events: int) -> None:
+        """The call was begun by another hub, and its stream goes on behind so many events.
+
+        No question gets the key of an earlier one: there are no more of those than events.
+        """
+        self.lasting = None
+        self._asked = events
+        self.continuation = how
+        self._guard = ProgressGuard(progressed)
+
+    def make_lasting(self) -> None:
+        """The call is no short quiet one: whoever wants to know (`lasting`) is told, once, unless it has ended."""
+        lasting, self.lasting = self.lasting, None
+        if lasting is not None and not self.log.ended:
+            lasting(self)
+
+    def has_stream(self, stream: Stream) -> None:
+        """The call has become durable: from now on its events are to be had there, too."""
+        self.stream = stream
+        if self.on_stream is not None:
+            self.on_stream(stream)
+
+    def look(self, now: float) -> float:
+        """Does what is due of a call that lasts: its being made durable, its heartbeat. When there is more to do."""
+        if self.task is None or self.log.ended:
+            return math.inf
+        if self.lasting is not None:
+            if now < self.started + QUIET:
+                return self.started + QUIET
+            self.make_lasting()
+        if not self.call.wants_progress:
+            return math.inf
+        if now >= self._spoke + _SILENCE:
+            self._spoke = now
+            if self._guard is None:
+                self._guard = ProgressGuard()
+            beat = self._guard.heartbeat()
+            if beat is not None:
+                self.log.append(beat)
+        return self._spoke + _SILENCE
+
     def begin(self) -> None:
         """The wait is over; from here on the upstream may not be silent for too long."""
-        self._heard = self._clock.now()
+        self._heard = self._spoke = self._clock.now()
 
     async def drained(self) -> None:
         await self.log.drained()
@@ -233,3 +309,18 @@ class Bell:
 def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
     """The event loop's timer, for the registry's one wheel."""
     return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+@contextmanager
+def beside(work: Coroutine[None, None, None]) -> Iterator[None]:
+    """Runs `work`, which must not fail, beside the block and no longer: a task group would cost 4 kB for each."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def call_soon(callback: Callable[[], None]) -> None:
+    """In the next pass of the event loop."""
+    asyncio.get_running_loop().call_soon(callback)

@@ -63,11 +63,15 @@ class ClientTable:
 
     def find(self, client_name: str | None) -> ClientSettings:
         """The entry for a client that calls itself `client_name`; `unknown`'s when no other matches."""
+        return self.known(client_name) or self._entries[UNKNOWN_CLIENT]
+
+    def known(self, client_name: str | None) -> ClientSettings | None:
+        """The entry that such a client matches, other than `unknown`'s."""
         name = (client_name or UNKNOWN_CLIENT).casefold()
         for patterns in self._tiers:
             if (pattern := best_match(name, patterns)) is not None:
                 return self._entries[patterns[pattern]]
-        return self._entries[UNKNOWN_CLIENT]
+        return None
 
 
 def _patterns(entries: Mapping[str, ClientSettings]) -> dict[str, str]:

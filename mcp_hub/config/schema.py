@@ -73,14 +73,17 @@ class Settings(Section):
         """
         return self._tool_rules(server, tool)
 
-    def soft_deadline(self, client_name: str | None, chosen: str | None) -> float | None:
+    def soft_deadline(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> float | None:
         """After how many seconds a call of this client is answered though it still runs; None is never.
 
-        `chosen` (`serve --client`) goes before the name that the client gives itself. Raises: ConfigError for a
-        `chosen` that is unknown.
+        `chosen` (`serve --client`) goes before the name that the client gives itself. `known_only`: the entry for
+        unknown clients holds for nobody. Raises: ConfigError for a `chosen` that is unknown.
         """
-        client = self._clients.find(client_name) if chosen is None else self._clients.require(chosen)
-        return None if client.soft_deadline == "never" else client.soft_deadline
+        if chosen is not None:
+            client: ClientSettings | None = self._clients.require(chosen)
+        else:
+            client = self._clients.known(client_name) if known_only else self._clients.find(client_name)
+        return None if client is None or client.soft_deadline == "never" else client.soft_deadline
 
     def require_client(self, chosen: str) -> None:
         """Raises: ConfigError that names the known clients if `chosen` is none of them."""

@@ -1,8 +1,8 @@
 """An upstream that is configured but not run: it has a state, offers nothing, and says so when it is called."""
 
-from mcp_hub.errors import UpstreamUnavailable
+from mcp_hub.errors import HubRestarted, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.base import Call, CallChannel
 
 __all__ = ["AbsentUpstream"]
@@ -16,6 +16,10 @@ class AbsentUpstream:
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         raise UpstreamUnavailable(f'upstream "{self.name}" is disabled in the configuration')
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """Nothing here outlives a hub."""
+        raise HubRestarted(f'upstream "{self.name}" cannot go on with a call of another hub')
 
     def status(self) -> UpstreamStatus:
         return UpstreamStatus(self.name, UpstreamState.DISABLED)

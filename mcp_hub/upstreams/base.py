@@ -19,7 +19,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `params` carry the upstream's own name or URI and everything else as the client sent it, without `_meta`;
     `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
     `input_responses` and `request_state` belong to a retry that a modern server asked for.
-    `exported_uri` is the URI that the client read, where the upstream knows it by another.
+    `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
+    as the client sent it.
     """
 
     id: CallId
@@ -35,6 +36,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     exported_uri: str | None = None
     wants_progress: bool = False
     log_level: str | None = None
+    asked: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     input_responses: RawObject | None = None
     request_state: str | None = None
 
@@ -71,6 +73,15 @@ class CallChannel(Protocol):
         """The upstream is at work on the call, though it has nothing to say."""
         ...
 
+    def continuable(self, how: RawJson | None) -> None:
+        """From now on another hub could go on with the call by `Upstream.resume(…, how)`; None: no longer."""
+        ...
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the hub stops and another one can go on with the call: then its upstream's work is not cancelled."""
+        ...
+
     async def drained(self) -> None:
         """Wait until readers have caught up enough to take more (a producer that can pause, does)."""
         ...
@@ -87,6 +98,13 @@ class Upstream(Protocol):
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """A `CallHandler`."""
+        ...
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """Goes on with a call that an earlier hub started and left, `how` being what its channel was told last.
+
+        Raises `RpcError`, as `call` does; `HubRestarted` where nothing can be gone on with.
+        """
         ...
 
     def status(self) -> UpstreamStatus: ...

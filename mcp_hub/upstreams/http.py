@@ -154,6 +154,7 @@ class HttpConnection:
     def _new_peer(self) -> Peer:
         peer = Peer(self.name)
         peer.explained.set()  # there is no exit code to wait for
+        peer.keeps_tasks = True  # as far as the server does; a connection is not its life
         return peer
 
     def _refused(self, status: int | None, reason: str) -> StartFailed:

@@ -18,8 +18,16 @@ import msgspec
 import structlog
 
 from mcp_hub import events
-from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
-from mcp_hub.types import Era, JsonObject, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.errors import (
+    HubRestarted,
+    InvalidParams,
+    MethodNotFound,
+    RpcError,
+    StartFailed,
+    UnknownEntry,
+    UpstreamUnavailable,
+)
+from mcp_hub.types import Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.schemas import ArgumentsRefused, plain
 from mcp_hub.upstreams.tools import Context, Progress, Registry, Result, Tool
@@ -51,6 +59,10 @@ class LocalUpstream:
             return cls(name, load_registry(reference, folder))
         except StartFailed as error:
             return cls(name, None, str(error))
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> events.Completed:
+        """Nothing here outlives a hub."""
+        raise HubRestarted(f'upstream "{self.name}" cannot go on with a call of another hub')
 
     def status(self) -> UpstreamStatus:
         if self._registry is None:

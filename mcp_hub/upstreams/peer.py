@@ -5,7 +5,7 @@ to the one call in flight, or to the session that all calls in flight are of, el
 (protocol.md §2, "Who asked?").
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,15 +17,17 @@ from mcp_hub import __version__
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Completed, Log, Progress
 from mcp_hub.protocol import envelope, rpc_errors
-from mcp_hub.protocol.capabilities import relayed
+from mcp_hub.protocol.capabilities import OWN, to_modern
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
-from mcp_hub.protocol.headers import Mirrors
+from mcp_hub.protocol.headers import Mirrors, header_value
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notices import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.protocol.questions import may_ask
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.elicitations import Elicitations
+from mcp_hub.upstreams.followed import Followed, Line
+from mcp_hub.upstreams.modern_tasks import is_plain, made_task
 from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up
 from mcp_hub.upstreams.tasks import Tasks
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
@@ -85,6 +87,8 @@ class Peer:
         self.on_notice: Callable[[str, RawObject], None] | None = None  # told of updates and of listens; must not block
         self.is_interactive = False  # it has asked something while calls were in flight
         self.task_tools: frozenset[str] = frozenset()  # to be called as tasks only (2025-11-25)
+        self.keeps_tasks = False  # tasks outlive the connection
+        self.leaves_tasks = False  # calls that are cancelled leave theirs to another hub
         self.tell: Callable[[str, bytes], None] | None = None  # what one session alone is to hear
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
@@ -94,14 +98,20 @@ class Peer:
 
     # -- what the hub asks ----------------------------------------------------------------------------------------
 
-    def send(self, method: str, params: RawObject | None = None) -> Pending:
+    def send(
+        self,
+        method: str,
+        params: RawObject | None = None,
+        capabilities: JsonObject = OWN,
+        headers: Mapping[str, str] | None = None,
+    ) -> Pending:
         """Sends a request of the hub's own; to a modern server with the envelope it requires."""
         params = dict(params or {})
         if self.info.era is Era.MODERN:
-            meta = modern_meta(self.info.version, CLIENT_INFO, {}, None)
+            meta = modern_meta(self.info.version, CLIENT_INFO, capabilities, None)
             params["_meta"] = msgspec.Raw(object_bytes(meta))
         try:
-            return self.wire.request(method, object_bytes(params))
+            return self.wire.request(method, object_bytes(params), None, headers)
         except WireClosed:
             raise self._gone() from None
 
@@ -164,10 +174,23 @@ class Peer:
         return call.method == "tools/call" and msgspec.json.decode(call.params["name"]) in self.task_tools
 
     async def _run_task(self, call: Call, channel: CallChannel) -> Completed:
-        return Completed(await self._tasks.run(call, channel, self._relay, self._ask), self.info.era)
+        return Completed(await self._tasks.run(call, channel, self._relay, self._line(call)), self.info.era)
 
-    async def _ask(self, method: str, params: RawObject) -> RawJson:
-        return await self.answer(self.send(method, params))
+    async def follow(self, task: Followed) -> Completed:
+        """Goes on with a task of this server, whoever began. Raises `RpcError`, as `Followed.follow`."""
+        if task.known.era is not self.info.era:
+            raise task.unknown("it speaks another version of the protocol now")
+        return Completed(await self._tasks.follow(task, self._line(task.call)), self.info.era)
+
+    def _line(self, call: Call) -> Line:
+        """How a task of this call is asked about: with what its caller can answer, and named in a header, too."""
+        capabilities, is_modern = to_modern(call.capabilities), self.info.era is Era.MODERN
+
+        async def ask(method: str, params: RawObject) -> RawJson:
+            named = {"mcp-name": header_value(msgspec.json.decode(params["taskId"], type=str))} if is_modern else None
+            return await self.answer(self.send(method, params, capabilities, named))
+
+        return Line(ask, lambda: self.wire.can_send, self.keeps_tasks, lambda: self.leaves_tasks)
 
     async def _relay(
         self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None, *, follows: bool = False
@@ -201,6 +224,14 @@ class Peer:
         except RpcError as error:
             self._elicitations.refused(call, error)
             raise
+        if self.info.era is Era.HANDSHAKE or is_plain(done.result):
+            return done
+        return await self._concluded(call, channel, done, follows)
+
+    async def _concluded(self, call: Call, channel: CallChannel, done: Completed, follows: bool) -> Completed:
+        """What an answer of a modern server leads to that may be no result yet."""
+        if (task := made_task(call, channel, done.result)) is not None:
+            return await self.follow(task)
         return await follow_up(call, channel, self._relay, done) if follows and may_ask(done.result) else done
 
     def _params(self, call: Call, id_: int) -> bytes:
@@ -217,7 +248,7 @@ class Peer:
         """The reserved keys of a modern request; those of the last caller are kept, who is often the next one."""
         capabilities, level, info, meta = self._last_envelope
         if capabilities is not call.capabilities or level != call.log_level or info is not self.info:
-            meta = modern_meta(self.info.version, CLIENT_INFO, relayed(call.capabilities), call.log_level)
+            meta = modern_meta(self.info.version, CLIENT_INFO, to_modern(call.capabilities), call.log_level)
             self._last_envelope = call.capabilities, call.log_level, self.info, meta
         return meta
 

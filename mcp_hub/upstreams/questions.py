@@ -13,18 +13,25 @@ import msgspec
 from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.events import Completed
 from mcp_hub.protocol import questions
-from mcp_hub.protocol.envelope import Envelope, error_frame, id_key, raw_object, result_frame, usable_id
+from mcp_hub.protocol.envelope import (
+    Envelope,
+    error_frame,
+    id_key,
+    raw_object,
+    result_frame,
+    usable_id,
+)
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.types import JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Question
 
-__all__ = ["PARKABLE", "Asked", "follow_up"]
+__all__ = ["MOST_QUESTIONS", "PARKABLE", "Asked", "check", "declined", "follow_up"]
 
 PARKABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Calls during which a question may be asked (2026-07-28, mrtr "Supported Requests")."""
 _ROUNDS: Final = 10
 """Times that a modern server may ask in one call."""
-_MOST: Final = 256
+MOST_QUESTIONS: Final = 256
 """Questions of one server that may be open at once."""
 
 Asker = tuple[Call, CallChannel]
@@ -70,8 +77,8 @@ class Asked:
             return _nobody(method)
         if id_key(id_) in self._open:
             return RpcError("a request with this id is still being answered", code=INVALID_REQUEST)
-        if len(self._open) >= _MOST:
-            return RpcError(f"{_MOST} requests of this server are open already")
+        if len(self._open) >= MOST_QUESTIONS:
+            return RpcError(f"{MOST_QUESTIONS} requests of this server are open already")
         call, _ = asker
         lack = questions.can_answer(call.capabilities, call.version, method, params)
         return MethodNotFound(f"{method}: {lack}") if lack is not None else None
@@ -118,9 +125,7 @@ async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done
 async def _ask_all(call: Call, channel: CallChannel, wanted: Mapping[str, tuple[str, RawJson]]) -> RawObject:
     """The client's answers by key; all questions are open at once."""
     for method, params in wanted.values():
-        lack = questions.can_answer(call.capabilities, call.version, method, params)
-        if lack is not None:
-            raise RpcError(f"upstream asked for {method}, but {lack}", data=_about(call, {"question": method}))
+        check(call, method, params)
     outcomes: dict[str, RawJson | RpcError] = {}
     news = anyio.Event()
 
@@ -142,11 +147,18 @@ async def _ask_all(call: Call, channel: CallChannel, wanted: Mapping[str, tuple[
             channel.withdraw(name)
     for key, outcome in outcomes.items():
         if isinstance(outcome, RpcError):
-            raise _declined(call, wanted[key][0], outcome)
+            raise declined(call, wanted[key][0], outcome)
     return {key: msgspec.Raw(bytes(value)) for key, value in outcomes.items() if not isinstance(value, RpcError)}
 
 
-def _declined(call: Call, method: str, error: RpcError) -> RpcError:
+def check(call: Call, method: str, params: RawJson) -> None:
+    """Raises `RpcError` for what the caller cannot be asked."""
+    lack = questions.can_answer(call.capabilities, call.version, method, params)
+    if lack is not None:
+        raise RpcError(f"upstream asked for {method}, but {lack}", data=_about(call, {"question": method}))
+
+
+def declined(call: Call, method: str, error: RpcError) -> RpcError:
     """A modern server cannot be told of an error answer: the call fails with it."""
     about = {"question": method, "error": msgspec.Raw(bytes(error.encoded()))}
     return RpcError(f"the client answered {method} with an error: {error.message}", data=_about(call, about))

@@ -12,9 +12,9 @@ import anyio
 import anyio.abc
 
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, UpstreamUnavailable
+from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import Era, Snapshot, UpstreamStatus
+from mcp_hub.types import Era, RawJson, Snapshot, UpstreamStatus
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.supervisor import Supervisor
 
@@ -131,6 +131,13 @@ class Scoped:
 
     def unsubscribe(self, uri: str) -> None:
         self._first.unsubscribe(uri)
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """A process of a session or a call ends with its hub, and what ran in it."""
+        raise HubRestarted(
+            f'upstream "{self.name}" cannot go on with a call of another hub: its process ended (scope: {self._scope})',
+            data={"upstream": {"server": self.name}, "outcome": "unknown"},
+        )
 
     def status(self) -> UpstreamStatus:
         """That of the listed process."""

@@ -7,27 +7,29 @@ but its own callers (product.md, promise 2).
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import anyio
 import structlog
 
 from mcp_hub.clock import Clock
-from mcp_hub.errors import RpcError, StartFailed, UpstreamUnavailable
+from mcp_hub.errors import HubRestarted, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
-from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams import lifecycle
-from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.connection import Connection
+from mcp_hub.upstreams.followed import Followed, TaskLeft, TaskUnknown
 from mcp_hub.upstreams.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.listing import ListLimits, list_kinds
 from mcp_hub.upstreams.peer import Peer
 from mcp_hub.upstreams.subscriptions import Subscriptions
-from mcp_hub.upstreams.tasks import required_tasks
+from mcp_hub.upstreams.tasks import required_tasks, taken_up
 from mcp_hub.upstreams.turns import Turns
 from mcp_hub.wire.base import WireClosed
 
@@ -80,6 +82,7 @@ class Supervisor:
         self._peer: Peer | None = None
         self._snapshot: Snapshot | None = None
         self._log_level: str | None = None
+        self._leaves_tasks = False
         self._turns = Turns(name)
         self._subscriptions = Subscriptions(name, changes, rules.request_timeout)
 
@@ -91,33 +94,58 @@ class Supervisor:
         Raises `UpstreamUnavailable` with state and reason, `Busy` when another session keeps it too long, and what
         `Peer.call` raises.
         """
+        return await self._in_turn(call, channel, self._call)
+
+    async def _in_turn(self, call: Call, channel: CallChannel, work: CallHandler) -> Completed:
+        """Does what the call takes in its turn."""
         if self._peer is not None and self._peer.is_interactive:
             self._turns.is_on = True
         if not self._turns.enter_now(call.session):
             await self._turns.enter(call.session)
-        given_up, reason = False, None
+        given_up = False
         try:
             if call.log_level is not None:
                 self.set_log_level(call.log_level)
-            peer = self._peer
-            if peer is None or not peer.wire.can_send:
-                peer = await self._next_peer()
-            for is_retry in (False, True):
-                try:
-                    return await peer.call(call, channel)
-                except WireClosed as exc:  # nothing was sent, so trying once more is safe
-                    reason = str(exc)
-                    peer = await self._next_peer()
-                except RpcError as refused:
-                    if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
-                        raise
-                    await self._learn_headers(peer, refused)
-            raise self._unavailable(reason)
+            return await work(call, channel)
         except anyio.get_cancelled_exc_class():
             given_up = True
             raise
         finally:
             self._turns.leave(call.session, given_up=given_up)
+
+    async def _call(self, call: Call, channel: CallChannel) -> Completed:
+        reason = None
+        peer = self._peer
+        if peer is None or not peer.wire.can_send:
+            peer = await self._next_peer(self._rules.ready_wait)
+        for is_retry in (False, True):
+            try:
+                return await peer.call(call, channel)
+            except WireClosed as exc:  # nothing was sent, so trying once more is safe
+                reason = str(exc)
+                peer = await self._next_peer(self._rules.ready_wait)
+            except TaskLeft as left:
+                return await self._follow(left.task, left)
+            except RpcError as refused:
+                if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
+                    raise
+                await self._learn_headers(peer, refused)
+        raise self._unavailable(reason)
+
+    async def _follow(self, task: Followed, left: RpcError | None = None) -> Completed:
+        """Follows a task to its end, over one connection after the other, as long as there will be another one.
+
+        Raises `RpcError`: what `Peer.follow` raises, else `left`, or why nothing could be asked at all.
+        """
+        while True:
+            try:
+                peer = await self._next_peer(None)
+            except UpstreamUnavailable as gone:
+                raise left or gone from None
+            try:
+                return await peer.follow(task)
+            except TaskLeft as again:
+                left = again
 
     async def _learn_headers(self, peer: Peer, refused: RpcError) -> None:
         """The server found the headers of a call wrong: the call is to be repeated with those of its present tools.
@@ -129,6 +157,29 @@ class Supervisor:
                 await self._list(peer, {Kind.TOOL})
         except StartFailed:
             raise refused from None
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """As `Upstream.resume`; waits for a server on its way up as long as the call may take.
+
+        Raises `HubRestarted`, outcome unknown, if the server does not come up or does not know the task of the call.
+        """
+        task = taken_up(call, channel, how)
+        try:
+            return await self._in_turn(call, channel, partial(self._take_up, task))
+        except (TaskUnknown, UpstreamUnavailable) as lost:
+            raise HubRestarted(
+                f"the hub was restarted and cannot go on with the call: {lost.message}",
+                data=task.about({"outcome": "unknown"}),
+            ) from None
+
+    async def _take_up(self, task: Followed, call: Call, channel: CallChannel) -> Completed:
+        return await self._follow(task)
+
+    def leave_tasks(self) -> None:
+        """From now on a call that is cancelled leaves its task alone: another hub will go on with it."""
+        self._leaves_tasks = True
+        if self._peer is not None:
+            self._peer.leaves_tasks = True
 
     def status(self) -> UpstreamStatus:
         life, connection, peer = self._life, self._connection, self._peer
@@ -164,7 +215,7 @@ class Supervisor:
         """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""
         self._subscriptions.want(uri)
         if self._peer is None or not self._peer.wire.can_send:
-            await self._next_peer()
+            await self._next_peer(self._rules.ready_wait)
         await self._subscriptions.confirmed(uri)
 
     def unsubscribe(self, uri: str) -> None:
@@ -175,8 +226,9 @@ class Supervisor:
             params = object_bytes({"level": self._log_level})
             peer.wire.request("logging/setLevel", params)
 
-    async def _next_peer(self) -> Peer:
-        with anyio.move_on_after(self._rules.ready_wait):
+    async def _next_peer(self, patience: float | None) -> Peer:
+        """The one that calls can be sent to, as soon as there is one; no `patience`: however long it is on its way."""
+        with anyio.move_on_after(patience):
             while True:
                 version = self._changes.version
                 if self._peer is not None and self._peer.wire.can_send:
@@ -248,6 +300,7 @@ class Supervisor:
         with anyio.move_on_after(limit):
             peer = await connection.open(tasks)
             peer.tell = self._changes.tell
+            peer.leaves_tasks = self._leaves_tasks
             await tasks.start(self._subscriptions.follow, peer)
             await self._list(peer, set(Kind))
             self._peer = peer

@@ -10,35 +10,26 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import HubRestarted
 from mcp_hub.events import Completed
-from mcp_hub.protocol.envelope import object_bytes, raw_object
-from mcp_hub.types import JsonObject, RawJson, RawObject
+from mcp_hub.protocol.envelope import raw_object
+from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.followed import RELATED, Followed, Known, Line, Task, unmarked
+from mcp_hub.upstreams.modern_tasks import ModernTask
 
-__all__ = ["Tasks", "required_tasks"]
+__all__ = ["Tasks", "required_tasks", "taken_up"]
 
 Asker = tuple[Call, CallChannel]
 Relay = Callable[[Call, CallChannel, Callable[[int], None]], Awaitable[Completed]]
 """Sends a call and tells with which progress token it went; its result."""
-Ask = Callable[[str, RawObject], Awaitable[RawJson]]
-"""Sends a request of the hub's own; its result."""
 
-_RELATED: Final = "io.modelcontextprotocol/related-task"
 _TTL: Final = msgspec.Raw(b'{"ttl":21600000}')
 """Milliseconds that the server is asked to keep a task: the longest that a call may take by default."""
-_POLL: Final = (0.1, 1.0, 30.0)
-"""Seconds between two looks at a task: at least, where the server names no interval, at most."""
-
-
-class _Task(msgspec.Struct):
-    taskId: str
-    status: str = "working"
-    pollInterval: float | None = None
 
 
 class _Created(msgspec.Struct):
-    task: _Task
+    task: Task
 
 
 class _ToolTask(msgspec.Struct):
@@ -66,6 +57,24 @@ def required_tasks(capabilities: JsonObject, tools: Iterable[bytes]) -> frozense
     return frozenset(found)
 
 
+class _HandshakeTask(Followed):
+    """Its result is fetched on its own; fetching it is also how the server gets to ask."""
+
+    def __init__(
+        self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0, *, is_working: bool = True
+    ) -> None:
+        super().__init__(call, channel, known, pause)
+        self._is_working = is_working
+
+    async def _follow(self, line: Line) -> RawJson:
+        while self._is_working:
+            await anyio.sleep(self._pause)
+            task = await self._look(line)
+            self.channel.heard()
+            self._is_working = task.status == "working"
+        return unmarked(await self._read(line, "tasks/result"))
+
+
 class Tasks:
     """The tasks that run at one server for calls of the hub's clients."""
 
@@ -75,11 +84,11 @@ class Tasks:
 
     def asker(self, params: RawJson) -> Asker | None:
         """The call whose task a message names, if it names one."""
-        if not self._by_id or _RELATED.encode() not in bytes(params):
+        if not self._by_id or RELATED.encode() not in bytes(params):
             return None
         meta = raw_object((raw_object(params) or {}).get("_meta", msgspec.Raw(b"{}"))) or {}
         try:
-            return self._by_id.get(msgspec.json.decode(meta[_RELATED], type=_Task).taskId)
+            return self._by_id.get(msgspec.json.decode(meta[RELATED], type=Task).taskId)
         except (KeyError, msgspec.DecodeError, RecursionError):
             return None
 
@@ -87,56 +96,41 @@ class Tasks:
         """The call whose task still reports progress under this token."""
         return self._by_token.get(token)
 
-    async def run(self, call: Call, channel: CallChannel, relay: Relay, ask: Ask) -> RawJson:
-        """Runs a call as a task to its result. A caller that gives up cancels the task.
-
-        Raises `RpcError`: the server's, or for a task that it lost track of.
-        """
+    async def run(self, call: Call, channel: CallChannel, relay: Relay, line: Line) -> RawJson:
+        """Runs a call as a task to its result. Raises as `Followed.follow`, and what `relay` raises."""
         call = msgspec.structs.replace(call, params={**call.params, "task": _TTL})
         tokens: list[int] = []
         done = await relay(call, channel, tokens.append)
         try:
-            task = msgspec.json.decode(done.result, type=_Created).task
+            made = msgspec.json.decode(done.result, type=_Created).task
         except (msgspec.DecodeError, RecursionError):
             return done.result  # it was answered without a task after all
-        named: RawObject = {"taskId": msgspec.Raw(object_bytes(task.taskId))}
+        known = Known(Era.HANDSHAKE, *made.known)
+        task = _HandshakeTask(call, channel, known, made.pause, is_working=made.status == "working")
         (token,) = tokens
-        self._by_id[task.taskId] = self._by_token[token] = call, channel
+        self._by_token[token] = call, channel
         try:
-            await _ended(task, named, channel, ask)
-            return _without_task(await ask("tasks/result", named))
-        except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(1, shield=True):
-                await _cancel(named, ask)
-            raise
+            return await self.follow(task, line)
         finally:
-            del self._by_id[task.taskId], self._by_token[token]
+            del self._by_token[token]
 
-
-async def _ended(task: _Task, named: RawObject, channel: CallChannel, ask: Ask) -> None:
-    """Returns when the result can be fetched, or when fetching it is how the server gets to ask."""
-    while task.status == "working":
-        least, usual, most = _POLL
-        await anyio.sleep(max(least, min((task.pollInterval or usual * 1000) / 1000, most)))
+    async def follow(self, task: Followed, line: Line) -> RawJson:
+        """Goes on with a task, whoever began; as `Followed.follow`."""
+        id_ = task.known.task
+        self._by_id[id_] = task.call, task.channel
         try:
-            task = msgspec.json.decode(await ask("tasks/get", named), type=_Task)
-        except msgspec.DecodeError as exc:
-            raise RpcError(f"tasks/get was answered with no task: {exc}") from None
-        channel.heard()
+            return await task.follow(line)
+        finally:
+            self._by_id.pop(id_, None)
 
 
-async def _cancel(named: RawObject, ask: Ask) -> None:
+def taken_up(call: Call, channel: CallChannel, how: RawJson) -> Followed:
+    """The task that another hub followed for this call, `how` being what it told of it. Raises `HubRestarted`."""
     try:
-        await ask("tasks/cancel", named)
-    except RpcError:
-        pass  # it has ended in the meantime
-
-
-def _without_task(result: RawJson) -> RawJson:
-    """The result without the mark that means something on this hop only."""
-    members = raw_object(result) or {}
-    meta = raw_object(members["_meta"]) if "_meta" in members else None
-    if meta is None or _RELATED not in meta:
-        return result
-    del meta[_RELATED]
-    return object_bytes({**{k: v for k, v in members.items() if k != "_meta"}, **({"_meta": meta} if meta else {})})
+        known = msgspec.json.decode(how, type=Known)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise HubRestarted(
+            f'upstream "{call.upstream}": what is known of this call does not say how to go on with it: {exc}',
+            data={"upstream": {"server": call.upstream}, "outcome": "unknown"},
+        ) from None
+    return (ModernTask if known.era is Era.MODERN else _HandshakeTask)(call, channel, known)

@@ -76,3 +76,63 @@ def test_what_comes_with_progress_passes_untouched(value: float) -> None:
     assert [event.total for event in admitted] == [9, 10]
     event = Progress(value, 2.0, rest)
     assert ProgressGuard().admit(event) is event
+
+
+steps = st.lists(st.just("beat") | st.tuples(anything, st.none() | st.integers(0, 9)) | st.tuples(usable, usable))
+
+
+@given(steps)
+@example(["beat", (0, 10), "beat", "beat", (0, 10), (1, 10), "beat", (2, 10)])
+@example([(CEILING, None), "beat", (1, None), "beat"])
+@example([(CEILING - 1, None), "beat", "beat", (CEILING, None)])
+def test_whatever_comes_between_heartbeats_leaves_strictly_increasing(sent: list[Any]) -> None:
+    guard = ProgressGuard()
+    left = [guard.heartbeat() if step == "beat" else guard.admit(Progress(*step)) for step in sent]
+    values = [event.progress for event in left if event is not None]
+    assert all(a < b for a, b in pairwise(values))
+    assert all(type(value) in (int, float) and abs(value) <= CEILING for value in values)
+
+
+small = st.integers(-1000, 1000)
+
+
+@given(st.lists(st.tuples(small, small, st.integers(0, 3)), min_size=1, max_size=30))
+def test_heartbeats_shift_increasing_values_and_their_totals_by_as_much(told: list[tuple[int, int, int]]) -> None:
+    guard = ProgressGuard()
+    shift = 0
+    for value, total, beats in sorted(told, key=lambda step: step[0]):
+        admitted = guard.admit(Progress(value, total))
+        assert admitted is not None and admitted.total == total + shift
+        assert 0 <= admitted.progress - (value + shift) < 1e-3, "the upstream's own value, or a hair more"
+        for _ in range(beats):
+            beat = guard.heartbeat()
+            assert beat is not None and (beat.total, beat.rest, beat.skipped) == (None, None, 0)
+            assert beat.progress - (value + shift) - 1 < 1e-3
+            shift += 1
+
+
+@given(st.lists(small, unique=True, max_size=30).map(sorted), st.lists(st.integers(0, 3), min_size=30, max_size=30))
+def test_between_heartbeats_increasing_whole_numbers_stay_whole(values: list[int], beats: list[int]) -> None:
+    guard = ProgressGuard()
+    shift = 0
+    for value, count in zip(values, beats, strict=False):
+        assert guard.admit(Progress(value)) == Progress(value + shift)
+        for _ in range(count):
+            assert guard.heartbeat() == Progress(value + shift + 1)
+            shift += 1
+
+
+def test_the_first_heartbeat_is_one_and_what_the_upstream_then_says_goes_on_from_there() -> None:
+    guard = ProgressGuard()
+    assert [guard.heartbeat(), guard.heartbeat()] == [Progress(1), Progress(2)]
+    assert guard.admit(Progress(0, 10)) == Progress(2 + 1e-6, 12)
+    assert guard.admit(Progress(3, 10)) == Progress(5, 12)
+    assert guard.heartbeat() == Progress(6)
+
+
+def test_when_nothing_larger_can_be_sent_there_is_no_heartbeat_and_no_shift() -> None:
+    guard = ProgressGuard()
+    assert guard.admit(Progress(CEILING - 1)) is not None
+    assert guard.heartbeat() == Progress(CEILING)
+    assert guard.heartbeat() is None
+    assert guard.admit(Progress(CEILING)) is None and guard.dropped == 1

@@ -1,5 +1,9 @@
-"""Whole HTTP exchanges in virtual time: whatever breaks, a client that comes back gets each message exactly once."""
+"""Whole HTTP exchanges in virtual time: whatever breaks, a client that comes back gets each message exactly once.
 
+Also the hub may be killed: then the stream goes on in the next one, with the error that says so.
+"""
+
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,23 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.events import Log, Progress
+from mcp_hub.protocol.shape import COALESCED
+from mcp_hub.protocol.stream_events import decoded
+from mcp_hub.types import CallId
 from tests.unit.calls.virtual_time import run, sleep
 from tests.unit.fronts.http_peer import Connection, MadeCall, World
 
 Step = tuple[str, int]
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["progress", "progress", "log", "drop", "come back", "stall", "wait"]), st.integers(0, 6)
-    ),
-    max_size=25,
-)
+KINDS = ["progress", "progress", "log", "drop", "come back", "stall", "wait"]
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 6)), max_size=25)
+VERSIONS = st.sampled_from(["2025-11-25", "2025-06-18"])
+RESTARTED = 1006
 
 
 class Client:
     """What has arrived of one call's stream over any number of connections, each of which may lose its last events."""
 
-    def __init__(self, call: MadeCall) -> None:
+    def __init__(self, world: World, call: MadeCall) -> None:
+        self.world = world
         self.call = call
+        self.session = call.client
         self.arrived: list[Any] = []
         self.ids: list[str] = []
         self.place: str | None = None
@@ -47,7 +54,7 @@ class Client:
             self.place = next((event.id for event in self.connection.events), None)
         if self.place is not None:
             self.loses(0)
-            self.connection = await self.call.world.get(self.call.client, str(self.place))
+            self.connection = await self.world.get(self.session, str(self.place))
 
     async def finishes(self) -> None:
         for _ in range(3):
@@ -57,6 +64,14 @@ class Client:
                 return
             await self.comes_back()
 
+    async def restarts(self, last: int) -> None:
+        """The hub is killed, and with its connections go so many events that were under way; another one is started."""
+        self.loses(last if self.place is not None else 0)
+        self.world = self.world.killed()
+        kept = await self.world.resumption.sessions.find("s", self.session.session.caller)
+        assert kept is not None
+        self.session = type(self.session)(kept)
+
 
 async def play(client: Client, steps: Iterable[tuple[int, Step]]) -> None:
     for number, (what, amount) in steps:
@@ -64,7 +79,7 @@ async def play(client: Client, steps: Iterable[tuple[int, Step]]) -> None:
             case "progress":
                 await client.call.progresses(*range(number * 10 + 1, number * 10 + 2 + amount))
             case "log":
-                await client.call.happens(*[Log("info", b'{"data":%d}' % number)] * amount)
+                await client.call.happens(*[Log("info", b'{"level":"info","data":%d}' % number)] * (amount % 3))
             case "drop":
                 client.loses(amount if client.place is not None else 0)
             case "come back":
@@ -73,24 +88,92 @@ async def play(client: Client, steps: Iterable[tuple[int, Step]]) -> None:
                 client.connection.stall()
             case _:
                 await sleep(amount / 10)
-    await client.call.ends()
-    await client.finishes()
+
+
+async def begun(version: str) -> Client:
+    world = World()
+    call = MadeCall(world, world.client(version))
+    await call.happens(Progress(0.5))
+    return Client(world, call)
+
+
+async def stored(client: Client) -> dict[int, Any]:
+    """What the store has of it, as a client would be told, by number; without what says nothing to one."""
+    lines: list[bytes] = []
+    id_ = CallId(str(client.ids[0]).partition(":")[0])
+    client.world.store.fetch(id_, 0, 1 << 20, lambda page: lines.extend(page.lines))  # type: ignore[union-attr]
+    return dict(map(decoded, lines))
+
+
+def seqs(client: Client) -> list[int]:
+    return [int(id_.partition(":")[2]) for id_ in client.ids]
+
+
+def check_merged(steps: list[Step], arrived: list[Any]) -> None:
+    """All log messages, the last progress, and of all others where they went."""
+    sent = 1 + sum(amount + 1 for what, amount in steps if what == "progress")
+    progress = [message["params"] for message in arrived if message.get("method") == "notifications/progress"]
+    assert sum(1 + params.get("_meta", {}).get(COALESCED, 0) for params in progress) == sent
+    logs = [message["params"]["data"] for message in arrived if message.get("method") == "notifications/message"]
+    assert logs == [number for number, (what, amount) in enumerate(steps) if what == "log" for _ in range(amount % 3)]
+    values = [params["progress"] for params in progress]
+    assert values == sorted(set(values))
 
 
 @settings(deadline=None)
-@given(STEPS, st.sampled_from(["2025-11-25", "2025-06-18"]))
+@given(STEPS, VERSIONS)
 def test_each_message_arrives_exactly_once_and_the_response_last(steps: list[Step], version: str) -> None:
     async def scenario() -> None:
-        world = World()
-        whole, parts = Client(MadeCall(world, world.client(version))), Client(MadeCall(world, world.client(version)))
-        for client in (whole, parts):
-            client.call.record.log.append(Progress(0.5))
-            await sleep(0.01)
-        await play(whole, [step for step in enumerate(steps) if step[1][0] in ("progress", "log")])
-        await play(parts, enumerate(steps))
-        assert parts.arrived == whole.arrived
-        assert [id_.partition(":")[2] for id_ in parts.ids] == [id_.partition(":")[2] for id_ in whole.ids]
-        assert len(set(parts.ids)) == len(parts.ids)
-        assert ["method" in message for message in parts.arrived] == [True] * (len(parts.arrived) - 1) + [False]
+        client = await begun(version)
+        await play(client, enumerate(steps))
+        await client.call.ends()
+        await client.finishes()
+        kept = await stored(client)
+        assert seqs(client) == list(kept)[1:], "each of its numbers, and in their order"
+        check_merged(steps, client.arrived[:-1])
+        assert ["method" in message for message in client.arrived] == [True] * (len(client.arrived) - 1) + [False]
+
+    run(scenario)
+
+
+@settings(deadline=None)
+@given(STEPS)
+def test_a_client_that_is_always_there_gets_every_message_as_it_was(steps: list[Step]) -> None:
+    async def scenario() -> None:
+        client = await begun("2025-11-25")
+        await play(client, [step for step in enumerate(steps) if step[1][0] in ("progress", "log")])
+        await client.call.ends()
+        await client.finishes()
+        assert COALESCED not in json.dumps(client.arrived)
+        check_merged(steps, client.arrived[:-1])
+
+    run(scenario)
+
+
+@settings(deadline=None)
+@given(STEPS, STEPS, st.booleans(), st.integers(0, 6), VERSIONS)
+def test_a_restart_of_the_hub_takes_nothing_and_tells_nothing_twice(
+    before: list[Step], after: list[Step], has_ended: bool, lost: int, version: str
+) -> None:
+    """What was not committed when the hub was killed nobody has seen; the response is one, that of the call or of the
+    next hub.
+    """
+
+    async def scenario() -> None:
+        client = await begun(version)
+        await play(client, enumerate(before))
+        if client.place is None:
+            await client.comes_back()
+        if has_ended:
+            await client.call.ends()
+        await client.restarts(lost)
+        await play(client, enumerate((what, amount) for what, amount in after if what not in ("progress", "log")))
+        await client.finishes()
+        kept = await stored(client)
+        assert seqs(client) == list(kept)[1:]
+        assert ["method" in message for message in client.arrived] == [True] * (len(client.arrived) - 1) + [False]
+        response = client.arrived[-1]
+        assert response["id"] == 1
+        assert response.get("error", {}).get("code") in ((None, RESTARTED) if has_ended else (RESTARTED,))
 
     run(scenario)

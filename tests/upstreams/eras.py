@@ -49,8 +49,8 @@ SUBSCRIPTION_ID = PREFIX + "subscriptionId"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 ONLY_HANDSHAKE = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
-ONLY_HANDSHAKE |= {"tasks/get", "tasks/result", "tasks/cancel", "tasks/list"}
-ONLY_MODERN = {"server/discover", "subscriptions/listen"}
+ONLY_HANDSHAKE |= {"tasks/result", "tasks/list"}
+ONLY_MODERN = {"server/discover", "subscriptions/listen", "tasks/update"}
 CACHEABLE = {
     "server/discover",
     "tools/list",

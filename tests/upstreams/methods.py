@@ -18,6 +18,7 @@ from eras import (
     key_of,
     supported,
 )
+from extension_tasks import EXTENSION, became_task, cancel, look_up, take_input
 from instance import LISTENABLE, Instance, Result, Session, Tool
 from surface import (
     ASKING,
@@ -39,7 +40,9 @@ __all__ = ["METHODS", "initialized"]
 
 
 def capabilities(session: Session, era: str) -> dict[str, Any]:
-    tasks = {"tasks": CAPABILITY} if era == HANDSHAKE and has_tasks(session) else {}
+    tasks: dict[str, Any] = {"tasks": CAPABILITY} if era == HANDSHAKE and has_tasks(session) else {}
+    if era != HANDSHAKE and session.options.tasks_extension:
+        tasks = {"extensions": {EXTENSION: {}}}
     return {
         "tools": {"listChanged": True},
         "resources": {"listChanged": True, "subscribe": True},
@@ -138,13 +141,24 @@ def page(session: Session, request: Request, key: str, items: list[Any]) -> dict
 def list_tools(session: Session, request: Request) -> Result:
     """The tools, or the definitions of `--tools-json`, read anew each time and byte for byte unless paged."""
     if session.options.tools_json is None:
-        tools = [tool for tool in session.instance.tools.values() if request.era == HANDSHAKE or tool.plan is None]
-        return page(session, request, "tools", [tool.definition for tool in tools])
+        tools = [tool for tool in session.instance.tools.values() if _is_offered(session, request, tool)]
+        return page(session, request, "tools", [_definition(request, tool) for tool in tools])
     definitions = Path(session.options.tools_json).read_text("utf-8", "surrogateescape")
     if session.options.page or session.options.page_loop:
         return page(session, request, "tools", json.loads(definitions))
     # one line, or it would be several messages
     return {"tools": Raw(" ".join(definitions.split("\n")))}
+
+
+def _is_offered(session: Session, request: Request, tool: Tool) -> bool:
+    """Whether the request's era has this tool: one that can be a task takes the option of that era."""
+    options = session.options
+    return tool.plan is None or (options.tasks_capability if request.era == HANDSHAKE else options.tasks_extension)
+
+
+def _definition(request: Request, tool: Tool) -> dict[str, Any]:
+    """As the era has it: the modern one says nothing of tasks."""
+    return {key: value for key, value in tool.definition.items() if request.era == HANDSHAKE or key != "execution"}
 
 
 def list_resources(session: Session, request: Request) -> Result:
@@ -189,11 +203,13 @@ def call_tool(session: Session, request: Request) -> Result:
     arguments = request.params.get("arguments") or {}
     tool = session.instance.tools.get(name) if isinstance(name, str) else None
     is_known = tool is not None or session.options.tools_json is not None
-    if not is_known or (request.era != HANDSHAKE and tool is not None and tool.plan is not None):
+    if not is_known or (tool is not None and not _is_offered(session, request, tool)):
         raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
     tool = tool or Tool({}, echo)
     if request.era == HANDSHAKE and _is_task(session, request, tool):
         return start_task(session, request, tool, arguments)
+    if request.era != HANDSHAKE and (task := became_task(session, request, tool, arguments)) is not None:
+        return task
 
     def work() -> Result:
         try:
@@ -216,6 +232,14 @@ def _is_task(session: Session, request: Request, tool: Tool) -> bool:
     return is_wanted
 
 
+def look_at_task(session: Session, request: Request) -> Result:
+    return get_task(session, request) if request.era == HANDSHAKE else look_up(session, request)
+
+
+def end_task(session: Session, request: Request) -> Result:
+    return cancel_task(session, request) if request.era == HANDSHAKE else cancel(session, request)
+
+
 METHODS: dict[str, Callable[[Session, Request], Result]] = {
     "initialize": initialize,
     "server/discover": discover,
@@ -232,8 +256,9 @@ METHODS: dict[str, Callable[[Session, Request], Result]] = {
     "prompts/list": list_prompts,
     "prompts/get": get,
     "completion/complete": complete_argument,
-    "tasks/get": get_task,
+    "tasks/get": look_at_task,
+    "tasks/update": take_input,
     "tasks/result": task_result,
-    "tasks/cancel": cancel_task,
+    "tasks/cancel": end_task,
     "tasks/list": lambda session, request: page(session, request, "tasks", list_tasks(session, request)),
 }

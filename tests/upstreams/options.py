@@ -56,8 +56,13 @@ def _add_asking(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--ask-roots-at-start", action="store_true", help="ask for roots right after notifications/initialized")
     add("--tasks-capability", action="store_true", help="tasks of 2025-11-25, and tools that run as tasks")
+    add(
+        "--tasks-extension",
+        action="store_true",
+        help="the tasks extension of the modern era: the same tools become tasks",
+    )
     add("--task-status", action="store_true", help="send notifications/tasks/status at every change")
-    add("--poll-interval", type=int, default=20, metavar="MS", help="pollInterval of tasks")
+    add("--poll-interval", type=int, default=20, metavar="MS", help="pollInterval of tasks, or pollIntervalMs")
 
 
 def _add_http(group: argparse._ArgumentGroup) -> None:

@@ -12,6 +12,7 @@ from eras import VERSION
 __all__ = ["mismatch"]
 
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY |= dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 START, END = "=?base64?", "?="
 
 

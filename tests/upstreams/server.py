@@ -69,9 +69,11 @@ def serve_http(instance: Instance, dispatcher: Dispatcher) -> None:
 
 def main() -> None:
     sys.set_int_max_str_digits(0)  # integers of any size are echoed
-    options = parse_options(f"tools:\n{catalogue(TOOLS)}\n\nwith --tasks-capability:\n{catalogue(tasks.TOOLS)}")
+    options = parse_options(
+        f"tools:\n{catalogue(TOOLS)}\n\nwith --tasks-capability or --tasks-extension:\n{catalogue(tasks.TOOLS)}"
+    )
     fault = MODES[options.mode](options)
-    as_tasks = tasks.TOOLS if options.tasks_capability else {}
+    as_tasks = tasks.TOOLS if options.tasks_capability or options.tasks_extension else {}
     every = {**TOOLS, **as_tasks, **fault.tools(), **tools.numbered_tools(options.tools)}
     instance = Instance(options, every)
     fault.starting()

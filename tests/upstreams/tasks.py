@@ -1,4 +1,4 @@
-"""Tools that run as tasks of 2025-11-25, and the methods to follow them; only with `--tasks-capability`.
+"""Tools that run as tasks, and the methods of 2025-11-25 to follow them; those only with `--tasks-capability`.
 
 A question of a task goes out on the session that waits for the task's result, and waits until there is one; or, where
 the arguments say `at_once`, on the session that started the task.
@@ -19,7 +19,18 @@ from eras import INVALID_PARAMS, METHOD_NOT_FOUND, Channel, Request, RpcError
 from instance import Result, Session, Tool
 from rounds import Arguments, Ask, CannotAsk, Outcomes, Plan, ask_now, check, converse, question
 
-__all__ = ["CAPABILITY", "TOOLS", "cancel_task", "get_task", "has_tasks", "list_tasks", "start_task", "task_result"]
+__all__ = [
+    "CAPABILITY",
+    "TERMINAL",
+    "TOOLS",
+    "Arguments",
+    "cancel_task",
+    "get_task",
+    "has_tasks",
+    "list_tasks",
+    "start_task",
+    "task_result",
+]
 
 INTERNAL_ERROR = -32603
 CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -80,10 +91,11 @@ def task_optional(session: Session, request: Request, arguments: Arguments) -> P
     return (yield from _work(session, request, arguments))
 
 
-@runs_as_task("required", "Asks a form question; at_once: before anybody waits for the result.",
-              at_once="boolean?", message="string?", force="boolean?", give_up="number?")  # fmt: skip
+@runs_as_task("required", "Asks a form question, or both kinds at once; at_once: before anybody waits for the result.",
+              at_once="boolean?", message="string?", force="boolean?", give_up="number?", kinds="array?")  # fmt: skip
 def task_asks(session: Session, request: Request, arguments: Arguments) -> Plan:
-    answers = yield {"form": question(session, request, "form", arguments)}
+    kinds = arguments.get("kinds") or ("form",)
+    answers = yield {kind: question(session, request, kind, arguments) for kind in kinds}
     value = {"nonce": arguments.get("nonce"), "answers": answers}
     return text(value, structuredContent=value)
 

@@ -77,6 +77,16 @@ def test_content_is_kept_however_far_behind_a_reader_is(log: CallLog) -> None:
     assert len(reader.take()) == 1002 and reader.at_end
 
 
+def test_what_waited_reaches_a_reader_that_has_caught_up_although_nothing_new_comes(log: CallLog) -> None:
+    woken: list[None] = []
+    reader = log.reader(lambda: woken.append(None))
+    for number in range(10):
+        log.append(Progress(number))
+    woken.clear()
+    assert len(reader.take()) == 5 and woken
+    assert reader.take() == [Progress(9, skipped=5)]
+
+
 def test_what_cannot_follow_is_refused_and_counted(log: CallLog) -> None:
     reader = log.reader(nothing)
     assert not log.append(Started())

@@ -33,7 +33,7 @@ async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, rem
                 "name": "mcp-hub",
                 "version": probe["params"]["_meta"][META + "clientInfo"]["version"],
             },
-            META + "clientCapabilities": {},
+            META + "clientCapabilities": {"extensions": {META + "tasks": {}}},
         }
 
     info = await settled(script, wanted, remembered)

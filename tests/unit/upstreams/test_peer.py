@@ -108,7 +108,7 @@ async def test_a_progress_token_is_the_hubs_own_and_only_there_when_wanted() -> 
 
 
 @pytest.mark.parametrize("era", Era)
-async def test_a_modern_server_gets_the_envelope_and_the_callers_capabilities_but_no_extensions(era: Era) -> None:
+async def test_a_modern_server_gets_the_envelope_the_callers_capabilities_and_the_hubs_own_extensions(era: Era) -> None:
     async with talking(Era.MODERN) as (peer, server):
         made = call(era=era, log_level="info", meta={"k": 1})
         meta = (await _asked(server, peer.call(made, Recorder())))["params"]["_meta"]
@@ -116,7 +116,7 @@ async def test_a_modern_server_gets_the_envelope_and_the_callers_capabilities_bu
         assert meta == {
             "k": 1,
             META + "protocolVersion": "2026-07-28",
-            META + "clientCapabilities": {"roots": {}},
+            META + "clientCapabilities": {"roots": {}, "extensions": {META + "tasks": {}}},
             META + "logLevel": "info",
         }
 

@@ -8,13 +8,15 @@ import msgspec
 import pytest
 
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import Completed, Progress
 from mcp_hub.types import JsonObject
+from mcp_hub.upstreams import followed
 from mcp_hub.upstreams import tasks as upstream_tasks
 from mcp_hub.upstreams.peer import Peer
 from mcp_hub.upstreams.tasks import required_tasks
-from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.upstreams.scripted import Server, talking, together
+from tests.unit.upstreams.task_calls import call, record_of
 from tests.unit.upstreams.test_peer_questions import Asking, asked
 from tests.unit.wire.raw_lines import WAIT
 
@@ -31,7 +33,7 @@ def task(status: str = "working", **more: Any) -> JsonObject:
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_tasks, "_POLL", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(followed, "_POLL", (0.001, 0.001, 0.001))
 
 
 async def started(
@@ -108,6 +110,91 @@ async def test_a_caller_that_gives_up_cancels_the_task() -> None:
             while (message := await server.line())["method"] != "tasks/cancel":
                 pass
         assert message["params"] == {"taskId": "t1"}
+
+
+async def test_the_server_is_heard_of_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        _, record, _ = await started(peer, server, tasks)
+        heard: list[None] = []
+        monkeypatch.setattr(type(record), "heard", lambda _: heard.append(None))
+        for _ in range(3):
+            await server.answer("tasks/get", task())
+        await server.expect("tasks/get")
+        assert len(heard) == 3
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_server_says_how_long_to_wait_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with talking() as (peer, server):
+        monkeypatch.setattr(followed, "_POLL", (0.1, 1.0, 30.0))
+        slept: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        async def script() -> None:
+            await server.answer("tools/call", {"task": task(pollInterval=1500)})
+            for status, wait in (("working", 250), ("working", None), ("completed", 1)):
+                await server.answer("tasks/get", task(status, pollInterval=wait))
+            await server.answer("tasks/result", {"content": []})
+
+        monkeypatch.setattr(upstream_tasks.anyio, "sleep", sleep)
+        peer.task_tools = frozenset({"x"})
+        made = call()
+        await together(script(), peer.call(made, record_of(made)))
+        assert slept == [1.5, 0.25, 1.0]
+
+
+async def test_a_hub_that_leaves_its_tasks_to_another_does_not_cancel_them() -> None:
+    async with talking() as (peer, server):
+        async with anyio.create_task_group() as tasks:
+            _, record, _ = await started(peer, server, tasks)
+            await server.expect("tasks/get")
+            known = {"era": "handshake", "task": "t1", "created": "2025-11-25T10:00:00Z"}
+            assert record.continuation is not None and json.loads(bytes(record.continuation)) == known
+            peer.leaves_tasks = True
+            tasks.cancel_scope.cancel()
+        await server.send(id="flush", method="ping")
+        with anyio.fail_after(WAIT):
+            while (message := await server.line()).get("id") != "flush":
+                assert message["method"] == "notifications/cancelled", message
+
+
+async def test_a_task_that_is_no_longer_known_ends_with_its_outcome_unknown() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        await server.refuse("tasks/get", -32602)
+        outcome = await calls.outcome(record)
+        assert isinstance(outcome, UpstreamLost) and "does not know task t1" in outcome.message
+        assert (outcome.data or {})["outcome"] == "unknown"
+
+
+async def test_an_invalid_params_error_of_the_tool_is_no_lost_task() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        await server.answer("tasks/get", task("failed"))
+        await server.refuse("tasks/result", -32602, {"why": 1})
+        outcome = await calls.outcome(record)
+        assert type(outcome) is RpcError and outcome.code == -32602
+
+
+async def test_a_result_that_cannot_be_read_is_fetched_again() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        await server.answer("tasks/get", task("completed"))
+        await server.reply("tasks/result", '"result":null')
+        await server.answer("tasks/result", {"content": []})
+        assert isinstance(await calls.outcome(record), Completed)
+
+
+async def test_a_message_about_a_task_that_has_ended_is_nobodys() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        await server.answer("tasks/get", task("completed"))
+        await server.answer("tasks/result", {"content": []})
+        await calls.outcome(record)
+        await server.send(id="q", method="roots/list", params={"_meta": {RELATED: {"taskId": "t1"}}})
+        assert "nobody to ask" in (await server.line())["error"]["message"]
 
 
 async def test_an_answer_without_a_task_is_the_result() -> None:

@@ -1,0 +1,270 @@
+"""Writes the log of one running call to its durable stream: follows it, merges what may be merged, numbers, commits.
+
+One append is under way at a time; what comes meanwhile waits in the coalescer and goes with the next one, so that a
+slow store makes larger batches and not a queue. When too much waits, nothing more is taken from the log, which then
+treats the writer as the slow reader that it is (streams.md §4).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from mcp_hub.calls import machine, runner
+from mcp_hub.calls.coalesce import LAG, Coalescer
+from mcp_hub.calls.machine import CallStatus, IllegalEvent
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.stand_ins import UNWRITABLE, unwritable
+from mcp_hub.calls.stream import Committed, Stream
+from mcp_hub.clock import Clock, wall_time
+from mcp_hub.errors import HubStopping
+from mcp_hub.events import CallEvent, Failed, Progress, Started
+from mcp_hub.protocol.stream_events import encoded, timestamp
+from mcp_hub.stores.base import Change, Chunk, EventStore, KeyTaken, StoreError, StreamRow
+from mcp_hub.types import RawJson
+
+__all__ = ["StreamWriter"]
+
+log = structlog.get_logger(__name__)
+
+_PAUSE: Final = 0.01
+"""Seconds between two looks into a log that nobody follows by cursor: nothing waits for its events."""
+_HURRY: Final = LAG // 4
+"""Events after which a look is not put off any longer: nobody else is to be kept waiting by a log that fills up."""
+_MOST: Final = 4096
+"""Events of one append; half of what stays in memory for followers, so that none who keeps up misses any there."""
+_SLICE: Final = 256
+"""Events that are taken from the log at once."""
+_MOST_WAITING: Final = 8192
+_MOST_BYTES: Final = 1 << 20
+"""Events and bytes that may wait for the append before them; a slice more, as it comes."""
+_GONE: Final = b""
+"""A continuation that no longer holds: None would leave the row as it is."""
+
+
+class StreamWriter:
+    """The owner's side of one stream; `on_end` is called once nothing more will be written.
+
+    `start` is the data of the first event; without it the stream exists already and goes on behind its last event.
+    One that `is_over` only stands for what has been written.
+    """
+
+    __slots__ = (
+        "_clock", "_coalescer", "_how", "_is_busy", "_is_due", "_is_new", "_leaves", "_lines", "_on_end", "_pending",
+        "_reader", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "error", "is_detached",
+        "is_over", "orphaned_at", "record", "stream",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        record: CallRecord,
+        stream: Stream,
+        store: EventStore,
+        clock: Clock,
+        on_end: Callable[["StreamWriter"], None],
+        start: RawJson | None = None,
+        *,
+        is_over: bool = False,
+    ) -> None:
+        self.record = record
+        self.stream = stream
+        self.error: StoreError | None = stream.failed if isinstance(stream.failed, StoreError) else None
+        self.orphaned_at: float | None = None
+        self.is_detached = False
+        self.is_over = is_over
+        self._store = store
+        self._clock = clock
+        self._on_end = on_end
+        self._start = start
+        self._is_new = start is not None
+        self._coalescer = Coalescer()
+        self._taken: Sequence[CallEvent] = ()  # from the coalescer, too many for one append
+        self._pending: Sequence[CallEvent] = ()  # of the append that is under way
+        self._lines: Sequence[bytes] = ()
+        self._row = stream.row
+        self._how = None if self._is_new else record.continuation  # as the row has it
+        self._status: CallStatus | None = None if self._is_new else CallStatus.WORKING
+        self._is_busy = self._leaves = False
+        self._is_due = True
+        self._unread = 0
+        self._timer: runner.Timer | None = None
+        if is_over:
+            return
+        if self._is_new:  # the log's own may be gone, or not there yet
+            self._coalescer.add(Started(), clock.now())
+        self._reader = record.log.reader(self._wake)
+        record.on_continuable = self._wake
+        runner.call_soon(self._pump)
+
+    # -- from the log to the coalescer
+
+    def _wake(self) -> None:
+        if self._is_due:
+            self._unread += 1
+            if self._unread >= _HURRY:
+                self._collect(self._clock.now())
+            return
+        self._is_due = True
+        if self.stream.readers or self.record.log.ended:
+            runner.call_soon(self._pump)
+        else:
+            runner.call_later(_PAUSE, self._pump)
+
+    def _pump(self) -> None:
+        self._is_due = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.is_over:
+            return
+        now = self._clock.now()
+        self._collect(now)
+        if not self._is_busy:
+            self._flush(now)
+
+    def _collect(self, now: float) -> None:
+        self._unread = 0
+        coalescer, reader = self._coalescer, self._reader
+        coalescer.is_eager = bool(self.stream.readers)
+        while reader.has_more and coalescer.count < _MOST_WAITING and coalescer.size < _MOST_BYTES:
+            events = reader.take(_SLICE)
+            for event in events if coalescer.is_eager else _merged(events):
+                if type(event) is not Started:
+                    coalescer.add(event, now)
+
+    # -- from the coalescer to the store
+
+    def _flush(self, now: float) -> None:
+        due, is_news = self._coalescer.due, self.record.continuation is not self._how
+        if is_news or self._taken:
+            due = now
+        if due is None:
+            return
+        if due > now:
+            self._timer = runner.call_later(due - now, self._pump)
+            return
+        waiting = self._taken or self._coalescer.take(now)
+        events, self._taken = list(waiting[:_MOST]), waiting[_MOST:] or ()
+        if events and self._may_leave(events[-1]):
+            self._leaves = True
+            events.pop()
+        if events or is_news:
+            self._append(events, is_news)
+        elif self._leaves:
+            self._end()
+        elif (later := self._coalescer.due) is not None:  # progress that may be replaced yet
+            self._timer = runner.call_later(max(later - now, 0), self._pump)
+
+    def _may_leave(self, last: CallEvent) -> bool:
+        """Whether the hub only stops, and another one can go on with the call: then it has not ended."""
+        return isinstance(last, Failed) and isinstance(last.error, HubStopping) and self.record.is_left
+
+    def _append(self, events: list[CallEvent], is_news: bool) -> None:
+        """`is_news`: what another hub needs to go on with the call is not what the row says."""
+        self._is_busy = True
+        wall = wall_time()
+        before, self._pending = self.stream.row, events
+        self._lines, self._row = self._encoded(events, wall)
+        how = None
+        if is_news:
+            self._how = self.record.continuation
+            how = _GONE if self._how is None else self._go_on(self._how)
+            self._row = msgspec.structs.replace(self._row, continuation=how or None)
+        chunk = Chunk(before.last + 1, tuple(self._lines))
+        if self._is_new:
+            self._is_new, self._start = False, None
+            self._store.create(msgspec.structs.replace(self._row, last=before.last), chunk, self._appended)
+        else:
+            change = Change(wall, self._row.status, self._row.message, how)
+            self._store.append(self._row.id, self._row.epoch, chunk, change, self._appended)
+
+    def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamRow]:
+        """The events' lines, and the row after them. What cannot be written is replaced in `events`."""
+        row, when, lines = self.stream.row, timestamp(wall), []
+        for place, event in enumerate(events):
+            seq = row.last + 1 + place
+            try:
+                status = machine.advance(self._status, event)
+                line = encoded(row.id, seq, when, event, self._start)
+            except (IllegalEvent, *UNWRITABLE) as problem:
+                log.warning("event_unwritable", stream=row.id, kind=type(event).__name__, reason=ascii(str(problem)))
+                event = events[place] = unwritable(event, problem)
+                status = machine.advance(self._status, event)
+                line = encoded(row.id, seq, when, event)
+            self._status = status
+            lines.append(line)
+        assert self._status is not None
+        message = _last_message(events) or row.message
+        last = row.last + len(events)
+        return lines, msgspec.structs.replace(row, last=last, updated=wall, status=self._status.value, message=message)
+
+    def _go_on(self, how: RawJson) -> bytes:
+        """What another hub needs: the call, and what its upstream said of it."""
+        return msgspec.json.encode({"call": self.record.call, "how": msgspec.Raw(bytes(how))})
+
+    def _appended(self, error: StoreError | None) -> None:
+        if self.is_over:
+            return
+        if error is not None:
+            if not isinstance(error, KeyTaken):  # another hub was sooner: nothing is lost
+                log.error("stream_lost", stream=self._row.id, reason=str(error))
+            self.error = error
+            self.stream.fail(error)
+            self._end()
+            return
+        committed = [Committed(line, event) for line, event in zip(self._lines, self._pending, strict=True)]
+        self._is_busy = False
+        self._pending = self._lines = ()
+        self.stream.committed(self._row, committed)
+        if self._row.has_ended or self._leaves:
+            self._end()
+        elif self._has_more:
+            self._wake()
+
+    @property
+    def _has_more(self) -> bool:
+        is_waiting = bool(self._taken) or self._reader.has_more or self._coalescer.due is not None
+        return is_waiting or self.record.continuation is not self._how
+
+    def _end(self) -> None:
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.record.on_continuable = None
+        self._reader.close()
+        self._on_end(self)
+
+
+def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
+    """The same with each run of progress as its last, which is what the coalescer would make of it, only slower."""
+    held: Progress | None = None
+    hidden = 0
+    for event in events:
+        if type(event) is Progress:
+            if held is not None:
+                hidden += held.skipped + 1
+            held = event
+            continue
+        if held is not None:
+            yield _hiding(held, hidden)
+            held, hidden = None, 0
+        yield event
+    if held is not None:
+        yield _hiding(held, hidden)
+
+
+def _hiding(progress: Progress, hidden: int) -> Progress:
+    return msgspec.structs.replace(progress, skipped=progress.skipped + hidden) if hidden else progress
+
+
+def _last_message(events: list[CallEvent]) -> str | None:
+    """The message of the last progress that has one."""
+    for event in reversed(events):
+        if type(event) is Progress and event.rest and "message" in event.rest:
+            try:
+                return msgspec.json.decode(event.rest["message"], type=str)
+            except msgspec.DecodeError:
+                return None
+    return None

@@ -1,0 +1,200 @@
+"""Hubs reduced to their calls and streams, over a shared store; calls that do as a test says, and followers."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.stored import last_progress
+from mcp_hub.calls.stream import Stream, StreamReader
+from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.errors import RpcError
+from mcp_hub.events import CallEvent, Completed, Delta
+from mcp_hub.protocol.stream_events import decoded
+from mcp_hub.stores.base import EventStore, StreamRow
+from mcp_hub.types import RawJson
+from mcp_hub.upstreams.base import Call, CallChannel, Question
+from tests.unit.calls.call_scripts import DONE, LONG, new_call
+from tests.unit.calls.shared_store import HubStore, Shared
+from tests.unit.calls.virtual_time import LoopClock
+
+HOW = msgspec.Raw(b'{"task":"t1"}')
+
+
+class _Left(msgspec.Struct):
+    call: Call
+    how: msgspec.Raw
+
+
+class DurableHub:
+    """`takes_up` if it can go on with calls of other hubs; those are in `taken_up`."""
+
+    def __init__(
+        self, store: EventStore | None = None, limits: StreamLimits | None = None, running: int = 100, **more: Any
+    ) -> None:
+        self.store = store or HubStore()
+        self.clock = LoopClock()
+        self.streams = Streams(self.store, self.clock, limits or StreamLimits(followers=1000))
+        self.registry = Registry(self.clock, running=running, waiting=100, lasting=self.streams.begin)
+        self.streams.cancel_call = self.registry.cancel
+        self.calls: list[DurableCall] = []
+        self.taken_up: list[DurableCall] = []
+        if more.get("takes_up"):
+            self.streams.go_on = self._go_on
+        self._running: asyncio.Task[None] | None = None
+
+    def runs(self) -> "DurableHub":
+        self._running = asyncio.create_task(self.streams.run())
+        return self
+
+    def call(self, principal: str = "p", limits: TimeLimits = LONG, **members: Any) -> "DurableCall":
+        call = DurableCall(self, msgspec.structs.replace(new_call(principal), **members), limits)
+        self.calls.append(call)
+        return call
+
+    async def _go_on(self, row: StreamRow) -> None:
+        left = msgspec.json.decode(row.continuation or b"", type=_Left)
+        progressed = await last_progress(self.store, row)
+        call = DurableCall(self, left.call, LONG)
+        call.record.take_up(left.how, progressed, row.last)
+        self.streams.take_up(call.record, row)
+        self.taken_up.append(call)
+
+    async def dies(self) -> None:
+        """At once, and nothing of it goes on."""
+        assert isinstance(self.store, HubStore)
+        self.store.die()
+        if self._running is not None:
+            self._running.cancel()
+        for call in (*self.calls, *self.taken_up):
+            call.record.task and call.record.task.cancel()
+        await asyncio.sleep(0)
+
+    async def stops(self) -> None:
+        await self.registry.close(0.3)
+        await self.streams.close(0.5)
+        if self._running is not None:
+            await self._running
+
+    async def follow(self, id_: str, after: int = 0, principal: str = "p", most: int | None = None) -> "Follower":
+        stream = await self.streams.open(principal, id_)
+        return Follower(self.streams, stream, after, most)
+
+
+class DurableCall:
+    """A call whose handler waits for `ends`; `was_left` if it was stopped and left to another hub."""
+
+    def __init__(self, hub: DurableHub, call: Call, limits: TimeLimits) -> None:
+        self.outcome: asyncio.Future[Completed] = asyncio.get_running_loop().create_future()
+        self.was_left: bool | None = None
+        self.record: CallRecord = hub.registry.start(call, self._handle, limits)
+        self.id = call.id
+
+    async def _handle(self, call: Call, channel: CallChannel) -> Completed:
+        try:
+            return await self.outcome
+        except asyncio.CancelledError:
+            self.was_left = channel.is_left
+            raise
+
+    def says(self, *events: CallEvent) -> None:
+        for event in events:
+            self.record.send(event)
+
+    def ends(self, how: Completed | BaseException = DONE) -> None:
+        if self.outcome.done():
+            return
+        if isinstance(how, Completed):
+            self.outcome.set_result(how)
+        else:
+            self.outcome.set_exception(how)
+
+
+class Follower:
+    """Takes all there is, as soon as it is told; or nothing while it `is_slow`."""
+
+    def __init__(self, streams: Streams, stream: Stream, after: int, most: int | None = None) -> None:
+        self.after = after
+        self.lines: list[bytes] = []
+        self.events: list[CallEvent] = []
+        self.is_slow = False
+        self._most = most
+        self._is_due = False
+        self.turns = 0
+        self.reader: StreamReader = streams.follow(stream, self._wake, after)
+
+    def _wake(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self.take)
+
+    def take(self) -> None:
+        self._is_due = False
+        self.turns += 1
+        if self.is_slow or self.reader.is_closed:
+            return
+        for entry in self.reader.take_entries(self._most):
+            self.lines.append(entry.line)
+            self.events.append(plain(entry.read))
+        if self.reader.has_more:
+            self._wake()
+
+    def wakes_up(self) -> None:
+        self.is_slow = False
+        self._wake()
+
+    @property
+    def at_end(self) -> bool:
+        return self.reader.at_end
+
+    @property
+    def seqs(self) -> list[int]:
+        return [decoded(line)[0] for line in self.lines]
+
+
+def plain(event: CallEvent) -> CallEvent:
+    """The event with bytes for payloads that are views of a line."""
+    values = {name: getattr(event, name) for name in event.__struct_fields__}
+    return type(event)(**{k: bytes(v) if isinstance(v, msgspec.Raw) else v for k, v in values.items()})
+
+
+def delta(text: str, index: int = 0) -> Delta:
+    return Delta(msgspec.json.encode([{"type": "text", "text": text}]), index)
+
+
+async def settle(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Lets time pass until it holds."""
+    until = LoopClock().now() + seconds
+    while not condition():
+        assert LoopClock().now() < until, "it never came to that"
+        await asyncio.sleep(0.01)
+
+
+class Pair:
+    """Two hubs on one store."""
+
+    def __init__(self, *, takes_up: bool = False, delay: float | None = None) -> None:
+        self.shared = Shared()
+        made = [HubStore(self.shared, None if delay is None else lambda: delay) for _ in range(2)]
+        self.one = DurableHub(made[0]).runs()
+        self.two = DurableHub(made[1], takes_up=takes_up).runs()
+
+    def events(self, id_: str) -> list[CallEvent]:
+        lines = self.shared.lines(id_)
+        assert [decoded(line)[0] for line in lines] == list(range(1, len(lines) + 1))
+        return [plain(decoded(line)[1]) for line in lines]
+
+    def status(self, id_: str) -> str:
+        row = self.shared.row(id_)
+        assert row is not None
+        return row.status
+
+
+def ask(call: DurableCall) -> list[RawJson | RpcError]:
+    """Puts a question; where its answer will be."""
+    answers: list[RawJson | RpcError] = []
+    call.record.ask(Question("elicitation/create", b"{}", answers.append))
+    return answers

@@ -1,0 +1,172 @@
+"""One store that several hubs share, as each of them sees it: late, failing, fenced or dead at will. Virtual time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mcp_hub.stores.base import Change, Chunk, Letter, Page, StoreError, StreamRow
+from mcp_hub.stores.instances import new_instance_id
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import CallId
+
+
+class Shared:
+    """What is in the store, and which hubs live."""
+
+    def __init__(self, limits: StoreLimits | None = None) -> None:
+        self.core = MemoryStore(limits)
+        self.alive: set[str] = set()
+        self.version = 0
+        self.writer = ""
+
+    def row(self, id_: str) -> StreamRow | None:
+        return self.core.peek(CallId(id_))
+
+    def lines(self, id_: str) -> list[bytes]:
+        """All events that are kept."""
+        return list(self.core.lines(CallId(id_)))
+
+
+class HubStore(MemoryStore):
+    """The store of one hub. Without a `delay` it answers in the same call; else it acts after one, answers after two.
+
+    `refusals` are what the next appends get instead of being written; `broken` fails everything that is asked for.
+    """
+
+    is_durable = True
+
+    def __init__(self, shared: Shared | None = None, delay: Callable[[], float] | None = None) -> None:
+        self.shared = shared or Shared()
+        super().__init__()
+        self.instance = new_instance_id()
+        self.shared.alive.add(self.instance)
+        self.delay = delay
+        self.refusals: list[StoreError] = []
+        self.broken: StoreError | None = None
+        self.appends: list[Chunk] = []
+        self.changes: list[Change] = []
+        self.fetches = self.looks = 0
+        self.is_held = False
+        self._held: list[Callable[[], None]] = []
+        self._seen = 0
+        self.is_dead = False
+
+    def die(self) -> None:
+        """Nothing that is under way happens any more."""
+        self.is_dead = True
+        self.shared.alive.discard(self.instance)
+
+    def let_go(self) -> None:
+        """Answers what was held back."""
+        self.is_held = False
+        held, self._held = self._held, []
+        for answer in held:
+            answer()
+
+    def _ask(self, act: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Acts, then answers, each when it is time."""
+
+        def answer(result: Any) -> None:
+            if self.is_held:
+                self._held.append(lambda: done(result))
+            elif not self.is_dead:
+                done(result)
+
+        def step() -> None:
+            if not self.is_dead:
+                result = self.broken or act()
+                self._after(lambda: answer(result))
+
+        self._after(step)
+
+    def _after(self, then: Callable[[], None]) -> None:
+        if self.delay is None:
+            then()
+        else:
+            asyncio.get_running_loop().call_later(self.delay(), then)
+
+    async def _told(self, act: Callable[[], Any]) -> Any:
+        told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._ask(act, lambda result: told.done() or told.set_result(result))
+        result = await told
+        if isinstance(result, StoreError):
+            raise result
+        return result
+
+    def _wrote(self, error: StoreError | None) -> StoreError | None:
+        if error is None:
+            self.shared.version += 1
+            self.shared.writer = self.instance
+        return error
+
+    def create(self, row: StreamRow, chunk: Chunk, done: Callable[[StoreError | None], None]) -> None:
+        self.appends.append(chunk)
+        refusal = self.refusals.pop(0) if self.refusals else None
+        self._ask(lambda: refusal or self._wrote(self.shared.core._attempt_create(row, chunk)), done)
+
+    def append(
+        self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Callable[[StoreError | None], None]
+    ) -> None:
+        self.appends.append(chunk)
+        self.changes.append(change)
+        refusal = self.refusals.pop(0) if self.refusals else None
+        self._ask(lambda: refusal or self._wrote(self.shared.core._attempt_append(stream, epoch, chunk, change)), done)
+
+    def fetch(self, stream: CallId, after: int, most: int, done: Callable[[Page | StoreError | None], None]) -> None:
+        self.fetches += 1
+        entry = self.shared.core._streams
+        self._ask(lambda: entry[stream].page(after, most) if stream in entry else None, done)
+
+    async def find(self, stream: CallId) -> StreamRow | None:
+        found: StreamRow | None = await self._told(lambda: self.shared.core.peek(stream))
+        return found
+
+    async def post(self, letter: Letter) -> bool:
+        self.shared.version += 1
+        self.shared.writer = self.instance
+        return await self.shared.core.post(letter)
+
+    async def inbox(self) -> list[Letter]:
+        self.looks += 1
+        if self.broken:
+            raise self.broken
+        self.shared.core.instance = self.instance
+        return await self.shared.core.inbox()
+
+    async def has_news(self) -> bool:
+        version, before = self.shared.version, self._seen
+        self._seen = version
+        return version != before and self.shared.writer != self.instance
+
+    async def orphans(self) -> list[StreamRow]:
+        running = [stream.row for stream in self.shared.core._streams.values() if not stream.row.has_ended]
+        return [row for row in running if row.owner not in self.shared.alive]
+
+    async def is_orphan(self, row: StreamRow) -> bool:
+        return bool(await self._told(lambda: row.owner not in self.shared.alive))
+
+    async def claim(self, row: StreamRow, lines: Sequence[bytes], change: Change) -> StreamRow | None:
+        def act() -> StreamRow | None:
+            if row.owner in self.shared.alive:
+                return None
+            self.shared.core.instance = self.instance
+            claimed = _run(self.shared.core.claim(row, lines, change))
+            if claimed is not None:
+                self._wrote(None)
+            return claimed
+
+        claimed: StreamRow | None = await self._told(act)
+        return claimed
+
+    async def sweep(self, now: float) -> int:
+        return 0
+
+
+def _run(coroutine: Any) -> Any:
+    """What a coroutine that never waits comes to."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError

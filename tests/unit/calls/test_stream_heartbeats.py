@@ -1,0 +1,175 @@
+"""What the registry's wheel does for calls that last: heartbeats, and being made durable; and that it does not spin."""
+
+import msgspec
+import pytest
+
+from mcp_hub.calls import runner
+from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.events import Completed, Failed, Log, Progress
+from mcp_hub.types import CallId
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+from tests.unit.calls.call_scripts import DONE, LONG, TICK, never
+from tests.unit.calls.durable_hub import DurableHub, plain
+from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep
+
+
+def beats(record: CallRecord) -> list[float]:
+    """The progress that has been told so far."""
+    return [event.progress for event in record.log.reader(lambda: None).take() if isinstance(event, Progress)]
+
+
+@pytest.mark.parametrize("loop", [VirtualLoop, CoarseLoop])
+def test_who_wants_progress_hears_after_every_ten_silent_seconds_until_the_end(
+    loop: type[VirtualLoop],
+) -> None:
+    async def scenario() -> None:
+        hub = DurableHub()
+        call, unwanted = hub.call(wants_progress=True), hub.call()
+        told: list[float] = []
+        began = LoopClock().now()
+        reader = call.record.log.reader(lambda: told.append(LoopClock().now() - began))
+        await sleep(35)
+        assert [round(at, 1) for at in told] == [10, 20, 30]
+        call.says(Progress(0.5))  # at 35
+        await sleep(1)
+        call.says(Progress(float("nan")), Log("info", b"{}"))  # which is no progress
+        await sleep(9.5)
+        call.ends()
+        await sleep(60)
+        assert [round(at, 1) for at in told[3:]] == [35, 36, 45, 45.5]
+        events = reader.take()
+        assert [event.progress for event in events if isinstance(event, Progress)] == [1, 2, 3, 3.5, 4.5]
+        assert events[-1] == DONE and beats(unwanted.record) == []
+
+    run(scenario, loop)
+
+
+def test_the_silence_of_a_call_that_had_to_wait_counts_from_its_turn() -> None:
+    async def scenario() -> None:
+        hub = DurableHub(running=1)
+        first, waits = hub.call(), hub.call(wants_progress=True)
+        await sleep(33)
+        first.ends()
+        await sleep(9.5)
+        assert beats(waits.record) == []
+        await sleep(1)
+        assert beats(waits.record) == [1]
+
+    run(scenario)
+
+
+def test_heartbeats_are_in_the_stream_too() -> None:
+    async def scenario() -> None:
+        hub = DurableHub()
+        call = hub.call(wants_progress=True)
+        await sleep(21)
+        follower = await hub.follow(call.id)
+        await sleep(10)
+        assert [plain(event) for event in follower.events[1:]] == [Progress(1), Progress(2), Progress(3)]
+
+    run(scenario)
+
+
+class Turns:
+    """Counts what the wheel is asked to do."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        turn = Registry._turn
+
+        def counted(registry: Registry) -> None:
+            self.count += 1
+            turn(registry)
+
+        monkeypatch.setattr(Registry, "_turn", counted)
+
+
+def test_the_wheel_turns_when_there_is_something_to_do_and_not_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(monkeypatch)
+
+    async def scenario() -> None:
+        hub = DurableHub()
+        for number in range(50):
+            hub.call(wants_progress=number % 2 == 0)
+        await sleep(1)
+        quiet = turns.count
+        assert quiet <= 3
+        await sleep(100)
+        assert turns.count - quiet <= 12, "once for all heartbeats of the same time"
+        for call in hub.calls:
+            call.ends()
+        await sleep(1)
+        before = turns.count
+        await sleep(1000)
+        assert turns.count - before <= 1
+
+    run(scenario)
+
+
+def test_many_short_calls_turn_the_wheel_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(monkeypatch)
+
+    async def scenario() -> None:
+        hub = DurableHub()
+        for _ in range(1000):
+            call = hub.call()
+            await sleep(0.001)
+            call.ends()
+            await sleep(0.001)
+        assert turns.count <= 2 / TICK + 1 and all(call.record.stream is None for call in hub.calls)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("moment", [0.249, 0.26])
+def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_one(moment: float) -> None:
+    async def scenario() -> None:
+        hub = DurableHub()
+        hub.call()  # the wheel turns for others as well
+        await sleep(0.2)
+        call = hub.call()
+        await sleep(moment)
+        call.ends()
+        await sleep(1)
+        assert (call.record.stream is not None) is (moment > runner.QUIET)
+
+    run(scenario)
+
+
+def test_a_call_without_streams_lasts_as_ever() -> None:
+    async def scenario() -> None:
+        registry = Registry(LoopClock(), running=1, waiting=1)
+        record = registry.start(DurableHub().call().record.call, never, TimeLimits(20, 1000))
+        await sleep(30)
+        (ending,) = [event for event in record.log.reader(lambda: None).take() if isinstance(event, Failed)]
+        assert "was silent for 20 s" in str(ending.error)
+
+    run(scenario)
+
+
+def test_only_a_call_that_the_stopping_hub_can_leave_is_left() -> None:
+    """`is_left` is what tells an upstream not to cancel the work it does for the call."""
+    seen: list[bool] = []
+
+    def looking(how: bytes | None) -> CallHandler:
+        async def handler(call: Call, channel: CallChannel) -> Completed:
+            channel.continuable(how)
+            seen.append(channel.is_left)
+            try:
+                return await never(call, channel)
+            finally:
+                seen.append(channel.is_left)
+
+        return handler
+
+    async def scenario() -> None:
+        hub = DurableHub()
+        call = hub.call().record.call
+        for how in (b'{"t":1}', None):
+            hub.registry.start(msgspec.structs.replace(call, id=CallId(f"st_{how!r}")), looking(how), LONG)
+        await sleep(1)
+        await hub.stops()
+        assert seen == [False, False, True, False]
+
+    run(scenario)

@@ -1,0 +1,165 @@
+"""Calls that become tasks at their server, each with the record that its caller would see."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.clock import SystemClock
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Completed, Progress, Started
+from mcp_hub.ids import new_call_id
+from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.upstreams.base import Call, CallHandler
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.supervisor import Supervisor
+from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.upstreams.test_peer_questions import ALL
+from tests.unit.wire.raw_lines import WAIT
+from tests.upstreams.child import until
+
+META = "io.modelcontextprotocol/"
+TASKS = META + "tasks"
+BORN = "2026-07-28T10:00:00.123Z"
+DONE: JsonObject = {"content": [], "n": 2**70, "x-future": {"a": 1.5}, "_meta": {"mine": 1}, "isError": True}
+HANDSHAKE: dict[str, Any] = {"era": Era.HANDSHAKE, "version": "2025-11-25"}
+FORM: JsonObject = {"mode": "form", "message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+def state(status: str = "working", **more: Any) -> JsonObject:
+    """A task of the modern era as `tasks/get` shows it."""
+    shown = {"taskId": "t1", "status": status, "createdAt": BORN, "lastUpdatedAt": BORN, "ttlMs": None}
+    return {"resultType": "complete", **shown, **more}
+
+
+def created(**more: Any) -> JsonObject:
+    return {**state(**more), "resultType": "task"}
+
+
+def asks(*keys: str, method: str = "elicitation/create", params: JsonObject = FORM) -> JsonObject:
+    return state("input_required", inputRequests={key: {"method": method, "params": params} for key in keys})
+
+
+def call(name: str = "x", arguments: JsonObject | None = None, **differs: Any) -> Call:
+    params = {"name": name, **({} if arguments is None else {"arguments": arguments})}
+    encoded = {key: msgspec.Raw(json.dumps(value).encode()) for key, value in params.items()}
+    made = Call(new_call_id(), "far", "tools/call", encoded, {}, "s", "p", Era.MODERN, ALL, "2026-07-28")
+    return msgspec.structs.replace(made, **differs)
+
+
+def record_of(made: Call) -> CallRecord:
+    async def unused(call: Call, channel: object) -> Completed:
+        raise NotImplementedError
+
+    record = CallRecord(made, unused, TimeLimits(9, 9), SystemClock())
+    record.log.append(Started())
+    return record
+
+
+class Running:
+    """One call under way."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup, handler: CallHandler, made: Call) -> None:
+        self.record = record_of(made)
+        self.scope = anyio.CancelScope()
+        self._handler = handler
+        self._outcomes: list[Completed | RpcError] = []
+        self._progress = self.record.log.reader(lambda: None)
+        tasks.start_soon(self._run)
+
+    async def _run(self) -> None:
+        with self.scope:
+            try:
+                self._outcomes.append(await self._handler(self.record.call, self.record))
+            except RpcError as error:
+                self._outcomes.append(error)
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._outcomes)
+
+    async def outcome(self) -> Completed | RpcError:
+        await until(lambda: self._outcomes)
+        return self._outcomes[0]
+
+    async def result(self) -> JsonObject:
+        outcome = await self.outcome()
+        assert isinstance(outcome, Completed), outcome
+        decoded: JsonObject = json.loads(bytes(outcome.result))
+        return decoded
+
+    async def error(self) -> RpcError:
+        outcome = await self.outcome()
+        assert isinstance(outcome, RpcError), outcome
+        return outcome
+
+    async def asked(self, count: int = 1) -> list[str]:
+        """The keys of the questions that are open, once there are so many."""
+        await until(lambda: len(self.record.open_questions) >= count)
+        return list(self.record.open_questions)
+
+    @property
+    def how(self) -> RawJson:
+        """What another hub was left."""
+        assert self.record.continuation is not None
+        return self.record.continuation
+
+    @property
+    def steps(self) -> list[JsonObject]:
+        """The progress that it made."""
+        return [
+            {"progress": event.progress, **{key: json.loads(bytes(raw)) for key, raw in (event.rest or {}).items()}}
+            for event in self._progress.take()
+            if isinstance(event, Progress)
+        ]
+
+
+@asynccontextmanager
+async def group() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """A task group that is cancelled in the end."""
+    async with anyio.create_task_group() as tasks:
+        yield tasks
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def running(first: JsonObject | None = None, **differs: Any) -> AsyncIterator[tuple[Peer, Server, Running]]:
+    """A call that the server has made a task of."""
+    async with talking(Era.MODERN) as (peer, server), group() as tasks:
+        made = Running(tasks, peer.call, call(**differs))
+        await server.answer("tools/call", first or created())
+        yield peer, server, made
+
+
+async def cancelled(server: Server, *keys: str) -> JsonObject:
+    """What `tasks/cancel` names; until then the task asks for these."""
+    with anyio.fail_after(WAIT):
+        while True:
+            message: JsonObject = await server.line()
+            if message["method"] == "tasks/cancel":
+                await server.send(id=message["id"], result={"resultType": "complete"})
+                return {key: value for key, value in message["params"].items() if key != "_meta"}
+            if message["method"] == "tasks/get":
+                await server.send(id=message["id"], result=asks(*keys))
+
+
+async def updated(server: Server, *keys: str) -> JsonObject:
+    """The answers that the server is given next; until then the task asks for these."""
+    with anyio.fail_after(WAIT):
+        while (message := await server.line())["method"] != "tasks/update":
+            await server.send(id=message["id"], result=asks(*keys))
+        await server.send(id=message["id"], result={"resultType": "complete"})
+    assert message["params"]["taskId"] == "t1"
+    responses: JsonObject = message["params"]["inputResponses"]
+    return responses
+
+
+@asynccontextmanager
+async def resumed(far: Supervisor, left: RawJson, **differs: Any) -> AsyncIterator[Running]:
+    """A call that another hub left behind."""
+    async with group() as tasks:
+        yield Running(tasks, lambda made, channel: far.resume(made, channel, left), call(**differs))

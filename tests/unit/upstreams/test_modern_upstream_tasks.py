@@ -1,0 +1,258 @@
+"""Tasks that modern servers make of calls by themselves: followed, asked about, cancelled, answered as plain calls."""
+
+import json
+
+import anyio
+import msgspec
+import pytest
+
+from mcp_hub.errors import UpstreamLost
+from mcp_hub.events import Completed
+from mcp_hub.types import Era, JsonObject
+from mcp_hub.upstreams import followed
+from mcp_hub.upstreams.followed import Known, Task
+from tests.unit.upstreams.scripted import talking
+from tests.unit.upstreams.task_calls import (
+    BORN,
+    DONE,
+    HANDSHAKE,
+    META,
+    TASKS,
+    Running,
+    asks,
+    call,
+    cancelled,
+    created,
+    group,
+    running,
+    state,
+)
+from tests.unit.upstreams.test_peer_questions import ALL
+from tests.unit.wire.raw_lines import WAIT
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "_POLL", (0.001, 0.001, 0.001))
+
+
+# -- to the end
+
+
+async def test_a_task_is_followed_and_its_result_is_the_calls() -> None:
+    async with running() as (_, server, made):
+        for status in ("working", "working"):
+            look = await server.answer("tasks/get", state(status))
+            assert {**look["params"], "_meta": None} == {"taskId": "t1", "_meta": None}
+        assert not made.has_ended
+        await server.answer("tasks/get", state("completed", result=DONE))
+        outcome = await made.outcome()
+        assert isinstance(outcome, Completed) and outcome.era is Era.MODERN
+        assert json.loads(bytes(outcome.result)) == DONE
+
+
+async def test_the_bytes_of_the_result_are_the_servers() -> None:
+    raw = '{"content":[], "f":1.10,"big":18446744073709551617,"resultType":"complete"}'
+    async with running() as (_, server, made):
+        shown = json.dumps(state("completed"))[:-1]
+        await server.reply("tasks/get", f'"result":{shown},"result":{raw}}}')
+        outcome = await made.outcome()
+        assert isinstance(outcome, Completed) and bytes(outcome.result) == raw.encode()
+
+
+async def test_marks_of_this_hop_are_left_out_of_the_result() -> None:
+    async with running() as (_, server, made):
+        meta = {META + "related-task": {"taskId": "t1"}, "mine": 1}
+        await server.answer("tasks/get", state("completed", result={"content": [], "_meta": meta}))
+        assert await made.result() == {"content": [], "_meta": {"mine": 1}}
+
+
+async def test_every_request_about_the_task_says_what_its_caller_can_answer_and_that_tasks_end_here() -> None:
+    async with running(log_level="debug") as (_, server, made):
+        for _ in range(2):
+            look = await server.answer("tasks/get", state())
+            assert look["params"]["_meta"][META + "clientCapabilities"] == {**ALL, "extensions": {TASKS: {}}}
+            assert META + "logLevel" not in look["params"]["_meta"]
+        assert not made.has_ended
+
+
+async def test_an_error_of_the_task_is_the_calls() -> None:
+    raw = '{"code":-32050,"message":"no","data":{"x":1.10},"extra":1}'
+    async with running() as (_, server, made):
+        shown = json.dumps(state("failed", statusMessage="other words"))[:-1]
+        await server.reply("tasks/get", f'"result":{shown},"error":{raw}}}')
+        error = await made.error()
+        assert (error.code, bytes(error.encoded())) == (-32050, raw.encode())
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        (state("cancelled", statusMessage="by the operator"), "was cancelled: by the operator"),
+        (state("cancelled"), "was cancelled: it does not say why"),
+        (state("failed", statusMessage="disk full"), "failed: disk full"),
+        (state("failed", error=7), "failed: it does not say why"),
+        (state("paused"), "'paused'"),
+        (state("completed"), "nothing that is a result"),
+        (state("completed", result=[1]), "nothing that is a result"),
+        (state("completed", result={"resultType": "task", "taskId": "t2"}), "nothing that is a result"),
+        (state("completed", result={"resultType": "input_required"}), "nothing that is a result"),
+        ({"taskId": 7}, "no task"),
+        ({"taskId": "t2", "status": "completed", "result": {}}, "no task that was asked for"),
+        ({"content": []}, "no task"),
+    ],
+)
+async def test_an_end_that_is_no_result_is_an_error_that_says_so(ending: JsonObject, said: str) -> None:
+    async with running() as (_, server, made):
+        await server.answer("tasks/get", ending)
+        error = await made.error()
+        assert said in error.message
+        assert (error.data or {})["upstream"] == {"server": "far", "task": "t1"}
+
+
+async def test_a_task_that_is_no_longer_known_ends_with_its_outcome_unknown() -> None:
+    async with running() as (_, server, made):
+        await server.refuse("tasks/get", -32602)
+        error = await made.error()
+        assert isinstance(error, UpstreamLost) and "does not know task t1" in error.message
+        assert (error.data or {})["outcome"] == "unknown"
+
+
+async def test_another_error_of_the_look_is_the_calls() -> None:
+    async with running() as (_, server, made):
+        await server.refuse("tasks/get", -32021, {"requiredCapabilities": {}})
+        assert (await made.error()).code == -32021
+
+
+@pytest.mark.parametrize("first", [{"resultType": "task"}, {"resultType": "task", "taskId": 1}])
+async def test_a_task_that_cannot_be_followed_is_an_error(first: JsonObject) -> None:
+    async with running(first) as (_, _, made):
+        assert "cannot be followed" in (await made.error()).message
+
+
+async def test_only_a_tools_call_can_become_a_task() -> None:
+    async with talking(Era.MODERN) as (peer, server), group() as tasks:
+        made = Running(tasks, peer.call, call(method="prompts/get"))
+        await server.answer("prompts/get", created())
+        assert "prompts/get with a task" in (await made.error()).message
+
+
+async def test_a_result_that_merely_speaks_of_tasks_is_one() -> None:
+    async with talking(Era.MODERN) as (peer, server), group() as tasks:
+        made = Running(tasks, peer.call, call())
+        await server.answer("tools/call", {"content": [{"type": "text", "text": '"task"'}], "kind": "task"})
+        assert (await made.result())["kind"] == "task"
+
+
+async def test_a_handshake_server_that_looks_as_if_it_made_one_did_not() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        made = Running(tasks, peer.call, call())
+        await server.answer("tools/call", created())
+        assert (await made.result())["taskId"] == "t1"  # towards a client, `shape` refuses it
+
+
+async def test_a_task_that_has_ended_when_it_is_made_is_fetched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "_POLL", (WAIT * 2, WAIT * 2, WAIT * 2))
+    async with running(created(status="completed")) as (_, server, made):
+        await server.answer("tasks/get", state("completed", result=DONE))
+        assert await made.result() == DONE
+
+
+async def test_what_the_server_asked_before_is_settled_before_the_task(quick_polls: None) -> None:
+    async with talking(Era.MODERN) as (peer, server), group() as tasks:
+        made = Running(tasks, peer.call, call(**HANDSHAKE))
+        wants = {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}, "requestState": "s"}
+        await server.answer("tools/call", wants)
+        (key,) = await made.asked()
+        made.record.answer(key, b'{"roots":[]}')
+        retry = await server.answer("tools/call", created())
+        assert retry["params"]["inputResponses"] == {"k": {"roots": []}}
+        await server.answer("tasks/get", state("completed", result=DONE))
+        assert await made.result() == DONE
+
+
+# -- meanwhile
+
+
+async def test_a_new_status_message_is_a_step_of_progress() -> None:
+    async with running(created(statusMessage="queued"), wants_progress=True) as (_, server, made):
+        for message in ("a", "a", None, "b"):
+            await server.answer("tasks/get", state(statusMessage=message))
+        await server.answer("tasks/get", state("completed", statusMessage="done", result=DONE))
+        await made.result()
+        assert made.steps == [
+            {"progress": 1, "message": "queued"},
+            {"progress": 2, "message": "a"},
+            {"progress": 3, "message": "b"},
+        ]
+
+
+async def test_nobody_is_told_who_did_not_ask_for_progress() -> None:
+    async with running(created(statusMessage="queued")) as (_, server, made):
+        await server.answer("tasks/get", state("completed", result=DONE))
+        await made.result()
+        assert made.steps == []
+
+
+async def test_the_server_is_heard_of_at_each_look_but_not_while_the_caller_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running() as (_, server, made):
+        heard: list[None] = []
+        monkeypatch.setattr(type(made.record), "heard", lambda _: heard.append(None))
+        await server.answer("tasks/get", state())
+        await server.answer("tasks/get", state())
+        look = await server.expect("tasks/get")
+        assert len(heard) == 2
+        for _ in range(3):
+            await server.send(id=look["id"], result=asks("a"))
+            look = await server.expect("tasks/get")
+        assert len(heard) == 2, "a question that nobody answers must not be open for ever"
+
+
+async def test_a_caller_that_gives_up_cancels_the_task() -> None:
+    async with running() as (_, server, made):
+        await server.expect("tasks/get")
+        made.scope.cancel()
+        assert await cancelled(server) == {"taskId": "t1"}
+
+
+async def test_a_hub_that_leaves_its_tasks_to_another_does_not_cancel_them() -> None:
+    async with running() as (peer, server, made):
+        peer.leaves_tasks = True
+        await server.expect("tasks/get")
+        made.scope.cancel()
+        await anyio.wait_all_tasks_blocked()
+        await server.send(id="flush", method="ping")
+        with anyio.fail_after(WAIT):
+            while (message := await server.line()).get("id") != "flush":
+                assert message["method"] == "notifications/cancelled", message
+
+
+async def test_another_hub_is_told_how_to_go_on_as_soon_as_there_is_a_task() -> None:
+    async with talking(Era.MODERN) as (peer, server), group() as tasks:
+        made = Running(tasks, peer.call, call())
+        request = await server.expect("tools/call")
+        assert made.record.continuation is None
+        await server.send(id=request["id"], result=created())
+        await server.expect("tasks/get")
+        assert msgspec.json.decode(made.how, type=Known) == Known(Era.MODERN, "t1", BORN)
+
+
+async def test_a_process_that_ends_takes_its_tasks_along() -> None:
+    async with running() as (_, server, made):
+        await server.expect("tasks/get")
+        server.close("write")
+        error = await made.error()
+        assert isinstance(error, UpstreamLost) and "is gone" in error.message
+        assert type(error) is UpstreamLost, "nobody need look for the task over another connection"
+
+
+def test_a_task_is_looked_at_as_often_as_it_says_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "_POLL", (0.1, 1.0, 30.0))
+    waits = {None: 1.0, 0: 1.0, 1: 0.1, -5: 0.1, 250: 0.25, 3e9: 30.0}
+    for milliseconds, seconds in waits.items():
+        assert Task("t", pollIntervalMs=milliseconds).pause == seconds
+        assert Task("t", pollInterval=milliseconds).pause == seconds

@@ -1,0 +1,246 @@
+"""What a worker may post for a call, one rule after the other."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_hub.events import Completed, Delta, Failed, Log, Progress, ToolCall, ToolResult
+from mcp_hub.upstreams import producers
+from mcp_hub.upstreams.producers import Ask, Post, ProducerLimits, Production, Taken
+
+
+def event(type_: str, **data: Any) -> bytes:
+    return json.dumps({"type": type_, "data": data}).encode()
+
+
+def post(seq: int, *events: bytes, **more: Any) -> Post:
+    return Post(more.pop("epoch", 1), seq, events, **more)
+
+
+def production(**limits: int) -> Production:
+    return Production(ProducerLimits(**limits))
+
+
+STEP = event("progress", progress=1)
+
+
+def text(words: str, index: int = 0, channel: str = "content") -> bytes:
+    return event("delta", channel=channel, index=index, content=[{"type": "text", "text": words}])
+
+
+def state(p: Production) -> tuple[object, ...]:
+    return p.taken, p.credit, p.ended, set(p._open), list(p._gathered), p._size
+
+
+def refused(p: Production, sent: Post, kind: type[producers.Refused], epoch: int = 1) -> producers.Refused:
+    before = state(p)
+    with pytest.raises(kind) as caught:
+        p.receive(sent, epoch)
+    assert state(p) == before, "a refusal changes nothing"
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (event("progress", progress=3, total=120), Progress(3, 120)),
+        (event("progress", progress=0.5, message="m"), Progress(0.5, None, {"message": msgspec.Raw(b'"m"')})),
+        (text("a", 2, "aux"), Delta(b'[{"type": "text", "text": "a"}]', 2, "aux")),
+        (event("log", level="info", data={"a": 1}), Log("info", b'{"level":"info","data":{"a": 1}}')),
+        (event("tool-call", call="c", name="n", arguments={"x": 1}), ToolCall("c", "n", b'{"x": 1}')),
+        (event("tool-result", call="c", isError=True, content=[]), ToolResult("c", b"[]", True)),
+        (
+            event("input-required", key="k", method="elicitation/create", params={"message": "?"}),
+            Ask("k", "elicitation/create", b'{"message": "?"}'),
+        ),
+    ],
+)
+def test_each_type_of_event_is_read(raw: bytes, expected: object) -> None:
+    assert production().receive(post(1, raw), 1) == Taken((expected,))  # type: ignore[arg-type]  # any of the kinds
+
+
+def test_events_on_several_lines_come_on_one() -> None:
+    raw = json.dumps({"type": "log", "data": {"level": "info", "data": [1]}}, indent=1).encode()
+    taken = production().receive(post(1, raw), 1)
+    assert taken and isinstance(taken.events[0], Log) and b"\n" not in bytes(taken.events[0].params)
+    done = production().receive(post(1, complete=True, result=b'{\n"content":[]}'), 1)
+    assert done and done.ending == Completed(b'{ "content":[]}')
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (event("start"), "the hub says when a call starts"),
+        (event("end", outcome="ok"), "`complete` with a `result`"),
+        (event("error", code=1), "`complete` with an `error`"),
+        (event("input-received", key="k"), "the hub says"),
+        (event("reset", attempt=2), "the hub alone"),
+        (event("other"), "unknown type"),
+        (event("progress", progress="1"), "progress"),
+        (event("progress", progress=True), "progress"),
+        (event("delta", content="a"), "content"),
+        (event("delta", content=[{"text": "a"}]), "type"),
+        (event("delta", content=[{"type": "text", "text": 1}]), "text"),
+        (event("delta", content=[], index=-1), "index"),
+        (event("delta", content=[], channel="x"), "channel"),
+        (event("log", level="loud", data=1), "level"),
+        (event("log", level="info"), "data"),
+        (event("tool-call", call="c", name="n", arguments=[]), "arguments"),
+        (event("input-required", key="k", method="tools/call", params={}), "method"),
+        (b'{"type":"log","data":{"level":"info","data":"\xff"}}', "events[1]"),
+        (b'{"type":"log","data":{"level":"info","data":"\\ud800"}}', "events[1]"),
+        (b'{"type":"log","data":{"level":"info","data":' + b"[" * 5000 + b"]" * 5000 + b"}}", "too deep"),
+        (b"[]", "events[1]"),
+        (b"{", "events[1]"),
+    ],
+)
+def test_an_event_that_is_wrong_is_named_and_refuses_the_whole_post(raw: bytes, reason: str) -> None:
+    problem = str(refused(production(), post(1, STEP, raw), producers.Malformed))
+    assert problem.startswith("events[1]") and reason in problem
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        post(0),
+        post(1, STEP, content="a"),
+        post(1, result=b"{}"),
+        post(1, complete=True, result=b"{}", error=b'{"code":1,"message":"m"}'),
+        post(1, complete=True, result=b"[]"),
+        post(1, complete=True, result=b'{"a":"\xff"}'),
+        post(1, complete=True, error=b'{"code":"1","message":"m"}'),
+        post(1, content="\ud800"),
+    ],
+)
+def test_a_post_of_the_wrong_form_is_refused(sent: Post) -> None:
+    refused(production(), sent, producers.Malformed)
+
+
+def test_posts_are_taken_in_their_order_and_once() -> None:
+    p = production()
+    assert p.receive(post(1, STEP), 1) is not None
+    gap = refused(p, post(3, STEP), producers.Gap)
+    assert isinstance(gap, producers.Gap) and gap.expected == 2
+    before = state(p)
+    assert p.receive(post(1, STEP, STEP), 1) is None and state(p) == before
+    assert p.receive(post(2, STEP), 1) is not None
+
+
+def test_a_post_of_another_epoch_is_told_the_current_one() -> None:
+    for sent in (1, 3):
+        stale = refused(production(), post(1, STEP, epoch=sent), producers.Stale, epoch=2)
+        assert isinstance(stale, producers.Stale) and stale.epoch == 2
+
+
+def test_after_the_end_only_what_was_taken_before_is_a_duplicate() -> None:
+    p = production()
+    assert p.receive(post(1, STEP, complete=True, result=b"{}"), 1) == Taken((Progress(1),), Completed(b"{}"))
+    assert p.receive(post(1, STEP, complete=True, result=b"{}"), 1) is None
+    refused(p, post(2, STEP), producers.Ended)
+    refused(p, post(9), producers.Ended)
+
+
+def test_events_cost_credit_until_readers_have_caught_up_and_the_end_costs_none() -> None:
+    p = production(window=3)
+    assert p.receive(post(1, STEP, STEP), 1) and p.credit == 1
+    none = refused(p, post(2, STEP, STEP), producers.NoCredit)
+    assert isinstance(none, producers.NoCredit) and none.credit == 1
+    assert p.receive(post(2, STEP), 1) and p.credit == 0
+    assert p.receive(post(3), 1) == Taken(())
+    p.drained()
+    assert p.receive(post(4, STEP, STEP, STEP), 1) and p.credit == 0
+    assert p.receive(post(5, complete=True), 1) == Taken((), Completed(b'{"content":[],"isError":false}'))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        post(1, event("log", level="info", data="x" * 100)),
+        post(1, content="é" * 51),
+        post(1, *[event("log", level="info", data="x" * 30)] * 3),
+        post(1, complete=True, result=b'{"a":"' + b"x" * 200 + b'"}'),
+        post(1, complete=True, error=b'{"code":1,"message":"' + b"x" * 200 + b'"}'),
+    ],
+)
+def test_what_is_over_a_limit_in_bytes_is_refused(sent: Post) -> None:
+    refused(production(event=100, post=200), sent, producers.TooLarge)
+
+
+def test_more_events_than_the_window_holds_can_never_be_taken() -> None:
+    too_large = refused(production(window=2), post(1, STEP, STEP, STEP), producers.TooLarge)
+    assert isinstance(too_large, producers.TooLarge) and too_large.limit == 2
+
+
+def test_an_error_ends_the_call_as_it_was_sent() -> None:
+    raw = b'{"code":-32000,"message":"broken","data":[1.50]}'
+    taken = production().receive(post(1, complete=True, error=raw), 1)
+    assert taken and isinstance(taken.ending, Failed)
+    assert (taken.ending.error.code, taken.ending.error.message) == (-32000, "broken")
+    assert taken.ending.error.encoded() == raw
+
+
+def test_without_a_result_the_content_deltas_are_the_result() -> None:
+    p = production()
+    image = {"type": "image", "data": "", "mimeType": "image/png"}
+    p.receive(post(1, text("c", 1), text("not this", channel="aux"), text("a")), 1)
+    p.receive(post(2, content="é\n"), 1)
+    taken = p.receive(post(3, event("delta", content=[image]), text("b"), complete=True), 1)
+    assert taken and isinstance(taken.ending, Completed)
+    content = json.loads(bytes(taken.ending.result))
+    assert content == {
+        "content": [
+            {"type": "text", "text": "aé\n"},
+            image,
+            {"type": "text", "text": "b"},
+            {"type": "text", "text": "c"},
+        ],
+        "isError": False,
+    }
+
+
+def test_too_much_content_for_a_result_is_not_kept_and_needs_one() -> None:
+    p = production(text=100)
+    p.receive(post(1, content="x" * 60), 1)
+    refused(p, post(2, content="x" * 60, complete=True), producers.TooLarge)
+    p.receive(post(2, content="x" * 60), 1)
+    assert p._gathered == []
+    refused(p, post(3, complete=True), producers.TooLarge)
+    assert p.receive(post(3, complete=True, result=b'{"content":[]}'), 1)
+
+
+def test_a_key_is_that_of_one_question_until_its_answer_is_fetched() -> None:
+    ask = event("input-required", key="k", method="roots/list", params={})
+    p = production(questions=2)
+    refused(p, post(1, ask, ask), producers.Malformed)
+    p.receive(post(1, ask), 1)
+    refused(p, post(2, ask), producers.Malformed)
+    others = [event("input-required", key=key, method="roots/list", params={}) for key in "ab"]
+    refused(p, post(2, *others), producers.TooLarge)
+    p.answered("k")
+    assert p.receive(post(2, ask, others[0]), 1)
+
+
+def test_definitions_are_kept_byte_for_byte() -> None:
+    raw = b'{ "inputSchema":{"type": "object"},"name":"t","x":1.0 }'
+    assert producers.read_tools([raw], 1, 100) == {"t": raw}
+
+
+@pytest.mark.parametrize(
+    ("tools", "kind"),
+    [
+        ([b"[]"], producers.Malformed),
+        ([b'{"name":"t"}'], producers.Malformed),
+        ([b'{"name":1,"inputSchema":{}}'], producers.Malformed),
+        ([b'{"name":"","inputSchema":{}}'], producers.Malformed),
+        ([b'{"name":"t","inputSchema":[]}'], producers.Malformed),
+        ([b'{"name":"t","inputSchema":{}}'] * 2, producers.Malformed),
+        ([b'{"name":"t","inputSchema":{"x":"\xff"}}'], producers.Malformed),
+        ([b'{"name":"%d","inputSchema":{}}' % n for n in range(4)], producers.TooLarge),
+        ([b'{"name":"t","inputSchema":{"x":"' + b"x" * 100 + b'"}}'], producers.TooLarge),
+    ],
+)
+def test_definitions_that_are_wrong_are_refused(tools: list[bytes], kind: type[producers.Refused]) -> None:
+    with pytest.raises(kind, match="tools"):
+        producers.read_tools(tools, 3, 100)

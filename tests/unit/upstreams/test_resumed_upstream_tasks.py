@@ -1,0 +1,336 @@
+"""Tasks that go on over another connection, in the middle of a call or for another hub after a restart."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.clock import SystemClock
+from mcp_hub.errors import HubRestarted, UpstreamLost
+from mcp_hub.types import Era, JsonObject, UpstreamState
+from mcp_hub.upstreams import followed, supervisor
+from mcp_hub.upstreams.followed import TaskLeft
+from mcp_hub.upstreams.scoped import Scoped
+from mcp_hub.upstreams.supervisor import SupervisorRules
+from tests.unit.upstreams.remote import Remote, ready, supervised
+from tests.unit.upstreams.scripted import INITIALIZED
+from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, record_of, resumed, state
+from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
+from tests.upstreams.child import until
+
+pytestmark = pytest.mark.anyio
+
+DONE: JsonObject = {"content": [], "n": 2**70}
+HANDSHAKE: dict[str, Any] = {"era": Era.HANDSHAKE, "version": "2025-11-25"}
+WITH_TASKS: JsonObject = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks follow at once, and so does a session on one that was lost."""
+    monkeypatch.setattr(followed, "_POLL", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(supervisor, "_SESSION", 0.0)
+
+
+class Tasking(Remote):
+    """A server whose every call becomes a task; `shown` is what its looks find, the last one again and again."""
+
+    def __init__(self, era: Era, *shown: JsonObject) -> None:
+        is_modern = era is Era.MODERN
+        tool = {"name": "x", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
+        super().__init__(modern=is_modern, handshake=not is_modern, tools=[tool])
+        self.era = era
+        self.shown = list(shown)
+        self.looks = 0
+        self.before: dict[int, Any] = {}
+        self.does = {"tools/call": self._create, "tasks/get": self._look, "tasks/result": self._result}
+        self.does |= dict.fromkeys(("tasks/update", "tasks/cancel"), self._note)
+        if not is_modern:
+            self.does["initialize"] = self._initialize
+
+    async def _initialize(self, request: Request, reply: Reply) -> None:
+        settled = {**INITIALIZED, "protocolVersion": "2025-11-25", "capabilities": WITH_TASKS}
+        await reply.result(request, settled, Mcp_Session_Id=str(self.session))
+
+    async def _create(self, request: Request, reply: Reply) -> None:
+        await reply.result(request, created() if self.era is Era.MODERN else {"task": state()})
+
+    async def _look(self, request: Request, reply: Reply) -> None:
+        if self.era is Era.HANDSHAKE and request.headers.get("mcp-session-id") != self.session:
+            return await reply.status(404)
+        self.looks += 1
+        if (happens := self.before.pop(self.looks, None)) is not None:
+            return await happens(request, reply)
+        await reply.result(request, self.shown.pop(0) if len(self.shown) > 1 else self.shown[0])
+
+    async def _result(self, request: Request, reply: Reply) -> None:
+        await reply.result(request, DONE)
+
+    async def _note(self, request: Request, reply: Reply) -> None:
+        await reply.result(request, {"resultType": "complete"})
+
+
+def ended(era: Era) -> JsonObject:
+    return state("completed", result=DONE) if era is Era.MODERN else state("completed")
+
+
+def how(era: Era, task: str = "t1", born: str | None = BORN) -> bytes:
+    return json.dumps({"era": era.value, "task": task, "created": born}).encode()
+
+
+# -- another hub goes on
+
+
+@pytest.mark.parametrize("era", Era)
+async def test_another_hub_follows_the_task_to_its_end(era: Era) -> None:
+    remote = Tasking(era, state(), state(), ended(era))
+    async with serving(remote) as server, supervised(server) as far, resumed(far, how(era)) as made:
+        assert await made.result() == DONE
+        assert remote.looks == 3 and not server.of("tools/call")
+        assert json.loads(bytes(made.how)) == json.loads(how(era)), "and a third hub could"
+
+
+async def test_the_server_hears_which_task_is_meant_in_the_header_too() -> None:
+    remote = Tasking(Era.MODERN, ended(Era.MODERN))
+    async with serving(remote) as server, supervised(server) as far, resumed(far, how(Era.MODERN)) as made:
+        await made.result()
+        (look,) = server.of("tasks/get")
+        assert (look.headers["mcp-name"], look.headers["mcp-method"]) == ("t1", "tasks/get")
+
+
+@pytest.mark.parametrize("era", Era)
+async def test_a_task_that_the_server_does_not_know_ends_with_its_outcome_unknown(era: Era) -> None:
+    async def unknown(request: Request, reply: Reply) -> None:
+        await reply.error(request, -32602)
+
+    remote = Tasking(era, state())
+    remote.does["tasks/get"] = unknown
+    async with serving(remote) as server, supervised(server) as far, resumed(far, how(era)) as made:
+        error = await made.error()
+        assert isinstance(error, HubRestarted)
+        assert '"far" does not know task t1' in error.message
+        assert error.data == {"upstream": {"server": "far", "task": "t1"}, "outcome": "unknown"}
+
+
+@pytest.mark.parametrize("era", Era)
+async def test_a_task_of_the_same_id_that_was_made_at_another_time_is_another_one(era: Era) -> None:
+    remote = Tasking(era, ended(era))
+    born = "2026-07-28T09:59:59Z"
+    async with serving(remote) as server, supervised(server) as far, resumed(far, how(era, born=born)) as made:
+        error = await made.error()
+        assert isinstance(error, HubRestarted) and "another task by that id" in error.message
+        assert not server.of("tasks/result")
+
+
+@pytest.mark.parametrize("born", [None, BORN, "2026-07-28T10:00:00Z", "2026-07-28T10:00:00.12345Z"])
+async def test_a_time_that_is_not_known_or_kept_less_exactly_is_no_other(born: str | None) -> None:
+    remote = Tasking(Era.MODERN, ended(Era.MODERN))
+    async with serving(remote) as server, supervised(server) as far:
+        async with resumed(far, how(Era.MODERN, born=born)) as made:
+            assert await made.result() == DONE
+
+
+async def test_a_server_of_another_era_by_now_does_not_know_the_task() -> None:
+    remote = Tasking(Era.MODERN, ended(Era.MODERN))
+    async with serving(remote) as server, supervised(server) as far, resumed(far, how(Era.HANDSHAKE)) as made:
+        assert isinstance(await made.error(), HubRestarted)
+        assert remote.looks == 0
+
+
+@pytest.mark.parametrize("left", [b"", b"{}", b'{"era":"x","task":"t"}', b"[1]", b'{"era":"modern","task":7}'])
+async def test_what_was_left_behind_garbled_is_gone(left: bytes) -> None:
+    async with serving(Tasking(Era.MODERN, state())) as server, supervised(server) as far:
+        async with resumed(far, left) as made:
+            error = await made.error()
+            assert isinstance(error, HubRestarted) and (error.data or {})["outcome"] == "unknown"
+
+
+async def test_a_server_that_does_not_come_up_ends_the_call() -> None:
+    async with serving(Remote(handshake=False)) as server, supervised(server, era=Era.MODERN) as far:
+        async with resumed(far, how(Era.MODERN)) as made:
+            await until(lambda: far.status().state is not UpstreamState.STARTING)
+            far._become(supervisor.lifecycle.gave_up(far._life, "no use"))
+            error = await made.error()
+            assert isinstance(error, HubRestarted) and "no use" in error.message
+
+
+async def test_a_server_that_takes_long_to_come_up_is_waited_for_longer_than_a_new_call_would_wait() -> None:
+    remote = Tasking(Era.MODERN, ended(Era.MODERN))
+    may_start = anyio.Event()
+
+    async def late(request: Request, reply: Reply) -> None:
+        await may_start.wait()
+        del remote.does["tools/list"]
+        await remote(request, reply)
+
+    remote.does["tools/list"] = late
+    async with serving(remote) as server, supervised(server) as far:
+        far._rules = SupervisorRules(ready_wait=0.0)
+        async with resumed(far, how(Era.MODERN)) as made:
+            await server.until("tools/list")
+            await anyio.wait_all_tasks_blocked()
+            assert not made.has_ended
+            may_start.set()
+            assert await made.result() == DONE
+
+
+async def test_cancelling_a_call_that_was_gone_on_with_cancels_its_task() -> None:
+    remote = Tasking(Era.MODERN, state())
+    async with serving(remote) as server, supervised(server) as far, resumed(far, how(Era.MODERN)) as made:
+        await server.until("tasks/get", 2)
+        made.scope.cancel()
+        (request,) = await server.until("tasks/cancel")
+        assert request.message["params"]["taskId"] == "t1"
+
+
+@pytest.mark.parametrize("is_up", [False, True])
+async def test_a_hub_that_leaves_its_tasks_leaves_those_of_a_server_that_comes_up_then_too(is_up: bool) -> None:
+    remote = Tasking(Era.MODERN, state())
+    async with serving(remote) as server, supervised(server) as far:
+        if is_up:
+            await ready(far)
+        far.leave_tasks()
+        async with resumed(far, how(Era.MODERN)):
+            await server.until("tasks/get", 2)
+        assert not server.of("tasks/cancel")
+
+
+async def test_a_call_that_is_gone_on_with_takes_its_turn() -> None:
+    remote = Tasking(Era.HANDSHAKE, state())
+    async with serving(remote) as server, supervised(server) as far:
+        await ready(far)
+        async with resumed(far, how(Era.HANDSHAKE), session="first") as made:
+            await server.until("tasks/get")
+            far._turns.is_on = True
+            async with group() as tasks:
+                other = Running(tasks, far.call, call(session="second"))
+                await anyio.wait_all_tasks_blocked()
+                assert not server.of("tools/call")
+                remote.shown = [ended(Era.HANDSHAKE)]
+                await made.result()
+                await server.until("tools/call")
+                assert await other.result() == DONE
+
+
+async def test_processes_of_a_session_take_their_tasks_along() -> None:
+    async with serving(Remote()) as server, supervised(server) as far:
+        scoped = Scoped(far, lambda: far, "session", SystemClock())
+        with pytest.raises(HubRestarted, match="scope: session") as caught:
+            await scoped.resume(call(), record_of(call()), how(Era.MODERN))
+        assert (caught.value.data or {})["outcome"] == "unknown"
+
+
+# -- in the middle of a call
+
+
+@pytest.mark.parametrize("era", Era)
+async def test_a_look_that_misses_is_repeated(era: Era) -> None:
+    async def busy(request: Request, reply: Reply) -> None:
+        await reply.status(503)
+
+    async def slower(request: Request, reply: Reply) -> None:
+        await reply.status(429)
+
+    async def cut(request: Request, reply: Reply) -> None:
+        reply.cut()
+
+    async def garbled(request: Request, reply: Reply) -> None:
+        await reply.json(b"{", 200)
+
+    remote = Tasking(era, state(), ended(era))
+    remote.before = {1: busy, 2: slower, 4: cut, 5: garbled}
+    async with serving(remote) as server, supervised(server) as far, group() as tasks:
+        made = Running(tasks, far.call, call())
+        assert await made.result() == DONE
+        assert len(server.of("tools/call")) == 1 and far.status().restarts == 0
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+async def test_a_look_that_is_refused_for_good_is_not(status: int) -> None:
+    async def refused(request: Request, reply: Reply) -> None:
+        await reply.status(status)
+
+    remote = Tasking(Era.MODERN, ended(Era.MODERN))
+    remote.before = {1: refused}
+    async with serving(remote) as server, supervised(server) as far, group() as tasks:
+        assert str(status) in (await Running(tasks, far.call, call()).error()).message
+        assert remote.looks == 1
+
+
+async def test_looks_do_not_miss_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def busy(request: Request, reply: Reply) -> None:
+        await reply.status(503)
+
+    monkeypatch.setattr(followed, "_MISSES", 2)
+    remote = Tasking(Era.MODERN, state())
+    remote.does["tasks/get"] = busy
+    async with serving(remote) as server, supervised(server) as far, group() as tasks:
+        assert "503" in (await Running(tasks, far.call, call()).error()).message
+        assert len(server.of("tasks/get")) == 3
+
+
+async def test_a_session_that_is_forgotten_under_a_task_begins_anew_and_the_task_goes_on() -> None:
+    remote = Tasking(Era.HANDSHAKE, state())
+    async with serving(remote) as server, supervised(server) as far, group() as tasks:
+        made = Running(tasks, far.call, call())
+        await server.until("tasks/get", 2)
+        remote.session, remote.shown = "s-2", [ended(Era.HANDSHAKE)]
+        assert await made.result() == DONE
+        assert len(server.of("tools/call")) == 1 and len(server.of("initialize")) == 2
+        assert not server.of("tasks/cancel")
+
+
+@asynccontextmanager
+async def come_back(remote: Remote, server: HttpServer) -> AsyncIterator[HttpServer]:
+    """The server goes away and is there again, at the same place."""
+    await server.close()
+    async with serving(remote, server.port) as again:
+        yield again
+
+
+async def test_a_server_that_goes_and_comes_back_is_asked_for_the_same_task() -> None:
+    remote = Tasking(Era.MODERN, state())
+    async with serving(remote) as server, supervised(server) as far, group() as tasks:
+        await ready(far)
+        far._rules = SupervisorRules(ready_wait=0.0)
+        made = Running(tasks, far.call, call())
+        await server.until("tasks/get", 2)
+        await server.close()
+        await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
+        assert not made.has_ended
+        remote.shown = [ended(Era.MODERN)]
+        async with come_back(remote, server):
+            assert await made.result() == DONE
+
+
+async def test_a_server_that_goes_for_good_ends_the_call_with_its_outcome_unknown() -> None:
+    remote = Tasking(Era.MODERN, state())
+    async with serving(remote) as server, supervised(server) as far, group() as tasks:
+        made = Running(tasks, far.call, call())
+        await server.until("tasks/get")
+        await server.close()
+        await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
+        far._become(supervisor.lifecycle.gave_up(far._life, "no use"))
+        error = await made.error()
+        assert isinstance(error, TaskLeft) and isinstance(error, UpstreamLost)
+        assert error.data == {"upstream": {"server": "far", "task": "t1"}, "outcome": "unknown"}
+
+
+async def test_a_question_that_is_open_stays_the_same_over_the_next_connection() -> None:
+    asked = state("input_required", inputRequests={"a": {"method": "elicitation/create", "params": FORM}})
+    remote = Tasking(Era.MODERN, asked)
+    async with serving(remote) as server, supervised(server) as far, group() as tasks:
+        made = Running(tasks, far.call, call())
+        (key,) = await made.asked()
+        await server.close()
+        await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
+        made.record.answer(key, b'{"action":"accept"}')
+        async with come_back(remote, server) as again:
+            (update,) = await again.until("tasks/update")
+            assert update.message["params"]["inputResponses"] == {"a": {"action": "accept"}}
+            assert not made.record.open_questions, "it was not asked again"
+            remote.shown = [ended(Era.MODERN)]
+            assert await made.result() == DONE

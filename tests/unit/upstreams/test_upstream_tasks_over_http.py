@@ -1,0 +1,89 @@
+"""Tasks of a real server over HTTP, for one hub and for the next: questions, steps, failures, cancellation."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_hub.errors import HubRestarted
+from mcp_hub.types import RawJson
+from mcp_hub.upstreams import followed
+from mcp_hub.upstreams.supervisor import Supervisor
+from tests.unit.upstreams.remote import supervised
+from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, group, resumed
+from tests.upstreams.child import until
+from tests.upstreams.http_child import HttpUpstream
+from tests.upstreams.launch import events, received
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "_POLL", (0.01, 0.01, 0.01))
+
+
+ANSWER = b'{"action":"accept","content":{"answer":"yes"}}'
+
+
+async def left_behind(far: Supervisor, **differs: Any) -> RawJson:
+    """What the first hub, which ends now, knows of the task that it made."""
+    async with group() as tasks:
+        made = Running(tasks, far.call, call(**differs))
+        await until(lambda: made.record.continuation is not None or made.has_ended)
+        assert not made.has_ended, await made.outcome()
+        far.leave_tasks()
+        return made.how
+
+
+@pytest.mark.parametrize(("era", "option"), [("modern", "--tasks-extension"), ("handshake", "--tasks-capability")])
+async def test_a_task_of_a_real_server_is_asked_about_and_ended_by_the_next_hub(
+    era: str, option: str, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    caller = HANDSHAKE if era == "handshake" else {}
+    async with HttpUpstream(option, era=era, journal=journal) as child:
+        arguments = {"nonce": "n"}
+        async with supervised(child) as first:
+            how = await left_behind(first, name="task_asks", arguments=arguments, **caller)
+        async with supervised(child) as second, resumed(second, how, **caller) as made:
+            (key,) = await made.asked()
+            made.record.answer(key, ANSWER)
+            answers = (await made.result())["structuredContent"]["answers"]
+            assert answers == {"form": {"result": json.loads(ANSWER)}}
+    assert len(received(journal, "tools/call")) == 1 and not received(journal, "tasks/cancel")
+
+
+async def test_a_real_server_that_was_restarted_too_knows_nothing_of_the_task() -> None:
+    async with HttpUpstream("--tasks-extension", era="modern") as child, supervised(child) as first:
+        how = await left_behind(first, name="task_never")
+    async with HttpUpstream("--tasks-extension", era="modern") as child, supervised(child) as second:
+        async with resumed(second, how) as made:
+            error = await made.error()
+            assert isinstance(error, HubRestarted) and "Task not found" in error.message
+
+
+async def test_a_real_task_tells_its_steps_fails_as_it_says_and_is_cancelled_with_its_call(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    async with HttpUpstream("--tasks-extension", era="modern", journal=journal) as child, supervised(child) as far:
+        async with group() as tasks:
+            slow = Running(tasks, far.call, call("task_required", {"seconds": 0.3}, wants_progress=True))
+            assert (await slow.result())["structuredContent"] == {"seconds": 0.3}
+            assert {"of 10" in step["message"] for step in slow.steps} == {True}
+            error = await Running(tasks, far.call, call("task_fails", {"nonce": "f"})).error()
+            assert (error.code, error.message) == (4242, "it failed")
+            never = Running(tasks, far.call, call("task_never", {"nonce": "n"}))
+            await until(lambda: never.record.continuation)
+            never.scope.cancel()
+            await until(lambda: [event["nonce"] for event in events(journal, "cancelled")] == ["n"])
+
+
+async def test_a_real_task_that_asks_two_things_gets_both_answers() -> None:
+    async with HttpUpstream("--tasks-extension", era="modern") as child, supervised(child) as far, group() as tasks:
+        made = Running(tasks, far.call, call("task_asks", {"kinds": ["form", "roots"]}))
+        for key in await made.asked(2):
+            is_form = made.record.open_questions[key].method == "elicitation/create"
+            made.record.answer(key, ANSWER if is_form else b'{"roots":[]}')
+        answers = (await made.result())["structuredContent"]["answers"]
+        assert answers == {"form": {"result": json.loads(ANSWER)}, "roots": {"result": {"roots": []}}}

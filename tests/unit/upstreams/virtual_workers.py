@@ -1,0 +1,141 @@
+"""A `VirtualUpstream` with one executor, the worker behind it, and clients that call its tool."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import msgspec
+
+from mcp_hub.errors import RpcError
+from mcp_hub.events import CallEvent, Completed
+from mcp_hub.types import JsonObject, Kind, RawJson
+from mcp_hub.upstreams.base import Call, Question
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.producers import Post
+from mcp_hub.upstreams.virtual import (
+    CallOffer,
+    Posted,
+    VirtualLimits,
+    VirtualUpstream,
+)
+from tests.unit.upstreams.local_calls import request
+
+STEP = b'{"type":"progress","data":{"progress":1}}'
+ASK = b'{"type":"input-required","data":{"key":"mine","method":"elicitation/create","params":{"message":"?"}}}'
+
+
+def tool(name: str, **more: Any) -> bytes:
+    return json.dumps({"name": name, "inputSchema": {"type": "object"}, **more}).encode()
+
+
+@dataclass
+class Clock:
+    time: float = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@dataclass
+class Channel:
+    """Keeps what it is sent; its readers have caught up unless `is_behind`."""
+
+    sent: list[CallEvent] = field(default_factory=list)
+    asked: list[Question] = field(default_factory=list)
+    is_behind: bool = False
+    signs: int = 0
+
+    def send(self, event: CallEvent) -> None:
+        self.sent.append(event)
+
+    def ask(self, question: Question) -> str:
+        self.asked.append(question)
+        return f"q{len(self.asked)}"
+
+    def withdraw(self, key: str) -> None:
+        raise AssertionError("nothing is withdrawn here")
+
+    def heard(self) -> None:
+        self.signs += 1
+
+    def continuable(self, how: RawJson | None) -> None:
+        raise AssertionError("nothing can be continued")
+
+    async def drained(self) -> None:
+        if self.is_behind:
+            await anyio.sleep_forever()
+
+
+class Calls:
+    """Calls of a client that run beside the test; what each came to, in the order of their ends."""
+
+    def __init__(self, upstream: VirtualUpstream, tasks: anyio.abc.TaskGroup) -> None:
+        self._upstream, self._tasks = upstream, tasks
+        self.ends: list[Completed | RpcError] = []
+
+    async def start(self, name: str = "t", call: Call | None = None) -> tuple[Channel, anyio.CancelScope]:
+        channel, scope = Channel(), anyio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                try:
+                    self.ends.append(await self._upstream.call(call or request(name, {"a": 1}), channel))
+                except RpcError as error:
+                    self.ends.append(error)
+
+        self._tasks.start_soon(run)
+        await anyio.wait_all_tasks_blocked()
+        return channel, scope
+
+    async def all_run(self) -> bool:
+        await anyio.wait_all_tasks_blocked()
+        return not self.ends
+
+    async def end(self) -> Completed | RpcError:
+        await anyio.wait_all_tasks_blocked()
+        (end,) = self.ends
+        return end
+
+
+@dataclass
+class Hub:
+    upstream: VirtualUpstream
+    clock: Clock
+    changes: Changes
+    calls: Calls
+
+    async def fetch(self, epoch: int = 1, most: int = 10, wait: float = 0, id_: str = "e") -> list[Any]:
+        return list(await self.upstream.calls("p", id_, epoch, most, wait))
+
+    async def fetch_one(self, epoch: int = 1) -> str:
+        (offer,) = await self.fetch(epoch)
+        assert isinstance(offer, CallOffer)
+        return offer.tool_call_id
+
+    async def post(self, id_: str, seq: int, *events: bytes, epoch: int = 1, **more: Any) -> Posted:
+        return await self.upstream.post("p", id_, Post(epoch, seq, events, **more))
+
+
+Play = Callable[[Hub], Awaitable[None]]
+
+
+async def play(script: Play, **limits: Any) -> None:
+    """Runs the script with executor `e` of principal `p`, which has tool `t`."""
+    clock, changes = Clock(), Changes()
+    upstream = VirtualUpstream("virtual", changes, clock, VirtualLimits(catch_up=0, **limits))
+    upstream.register("p", "e", [tool("t")])
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            await script(Hub(upstream, clock, changes, Calls(upstream, tasks)))
+            tasks.cancel_scope.cancel()
+
+
+def listed(hub: Hub) -> tuple[bytes, ...]:
+    return hub.upstream.snapshot().lists[Kind.TOOL]
+
+
+def can_elicit() -> Call:
+    capabilities: JsonObject = {"elicitation": {"form": {}}}
+    return msgspec.structs.replace(request("t", {}), capabilities=capabilities, version="2025-11-25")

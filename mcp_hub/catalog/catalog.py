@@ -20,7 +20,7 @@ __all__ = ["Catalog"]
 
 
 class Catalog:
-    """Views by profile over what the upstreams offer now."""
+    """Views by profile over what the upstreams offer now. `own` are the hub's own tools, for some clients only."""
 
     def __init__(
         self,
@@ -29,7 +29,9 @@ class Catalog:
         changes: Changes,
         clock: Clock,
         first_list_wait: float,
+        own: Snapshot | None = None,
     ) -> None:
+        self._own = own
         self._upstreams = upstreams
         self._rules = rules
         self._changes = changes
@@ -37,7 +39,7 @@ class Catalog:
         self._deadline = clock.now() + first_list_wait
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
-        self._views: dict[str | None, CatalogView] = {}
+        self._views: dict[tuple[str | None, bool], CatalogView] = {}
         self._remembered = Remembered()
 
     @property
@@ -49,13 +51,21 @@ class Catalog:
     def profiles(self) -> frozenset[str | None]:
         return frozenset(self._rules)
 
-    def view(self, profile: str | None) -> CatalogView:
-        """The view of a profile (None: everything). Raises `KeyError` for a profile that is not configured."""
+    def view(self, profile: str | None, *, answered_early: bool = False) -> CatalogView:
+        """The view of a profile (None: everything), as clients see it whose calls may be `answered_early` or not.
+
+        Raises `KeyError` for a profile that is not configured.
+        """
         self._look()
-        view = self._views.get(profile)
+        view = self._views.get((profile, answered_early))
         if view is None:
-            view = self._views[profile] = build(self._snapshots, self._rules[profile], self._remembered)
+            view = self._views[profile, answered_early] = self._built(profile, answered_early)
         return view
+
+    def _built(self, profile: str | None, answered_early: bool) -> CatalogView:
+        if answered_early:
+            return self.view(profile).for_early_answers(self._own)
+        return build(self._snapshots, self._rules[profile], self._remembered)
 
     def is_shared(self, profile: str | None) -> bool:
         """Whether nothing but the servers decides what callers of this profile get (see `ViewRules`)."""

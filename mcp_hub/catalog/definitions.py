@@ -17,7 +17,7 @@ from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Era, Kind, RawObject
 
-__all__ = ["MAX_DEPTH", "MAX_KEY_LENGTH", "Definition", "Quarantined", "encode_as", "in_era", "parse"]
+__all__ = ["MAX_DEPTH", "MAX_KEY_LENGTH", "Definition", "Quarantined", "encode_as", "in_era", "parse", "without_output"]
 
 MAX_KEY_LENGTH = 1024
 # serde_json gives up at 128 levels counted from the envelope, jiter at 200; the deepest of 611 real tools has 19
@@ -171,6 +171,14 @@ def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
     fields = _OBJECT.decode(raw)
     kept = _of_modern(fields) if era is Era.MODERN else _of_handshake(fields)
     return raw if kept == fields else msgspec.json.encode(kept)
+
+
+def without_output(raw: bytes) -> bytes:
+    """A tool's definition made by `encode_as` without its output schema."""
+    if b'"outputSchema"' not in raw:
+        return raw
+    fields = _OBJECT.decode(raw)
+    return msgspec.json.encode({name: value for name, value in fields.items() if name != "outputSchema"})
 
 
 def _of_modern(fields: RawObject) -> RawObject:

@@ -7,7 +7,7 @@ hidden one is neither listed nor found.
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from heapq import nlargest
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from types import MappingProxyType
 import msgspec
 
 from mcp_hub.catalog import names, uris
-from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse
+from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse, without_output
 from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.links import Remembered
 from mcp_hub.errors import InvalidParams
@@ -102,6 +102,7 @@ class CatalogView:
         quarantined: tuple[Quarantined, ...],
     ) -> None:
         self._entries = entries
+        self._origins_hidden = hidden
         self._places = {
             kind: {entry.exported: place for place, entry in enumerate(listed)} for kind, listed in entries.items()
         }
@@ -166,6 +167,21 @@ class CatalogView:
                 del self._pages[next(iter(self._pages))]
             self._pages[wanted] = page
         return page
+
+    def for_early_answers(self, own: Snapshot | None) -> "CatalogView":
+        """The same for clients that are answered before their calls have ended, with the hub's `own` tools in front.
+
+        Without output schemas: such an answer would not be valid. In front because clients cut long lists at the end.
+        """
+        offered, _ = parse(Kind.TOOL, own.lists[Kind.TOOL], own.server) if own is not None else ([], [])
+        server = own.server if own is not None else ""
+        first = [
+            Entry(Kind.TOOL, server, tool.key, tool.key, encode_as(tool, tool.key), tool.summary) for tool in offered
+        ]
+        tools = (*first, *(replace(entry, raw=without_output(entry.raw)) for entry in self._entries[Kind.TOOL]))
+        hints = {**self._hints, Kind.TOOL: replace(self._hints[Kind.TOOL], public=False)}
+        entries = MappingProxyType({**self._entries, Kind.TOOL: tools})
+        return CatalogView(entries, self._origins_hidden, self._table, self._filters, hints, self.quarantined)
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:

@@ -20,10 +20,14 @@ __all__ = ["Asking"]
 
 
 class Asking:
-    """What one client is being asked. `requests` is the table of its wire, or its own where the wire has none."""
+    """What one client is being asked. `requests` is the table of its wire, or its own where the wire has none.
 
-    def __init__(self, requests: Requests | None = None) -> None:
+    `ends_hub` if the hub ends with the wire: what is open then stays so, for the hub that goes on with the call.
+    """
+
+    def __init__(self, requests: Requests | None = None, *, ends_hub: bool = False) -> None:
         self._requests = requests if requests is not None else Requests()
+        self._ends_hub = ends_hub
         self._open: dict[tuple[CallId, str], Pending] = {}
 
     def ask(self, record: CallRecord, question: InputRequired, version: str) -> bytes | None:
@@ -62,6 +66,8 @@ class Asking:
         try:
             outcome = _outcome(pending.future.result(), pending.method)
         except WireClosed as exc:
+            if self._ends_hub:
+                return
             outcome = RpcError(f"{pending.method} was not answered: {exc}")
         record.answer(key, outcome)
 

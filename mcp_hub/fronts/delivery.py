@@ -7,38 +7,54 @@ from collections.abc import Callable
 
 import msgspec
 
-from mcp_hub.calls.parking import mark
-from mcp_hub.calls.runner import CallRecord
-from mcp_hub.catalog.links import mentions_uris
-from mcp_hub.errors import MethodNotFound, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputReceived, InputRequired, Log, Progress
+from mcp_hub.calls.log import Reader
+from mcp_hub.calls.runner import CallRecord, call_later
+from mcp_hub.calls.stream import Stream, StreamReader
+from mcp_hub.errors import CallCancelled, EventsGone, MethodNotFound, RpcError
+from mcp_hub.events import (
+    BY_CLIENT,
+    CallEvent,
+    Cancelled,
+    Completed,
+    Failed,
+    InputReceived,
+    InputRequired,
+    Log,
+    Progress,
+)
 from mcp_hub.fronts.asking import Asking
+from mcp_hub.fronts.detaching import Substitute
+from mcp_hub.fronts.partials import Partials
+from mcp_hub.fronts.results import result_for
 from mcp_hub.hub import Facade
-from mcp_hub.protocol import eras, questions, shape
-from mcp_hub.protocol.envelope import error_frame, object_bytes, raw_object, result_frame
+from mcp_hub.protocol import eras, extensions, questions, shape
+from mcp_hub.protocol.envelope import error_frame, result_frame
 from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era
 
 __all__ = ["Delivery", "level_admits"]
 
-
 _STARTED = 1
 """The first event of every log, which says nothing to a client: most calls are over with the next one."""
-_ASKS = msgspec.Raw(b'"input_required"')
 
 
 class Delivery:
     """Follows one call for one request, from the event behind `after` on.
 
     `answer` is set when the call has ended (a cancelled one has none), or when a modern client must gather input
-    first: then the call is `parked`. `asking` reaches a handshake client; without it nothing can be asked. A client
-    that comes back reads again from where it was (`follow`): the same messages, without questions that are settled.
+    first: then the call is `parked`. Where `instead` took the place of the result the call is `detached`: it goes on,
+    as it does when it `is_lost` to a client that has to name another place.
+    `asking` reaches a handshake client; without it nothing can be asked. `by_cursor` if each message is sent with its
+    place: then, as for a client of the hub's extension, the call's durable stream is followed from the moment that it
+    has one. A client that comes back reads that again from where it was (`follow`): the same messages, without
+    questions that are settled.
     """
 
     __slots__ = (
-        "_asked", "_asking", "_hub", "_last_words", "_reader", "_session", "answer", "ended", "error_code", "id",
-        "parked", "record", "token",
+        "_asked", "_asking", "_by_cursor", "_hub", "_is_due", "_last_words", "_partials", "_reader", "_session",
+        "_substitute", "_timer", "_wake", "answer", "detached", "ended", "error_code", "id", "is_lost", "parked",
+        "record", "token",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +67,9 @@ class Delivery:
         wake: Callable[[], None],
         asking: Asking | None = None,
         after: int = 0,
+        *,
+        by_cursor: bool = False,
+        instead: Substitute | None = None,
     ) -> None:
         self.id = id_
         self.record = record
@@ -63,22 +82,58 @@ class Delivery:
         self._asking = asking
         self._asked: dict[str, bytes | None] = {}
         self._last_words: list[bytes] | None = None
-        self._reader = record.log.reader(wake, after or _STARTED)
         self.ended = False
+        self.detached = False
+        self.is_lost = False
+        self._partials: Partials | None = None
+        if token is not None and extensions.declares(session.capabilities, session.era, extensions.STREAMS):
+            self._partials = Partials(token, record.call.id)
+        self._by_cursor = by_cursor
+        self._wake = wake
+        self._reader: Reader | StreamReader
+        if not by_cursor and self._partials is None:
+            self._reader = record.log.reader(wake, after or _STARTED)
+        elif record.stream is not None:
+            self._reader = record.stream.reader(wake, after or _STARTED)
+        else:
+            self._reader = record.log.reader(wake, after or _STARTED)
+            record.on_stream = self._has_stream
+        self._substitute = instead
+        self._is_due = False
+        self._timer = call_later(instead.after, self._prepare) if instead is not None else None
 
     @property
     def has_more(self) -> bool:
-        return self._reader.has_more or (bool(self.record.open_questions) and self._must_ask)
+        reader = self._reader
+        if reader.has_more or self._is_due or reader.failed is not None:
+            return True
+        return bool(self.record.open_questions) and self._must_ask
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something that is still being fetched."""
+        reader = self._reader
+        return isinstance(reader, StreamReader) and reader.cursor < reader.stream.row.last
 
     @property
     def cursor(self) -> int:
         """The number of the last event that was taken."""
         return self._reader.cursor
 
-    def follow(self, wake: Callable[[], None], after: int) -> None:
-        """For another connection of the client, from the event behind `after` on; the one before has been closed."""
-        self._reader = self.record.log.reader(wake, after)
-        self.ended = self._reader.at_end
+    def follow(self, wake: Callable[[], None], reader: StreamReader) -> None:
+        """For another connection of the client, which takes what `reader` has; the one before has been closed."""
+        self._reader.close()
+        self._wake, self._reader = wake, reader
+        self._by_cursor = True
+        self.is_lost = False
+        self.answer = self.error_code = None
+        self.ended = reader.at_end
+
+    def _has_stream(self, stream: Stream) -> None:
+        """The call has become a durable stream, before it said anything: that is followed in place of its log."""
+        after = self._reader.cursor
+        self._reader.close()
+        self._reader = stream.reader(self._wake, after)
 
     def take(self) -> list[bytes]:
         """The next messages for the client; sets `answer` when the ending was among the events."""
@@ -86,18 +141,71 @@ class Delivery:
 
     def numbered(self, most: int | None = None) -> list[tuple[int, bytes]]:
         """The same of at most that many events, each with the number of its event; 0 for one that is of none."""
-        seq = self._reader.cursor
+        reader = self._reader
+        seq = reader.cursor
         frames: list[tuple[int, bytes]] = []
-        for event in self._reader.take(most):
-            seq += 1
-            frame = self._frame(event)
-            if frame is not None:
-                frames.append((seq, frame))
-        if self._asked and self.ended:
+        if self._partials is not None and isinstance(reader, StreamReader):
+            frames = self._partial_frames(self._partials, reader, most)
+        else:
+            for event in reader.take(most):
+                seq += 1
+                frame = self._frame(seq, event)
+                if frame is not None:
+                    frames.append((seq, frame))
+        if self.ended and (self._asked or self._last_words):
             frames += [(0, frame) for frame in self.withdrawn()]
-        if self.record.open_questions and self._must_ask:
+        if reader.failed is not None and not self.ended:
+            self._lost(reader)
+        elif self._is_due and not (self.ended or reader.has_more):
+            self._detach()
+        elif self.record.open_questions and self._must_ask:
             self._park()
         return frames
+
+    def _partial_frames(self, partials: Partials, reader: StreamReader, most: int | None) -> list[tuple[int, bytes]]:
+        """Every event for a client of the extension; log messages, questions and the like in their usual form, too.
+
+        Only the last of an event's messages has its number: who has that has them all.
+        """
+        seq = reader.cursor
+        frames: list[tuple[int, bytes]] = []
+        for entry in reader.take_entries(most):
+            seq += 1
+            event = entry.read
+            usual = self._frame(seq, event) if not isinstance(event, Progress) else None
+            partial = partials.frame(seq, entry, event)
+            if partial is not None:
+                frames.append((seq if usual is None else 0, partial))
+            if usual is not None:
+                frames.append((seq, usual))
+        return frames
+
+    def _lost(self, reader: Reader | StreamReader) -> None:
+        """The next events cannot be had. What was let go is skipped, or the client sent to where it is told so."""
+        if isinstance(reader, StreamReader) and isinstance(reader.failed, EventsGone):
+            if not self._by_cursor:
+                reader.close()
+                self._reader = reader.stream.reader(self._wake, reader.failed.earliest - 1)
+                return
+            self.is_lost = True
+        else:
+            self._fail(RpcError(f"the call's events cannot be read any more: {reader.failed}"))
+        self.ended = True
+
+    def _prepare(self) -> None:
+        if self._substitute is not None and not self.ended:
+            self._substitute.prepare(self._prepared)
+
+    def _prepared(self) -> None:
+        self._is_due = True
+        self._wake()
+
+    def _detach(self) -> None:
+        """Answers with what stands in for the result; the call goes on."""
+        assert self._substitute is not None
+        self._is_due = False
+        self.answer = result_frame(self.id, self._substitute.answer())
+        self.detached = self.ended = True
 
     @property
     def _must_ask(self) -> bool:
@@ -111,10 +219,20 @@ class Delivery:
             self._last_words = [frame for key in self._asked if (frame := self._withdraw(key)) is not None]
         return self._last_words
 
-    def close(self) -> None:
+    def pause(self) -> None:
+        """Stops following until `follow`; what is to stand in for the result still comes in its time. Idempotent."""
+        self.record.on_stream = None
         self._reader.close()
 
-    def _frame(self, event: CallEvent) -> bytes | None:
+    def close(self) -> None:
+        """Stops following for good. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._is_due = False
+        self.pause()
+
+    def _frame(self, seq: int, event: CallEvent) -> bytes | None:
+        """The message that an event is to this client, if any; `seq` is its number."""
         match event:
             case Completed():
                 self.ended = True
@@ -130,9 +248,10 @@ class Delivery:
             case Failed(error):
                 self.ended = True
                 self._fail(error)
-            case Cancelled():
+            case Cancelled(reason):
                 self.ended = True
-                self.answer = None
+                if reason != BY_CLIENT:
+                    self._fail(CallCancelled(f"the call was cancelled: {reason or 'no reason was given'}"))
             case _:
                 pass  # started; deltas travel with the streams extension only
         return None
@@ -168,17 +287,20 @@ class Delivery:
 
     def _complete(self, event: Completed) -> None:
         call = self.record.call
-        if mentions_uris(event.result):
-            event = Completed(self._hub.exported(self._session, call, event.result), event.era)
         shared = call.method == "resources/read" and self._hub.is_shared(self._session, self.record)
         try:
-            if event.era is Era.MODERN and questions.may_ask(event.result):
-                event = _marked(event)
-            parts = shape.call_result(call.method, event, self._session.era, shared=shared)
+            parts = result_for(self._hub, self._session, call, event, cursor=self._place(), shared=shared)
         except RpcError as error:
             self._fail(error)
         else:
             self.answer = result_frame(self.id, *parts)
+
+    def _place(self) -> int | None:
+        """How far the client has the call's durable stream for certain; None if there is none."""
+        if isinstance(self._reader, StreamReader):
+            return self._reader.cursor
+        stream = self.record.stream
+        return stream.row.last if stream is not None else None
 
     def _fail(self, error: RpcError) -> None:
         if error.code == URL_ELICITATION_REQUIRED and self._session.era is Era.MODERN:
@@ -196,22 +318,6 @@ class Delivery:
         if wanted is None:
             return self._session.era is Era.HANDSHAKE
         return level_admits(wanted, level)
-
-
-def _marked(done: Completed) -> Completed:
-    """A modern server's `input_required`, its state marked as not the hub's own.
-
-    Raises `RpcError` for a state that is no text.
-    """
-    members = raw_object(done.result) or {}
-    state = members.get("requestState")
-    if state is None or members.get("resultType") != _ASKS:
-        return done
-    try:
-        own = msgspec.json.decode(state, type=str)
-    except (msgspec.DecodeError, RecursionError):
-        raise RpcError("upstream asked for input in a way that cannot be read: requestState must be a string") from None
-    return Completed(object_bytes({**members, "requestState": mark(own)}), done.era)
 
 
 def _can_open_urls(session: Session) -> bool:

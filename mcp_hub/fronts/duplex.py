@@ -13,9 +13,11 @@ import structlog
 
 from mcp_hub.calls.parking import Leg
 from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.announcer import Announcer
 from mcp_hub.fronts.asking import Asking
 from mcp_hub.fronts.delivery import Delivery
+from mcp_hub.fronts.detaching import substitute
 from mcp_hub.fronts.listening import Listening
 from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen, uninitialized
 from mcp_hub.hub import Facade
@@ -63,14 +65,21 @@ class ClientWire(Protocol):
 
 
 class Duplex:
-    """Serves one client until its wire is closed. A `WireHandler`. `closed` is set once the wire is."""
+    """Serves one client until its wire is closed. A `WireHandler`. `closed` is set once the wire is.
 
-    def __init__(self, hub: Facade, binding: Binding, caller: Caller, on_modern: OnModern) -> None:
+    `ends_hub` if the hub ends with the wire: then that is what becomes of the calls, whose client would come back to
+    another hub for them.
+    """
+
+    def __init__(
+        self, hub: Facade, binding: Binding, caller: Caller, on_modern: OnModern, *, ends_hub: bool = False
+    ) -> None:
         self.closed = anyio.Event()
         self._hub = hub
         self._binding = binding
         self._caller = caller
         self._on_modern = on_modern
+        self._ends_hub = ends_hub
         self._wire: ClientWire
         self._asking: Asking
         self._session: Session | None = None
@@ -82,12 +91,12 @@ class Duplex:
 
     @asynccontextmanager
     async def serving(self, wire: ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
-        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, what still runs is cancelled.
+        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, what still runs is let go of.
 
         Yields the group of its tasks, which ends with the block and whose cancellation ends the block.
         """
         self._wire = wire
-        self._asking = Asking(wire.requests)
+        self._asking = Asking(wire.requests, ends_hub=self._ends_hub)
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -108,7 +117,8 @@ class Duplex:
         for followed in list(self._open.values()):
             if isinstance(followed, Delivery):
                 followed.close()
-                self._hub.cancel(followed.record, "the client is gone")
+                if not self._ends_hub:
+                    self._hub.cancel(followed.record, "the client is gone")
 
     # -- requests (WireHandler) -----------------------------------------------------------------------------------
 
@@ -165,7 +175,15 @@ class Duplex:
             self._answer(id_, reply)
             return
         delivery = Delivery(
-            self._hub, id_, session, reply.record, meta.token, lambda: self._wake(key), self._asking, reply.after
+            self._hub,
+            id_,
+            session,
+            reply.record,
+            meta.token,
+            lambda: self._wake(key),
+            self._asking,
+            reply.after,
+            instead=substitute(self._hub, session, reply.record),
         )
         self._open[key] = delivery
         if delivery.has_more:
@@ -201,7 +219,7 @@ class Duplex:
             followed.close()
             for frame in followed.withdrawn():
                 self._wire.send(frame)
-            self._hub.cancel(followed.record, "cancelled by the client")
+            self._hub.cancel(followed.record, BY_CLIENT)
         elif followed is not None:
             followed.cancel()
 

@@ -4,6 +4,7 @@ A Starlette route around a front would cost 36 to 75 % more a call (performance.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.exchange import Receive, Scope, Send, respond
@@ -13,23 +14,41 @@ from mcp_hub.protocol import envelope
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
-__all__ = ["Endpoints", "Headers", "Serve"]
+__all__ = ["Endpoints", "Headers", "Mount", "Serve"]
 
 Headers = Mapping[bytes, bytes]
 Serve = Callable[[Scope, Receive, Send, Headers, Caller], Awaitable[None]]
 """Serves one HTTP request that has passed the guard. Raises `RpcError` for the caller to read; `Busy` is a 503."""
 
 
+class Mount(Protocol):
+    """A front that serves every path below `prefix`, and has a form of its own for errors."""
+
+    prefix: str
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+        """Serves one HTTP request that has passed the guard; raises nothing for the caller to read."""
+        ...
+
+    async def refuse(self, send: Send, refusal: Refusal) -> None:
+        """Answers one that has not."""
+        ...
+
+
 class Endpoints:
     """Hands each request to the front of its path, with or without a slash at the end."""
 
-    def __init__(self, guard: Guard, routes: Mapping[str, Serve]) -> None:
+    def __init__(self, guard: Guard, routes: Mapping[str, Serve], mount: Mount | None = None) -> None:
         self._guard = guard
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
+        self._mount = mount
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         serve = self._routes.get(scope["path"])
         if serve is None:
+            if self._mount is not None and scope["path"].startswith(f"{self._mount.prefix}/"):
+                await self._pass_on(self._mount, scope, receive, send)
+                return
             await respond(send, 404, json_error(None, INVALID_REQUEST, "nothing here; the MCP endpoint is /mcp"))
             return
         headers = dict(scope["headers"])
@@ -44,3 +63,11 @@ class Endpoints:
         except RpcError as error:
             status = HTTP_STATUS.get(error.code, 400)
             await respond(send, status, envelope.error_frame(None, error.encoded()))
+
+    async def _pass_on(self, mount: Mount, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        caller = self._guard.check(headers)
+        if isinstance(caller, Refusal):
+            await mount.refuse(send, caller)
+        else:
+            await mount.serve(scope, receive, send, headers, caller)

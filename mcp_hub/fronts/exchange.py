@@ -12,7 +12,7 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
-from mcp_hub.calls.cursors import place
+from mcp_hub.calls import cursors
 from mcp_hub.calls.runner import Bell, call_later
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.delivery import Delivery
@@ -56,7 +56,7 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: list[tupl
 class Exchange:
     """Follows one delivery to its end, unless it is told to `stop`. `is_slow` is set by the housekeeper.
 
-    `on_stream` makes an event stream one that can be resumed: it is called when the response becomes one, what it
+    `on_stream` makes an event stream one that can be resumed: it is awaited when the response becomes one, what it
     returns goes first, and every message carries its place in the call's stream. `is_resumed` is for the response to
     a GET, which is an event stream, or 204 if there is nothing to send.
     """
@@ -68,7 +68,7 @@ class Exchange:
         send: Send,
         *,
         can_stream: bool,
-        on_stream: Callable[[], bytes] | None = None,
+        on_stream: Callable[[], Awaitable[bytes]] | None = None,
         is_resumed: bool = False,
     ) -> None:
         self._era = era
@@ -85,6 +85,11 @@ class Exchange:
         self.is_slow = is_resumed
         self.disconnected = False
         self.delivery: Delivery
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopped is not None
 
     def wake(self) -> None:
         self._bell.ring()
@@ -123,6 +128,8 @@ class Exchange:
                     tasks.cancel_scope.cancel()
         if self._stopped is not None and not is_complete:
             with anyio.move_on_after(_LAST, shield=True):
+                if not self._streaming:
+                    await self._send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
                 await self._send({"type": "http.response.body", "body": b""})
 
     async def _pump(self) -> bool:
@@ -149,20 +156,21 @@ class Exchange:
         self._frames = self.delivery.numbered(_SLICE) if self.delivery.has_more else []
 
     async def _is_silent(self) -> bool:
-        """Waits for something to send, but not for long; not at all before a resumed stream is open."""
+        """Waits for something to send, but not for long; a resumed stream is opened as soon as nothing is at hand."""
         if self.delivery.has_more:
             await anyio.lowlevel.checkpoint()
             return False
-        if self._is_resumed and not self._streaming:
+        if self._is_resumed and not (self._streaming or self.delivery.is_behind):
             return True
         with anyio.move_on_after(KEEP_ALIVE if self.is_slow else math.inf) as patience:
             await self._bell.wait()
         return patience.cancelled_caught
 
     def _message(self, seq: int, frame: bytes) -> bytes:
-        if self._on_stream is None or not seq:
+        has_place = self._on_stream is not None and (self._is_resumed or self.delivery.record.stream is not None)
+        if not (has_place and seq):
             return sse.message(frame)
-        return sse.message(frame, place(self.delivery.record.call.id, seq))
+        return sse.message(frame, cursors.place(self.delivery.record.call.id, seq))
 
     async def _finish(self) -> None:
         answer = self.delivery.answer
@@ -171,8 +179,9 @@ class Exchange:
             status = HTTP_STATUS.get(code, 200) if code is not None and self._era is Era.MODERN else 200
             await respond(self._send, status, answer)
         elif answer is not None:
-            await self._stream(self._message(self.delivery.cursor, answer), is_last=True)
-        elif self._is_resumed and not self._streaming:
+            place = 0 if self.delivery.detached else self.delivery.cursor  # what stands in for the ending has none
+            await self._stream(self._message(place, answer), is_last=True)
+        elif self._is_resumed and not (self._streaming or self.delivery.is_lost):
             await respond(self._send, 204)
         else:  # a cancelled call has no answer: its stream just ends, and there is nothing to come back for
             self._on_stream = None
@@ -181,9 +190,9 @@ class Exchange:
     async def _stream(self, body: bytes, *, is_last: bool = False) -> None:
         """Sends events."""
         if not self._streaming:
-            self._streaming = True
             if self._on_stream is not None:
-                body = self._on_stream() + body
+                body = await self._on_stream() + body
+            self._streaming = True
             await self._send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
         for start in range(0, len(body), _CHUNK):
             await self._write(body[start : start + _CHUNK], more=True)

@@ -2,30 +2,41 @@
 
 Source: specification 2025-11-25, basic/transports "Streamable HTTP". A client that drops a POST does not cancel its
 call (streams.md §3); it may come back for the rest of its stream (`resumption`), but not for that of a GET: what is
-told there is told again.
+told there is told again. A session that is unknown but stored is accepted again (`kept_sessions`).
 """
 
+import re
 from collections.abc import Mapping
 
 import anyio
+import msgspec
+import structlog
 
 from mcp_hub.clock import Clock
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import Busy, RpcError
+from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.announcer import Announcer
 from mcp_hub.fronts.exchange import Housekeeper, Receive, Send, respond
 from mcp_hub.fronts.http_request import HttpRequest, begin, json_error, json_result
 from mcp_hub.fronts.http_stream import stream
+from mcp_hub.fronts.kept_sessions import KeptSession
 from mcp_hub.fronts.mcp_server import Binding
-from mcp_hub.fronts.resumption import Client, Resumption
+from mcp_hub.fronts.resumption import RETRY_AFTER, Client, Resumption
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.envelope import Unset, id_key, raw_object
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session, Sessions
+from mcp_hub.stores.base import StoreError
 from mcp_hub.types import Era
 
 __all__ = ["HandshakeHttp"]
 
+log = structlog.get_logger(__name__)
+
 _SESSION = b"mcp-session-id"
+_ID = re.compile(r"se_[0-9A-Z]{26}")
+_CHANGING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+"""Requests that change what is known of a session."""
 
 
 class HandshakeHttp:
@@ -56,17 +67,17 @@ class HandshakeHttp:
         if _SESSION not in request.headers and request.is_request and request.params()[1].is_modern:
             await request.refused(request.id(), _version_header_missing(), Era.MODERN)
             return
-        session = await self._session(request.headers, request.caller, request.send)
-        if session is None:
+        client = await self._client(request.headers, request.caller, request.send)
+        if client is None:
             return
-        client = self._clients[session.id]
         if request.is_request:
             await self._answer(client, request)
             return
         if request.message.method == "notifications/cancelled":
-            self._cancelled(client, request)
+            await self._cancelled(client, request)
         elif request.message.method is Unset:
             client.asking.take(request.message)
+            await self._resumption.pass_on(client)
         await request.accepted()
 
     async def _answer(self, client: Client, request: HttpRequest) -> None:
@@ -87,38 +98,74 @@ class HandshakeHttp:
         if begun is not None:
             running, meta = begun
             await self._resumption.answer(client, request, id_, key, meta.token, running)
+        elif request.message.method in _CHANGING:
+            await self._changed(client.kept, request)
 
     async def _initialize(self, request: HttpRequest) -> None:
         id_ = request.id()
         try:
             params, _ = request.params()
             session, result = self._binding.initialize(request.caller, params)
-            for gone in self._sessions.add(session):
-                self._end(gone)
+            self._welcome(KeptSession(session))
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
             return
-        self._clients[session.id] = Client(session)
-        self._announcers[session.id] = Announcer(self._hub, session)
         await json_result(request.send, id_, result, [(_SESSION, session.id.encode())])
 
-    async def _session(self, headers: Mapping[bytes, bytes], caller: Caller, send: Send) -> Session | None:
-        """The session that the request names; None after an error answer (400 unnamed, 404 unknown or foreign)."""
+    def _welcome(self, kept: KeptSession) -> Client:
+        """Takes a session in; the one unused for longest may have to make room. Raises `Busy`."""
+        session = kept.session
+        for gone in self._sessions.add(session):
+            self._end(gone)
+        client = self._clients[session.id] = Client(kept)
+        self._announcers[session.id] = Announcer(self._hub, session)
+        return client
+
+    async def _client(self, headers: Mapping[bytes, bytes], caller: Caller, send: Send) -> Client | None:
+        """Whose session the request names; None after an error answer (400 unnamed, 404 unknown or foreign)."""
         named = headers.get(_SESSION)
         if named is None:
             refusal = json_error(None, INVALID_REQUEST, "Mcp-Session-Id header is required; send initialize first")
             await respond(send, 400, refusal)
             return None
-        session = self._sessions.find(named.decode("latin-1"), caller)
-        if session is None:
+        id_ = named.decode("latin-1")
+        session = self._sessions.find(id_, caller)
+        if session is not None:
+            return self._clients[session.id]
+        try:
+            client = await self._accepted_again(id_, caller)
+        except (Busy, StoreError) as error:
+            await respond(send, 503, json_error(None, Busy.code, str(error)), RETRY_AFTER)
+            return None
+        if client is None:
             await respond(send, 404, json_error(None, INVALID_REQUEST, "session not found"))
-        return session
+        return client
 
-    def _cancelled(self, client: Client, request: HttpRequest) -> None:
+    async def _accepted_again(self, id_: str, caller: Caller) -> Client | None:
+        """A session that another hub, or this one, has let go of but stored. Raises `Busy`, `StoreError`."""
+        kept = await self._resumption.sessions.find(id_, caller) if _ID.fullmatch(id_) else None
+        if kept is None:
+            return None
+        session = self._sessions.find(id_, caller)
+        if session is not None:  # by a request that came at the same time
+            return self._clients[session.id]
+        client = self._welcome(kept)
+        if kept.session.log_level is not None:
+            self._hub.set_log_level(kept.session, kept.session.log_level)
+        log.info("session_accepted_again", session=id_)
+        return client
+
+    async def _changed(self, kept: KeptSession, request: HttpRequest) -> None:
+        """The client has set a level, or subscribed to something or no longer: a record of the session says so, too."""
+        uri = (raw_object(request.message.params) or {}).get("uri")
+        for lapsed in [known for known in kept.lapsed if uri == msgspec.json.encode(known)]:
+            del kept.lapsed[lapsed]
+        await self._resumption.sessions.update(kept)
+
+    async def _cancelled(self, client: Client, request: HttpRequest) -> None:
         raw = (raw_object(request.message.params) or {}).get("requestId")
-        stream = client.requests.get(id_key(bytes(raw))) if raw is not None else None
-        if stream is not None:
-            self._hub.cancel(stream.delivery.record, "cancelled by the client")
+        if raw is not None:
+            await self._resumption.cancel(client, id_key(bytes(raw)), BY_CLIENT)
 
     async def get(self, headers: Mapping[bytes, bytes], receive: Receive, send: Send, caller: Caller) -> None:
         """The session's own stream: what belongs to no request, since the last one closed. A newer one replaces it.
@@ -128,30 +175,52 @@ class HandshakeHttp:
         if b"text/event-stream" not in headers.get(b"accept", b"").lower():
             await respond(send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream"))
             return
-        session = await self._session(headers, caller, send)
-        if session is None:
+        client = await self._client(headers, caller, send)
+        if client is None:
             return
         if (named := headers.get(b"last-event-id")) is not None:
-            await self._resumption.resume(self._clients[session.id], named.decode("latin-1"), receive, send)
+            await self._resumption.resume(client, named.decode("latin-1"), receive, send)
             return
-        if (older := self._streams.get(session.id)) is not None:
+        await self._listen(client, receive, send)
+
+    async def _listen(self, client: Client, receive: Receive, send: Send) -> None:
+        id_ = client.session.id
+        if (older := self._streams.get(id_)) is not None:
             older.cancel()
-        scope = self._streams[session.id] = anyio.CancelScope()
+        scope = self._streams[id_] = anyio.CancelScope()
         try:
-            await stream(self._announcers[session.id], receive, send, scope)
+            async with anyio.create_task_group() as tasks:
+                if client.kept.lapsed:
+                    tasks.start_soon(self._resubscribe, client.kept)
+                await stream(self._announcers[id_], receive, send, scope)
+                tasks.cancel_scope.cancel()
         finally:
-            if self._streams.get(session.id) is scope:
-                del self._streams[session.id]
+            if self._streams.get(id_) is scope:
+                del self._streams[id_]
+
+    async def _resubscribe(self, kept: KeptSession) -> None:
+        """What a session was subscribed to before it was accepted again, now that its client listens."""
+        for uri in list(kept.lapsed):
+            try:
+                await self._hub.subscribe(kept.session, uri)
+            except RpcError as error:  # tried again when the client listens anew
+                log.info("subscription_refused", uri=uri[:200], reason=str(error))
+                continue
+            if uri not in kept.lapsed:
+                self._hub.unsubscribe(kept.session, uri)
+            kept.lapsed.pop(uri, None)
 
     async def delete(self, headers: Mapping[bytes, bytes], send: Send, caller: Caller) -> None:
-        """Ends the session: its stream and its running calls."""
-        session = await self._session(headers, caller, send)
-        if session is None:
+        """Ends the session: its stream, its running calls and its record."""
+        client = await self._client(headers, caller, send)
+        if client is None:
             return
-        self._sessions.remove(session)
-        for started in filter(None, list(self._clients[session.id].requests.values())):
-            self._hub.cancel(started.delivery.record, "the session was ended by the client")
-        self._end(session)
+        await self._resumption.sessions.drop(client.kept)
+        for key in list(client.requests):
+            await self._resumption.cancel(client, key, BY_CLIENT)
+        if self._clients.get(client.session.id) is client:
+            self._sessions.remove(client.session)
+            self._end(client.session)
         await respond(send, 204)
 
     def _end(self, session: Session) -> None:

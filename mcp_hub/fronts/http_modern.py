@@ -11,6 +11,7 @@ import msgspec
 from mcp.shared.inbound import (
     InboundLadderRejection,
     classify_inbound_request,
+    decode_header_value,
     find_duplicated_routing_header,
     unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
@@ -28,7 +29,9 @@ from mcp_hub.types import Era, JsonObject, Kind
 
 __all__ = ["ModernHttp"]
 
-_NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_OF_TASKS = {"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
+"""What `Mcp-Name` repeats by the tasks extension, which the SDK's ladder does not know."""
+_NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", **_OF_TASKS}
 
 
 class ModernHttp:
@@ -73,6 +76,7 @@ class ModernHttp:
         body = _outline(request, method)
         verdict = classify_inbound_request({"method": method, "params": body}, headers=headers)
         _refuse_if(verdict)
+        _check_task_header(method, body, headers)
         _, meta = request.params()
         self._requests += 1
         session = modern_session(request.caller, meta, f"http#{self._requests}")
@@ -93,6 +97,14 @@ class ModernHttp:
         arguments = _loose(params.get("arguments"))
         if isinstance(arguments, dict | None):
             _refuse_if(validate_mcp_param_headers(schema, arguments or {}, headers))
+
+
+def _check_task_header(method: str, body: JsonObject, headers: Mapping[str, str]) -> None:
+    """As the ladder does it for the methods that it knows. Raises `RpcError`."""
+    key = _OF_TASKS.get(method)
+    named = body.get(key) if key is not None else None
+    if named is not None and decode_header_value(headers.get("mcp-name")) != named:
+        raise RpcError(f"mcp-name header does not match the request body's {key!r} parameter", code=HEADER_MISMATCH)
 
 
 def _outline(request: HttpRequest, method: str) -> JsonObject:

@@ -1,11 +1,15 @@
 """One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import anyio
 
 from mcp_hub.calls.parking import Leg
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.fronts.delivery import Delivery
+from mcp_hub.fronts.detaching import substitute
 from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
 from mcp_hub.fronts.http_stream import stream
 from mcp_hub.fronts.listening import Streams
@@ -92,7 +96,7 @@ async def begin(binding: Binding, request: HttpRequest, session: Session, id_: b
 async def answer_call(
     hub: Facade, binding: Binding, keeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes
 ) -> None:
-    """Handles one modern request to the end of its response; a client that goes away cancels its call.
+    """Handles one modern request to the end of its response; a client that goes away before cancels its call.
 
     Raises `RpcError`. Not here: calls that survive their connection (`resumption`).
     """
@@ -101,17 +105,53 @@ async def answer_call(
         return
     leg, meta = begun
     record = leg.record
-    exchange = Exchange(session.era, request.receive, request.send, can_stream=request.takes_sse)
-    delivery = Delivery(hub, id_, session, record, meta.token, exchange.wake, after=leg.after)
-    exchange.delivery = delivery
+    instead = substitute(hub, session, record)
+    outgoing = _Outgoing(request.receive, request.send)
+    send = request.send if instead is None else outgoing.send
+    exchange = Exchange(session.era, request.receive, send, can_stream=request.takes_sse)
+    delivery = Delivery(hub, id_, session, record, meta.token, exchange.wake, after=leg.after, instead=instead)
+    exchange.delivery = outgoing.delivery = delivery
     keeper.add(exchange)
     try:
         await exchange.run()
     finally:
         keeper.discard(exchange)
         delivery.close()
-        if not (record.log.ended or delivery.parked):
+        if not (record.log.ended or delivery.parked or outgoing.has_let_go):
             hub.cancel(record, "the client closed the response stream")
+
+
+class _Outgoing:
+    """The response to a call that may go on without it: only once a client that is still there has all of it.
+
+    Until then a client that goes away cancels its call (streams.md §3).
+    """
+
+    __slots__ = ("_is_gone", "_receive", "_send", "delivery", "has_let_go")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._is_gone: bool | None = None
+        self.has_let_go = False
+        self.delivery: Delivery
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if self.delivery.detached and self._is_gone is None:
+            self._is_gone = await self._has_left()
+        if self._is_gone:
+            return
+        await self._send(message)
+        is_last = message["type"] == "http.response.body" and not message.get("more_body")
+        self.has_let_go = is_last and self.delivery.detached
+
+    async def _has_left(self) -> bool:
+        """Nobody watches the connection of a request that is answered within the quarter of a second."""
+        with anyio.move_on_after(0):
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            return True
+        return False
 
 
 async def _listen(streams: Streams, request: HttpRequest, session: Session, id_: bytes, wanted: Filter) -> None:

@@ -3,7 +3,7 @@
 Source: specification 2026-07-28, basic/patterns/subscriptions. Not here: what carries it (a pipe, an SSE response).
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import msgspec
@@ -11,6 +11,7 @@ import structlog
 
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.announcer import Announcer
+from mcp_hub.fronts.task_notices import MOST_TASKS, TaskNotices
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.envelope import notification_frame, object_bytes, result_frame
 from mcp_hub.protocol.notices import ACKNOWLEDGED, SUBSCRIPTION_ID, Filter
@@ -25,6 +26,14 @@ MOST_STREAMS: Final = 64
 """Of one principal at a time."""
 _PATIENCE: Final = 10.0
 """Seconds that upstreams have to accept; the resources of those that take longer are not acknowledged."""
+
+
+class _Source(Protocol):
+    """What is listened to: `next` returns the same again until it is `told`."""
+
+    async def next(self) -> list[bytes]: ...
+
+    def told(self) -> None: ...
 
 
 class Listening:
@@ -42,16 +51,37 @@ class Listening:
         self._id = id_
         self._wanted = wanted
         self._announcer = Announcer(hub, session, wanted.list_methods, id_)
+        self._tasks = TaskNotices(hub, session, self._meta()) if wanted.taskIds else None
+        self._speakers: list[_Source] = []
         self._is_acknowledged = False
 
     async def next(self) -> list[bytes]:
         """The next messages; the same again until `told`."""
-        return await self._announcer.next() if self._is_acknowledged else [await self._acknowledged()]
+        self._speakers = []
+        if not self._is_acknowledged:
+            return [await self._acknowledged()]
+        if self._tasks is None:
+            return await self._heard(self._announcer)
+        frames: list[bytes] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def hear(source: _Source) -> None:
+                frames.extend(await self._heard(source))
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(hear, self._announcer)
+            tasks.start_soon(hear, self._tasks)
+        return frames
+
+    async def _heard(self, source: _Source) -> list[bytes]:
+        frames = await source.next()
+        self._speakers.append(source)
+        return frames
 
     def told(self) -> None:
         """What `next` returned is on its way."""
-        if self._is_acknowledged:
-            self._announcer.told()
+        for source in self._speakers:
+            source.told()
         self._is_acknowledged = True
 
     def cancel(self) -> None:
@@ -65,21 +95,26 @@ class Listening:
 
     def close(self) -> None:
         """Ends the subscriptions."""
+        if self._tasks is not None:
+            self._tasks.close()
         self._hub.end(self.session)
 
     def _meta(self) -> dict[str, msgspec.Raw]:
         return {SUBSCRIPTION_ID: msgspec.Raw(self._id)}
 
     async def _acknowledged(self) -> bytes:
-        """Says what is honoured: every list, and the resources that exist and whose servers accept in time."""
+        """Says what is honoured: every list, the client's own tasks, and the resources that exist and whose servers
+        accept in time.
+        """
         uris = dict.fromkeys(self._wanted.resourceSubscriptions)
         accepted: set[str] = set()
+        known = await self._tasks.watch(self._wanted.taskIds) if self._tasks is not None else ()
         with anyio.move_on_after(_PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for uri in uris:
                     tasks.start_soon(self._subscribe, uri, accepted)
         honoured = tuple(uri for uri in uris if uri in accepted)
-        granted = msgspec.structs.replace(self._wanted, resourceSubscriptions=honoured)
+        granted = msgspec.structs.replace(self._wanted, resourceSubscriptions=honoured, taskIds=known)
         return notification_frame(ACKNOWLEDGED, object_bytes({"_meta": self._meta(), "notifications": granted}))
 
     async def _subscribe(self, uri: str, accepted: set[str]) -> None:
@@ -101,6 +136,8 @@ class Streams:
         """A new one, to be closed. Raises `Busy`."""
         if len(wanted.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
             raise Busy(f"resourceSubscriptions has over {MOST_SUBSCRIPTIONS} URIs, the most that one stream may have")
+        if len(wanted.taskIds) > MOST_TASKS:
+            raise Busy(f"taskIds has over {MOST_TASKS} ids, the most that one stream may have")
         of_client = [other for other in self._open if other.session.caller.principal == session.caller.principal]
         if sum(not other.scope.cancel_called for other in of_client) >= MOST_STREAMS:
             raise Busy(f"{MOST_STREAMS} subscriptions/listen streams are open, the most that one client may have")

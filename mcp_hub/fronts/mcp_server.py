@@ -14,14 +14,16 @@ import msgspec
 from mcp_hub.calls.parking import Leg
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.fronts.listening import Streams
+from mcp_hub.fronts.methods import added_methods
 from mcp_hub.hub import Facade
 from mcp_hub.ids import new_session_id
-from mcp_hub.protocol import eras
+from mcp_hub.protocol import eras, extensions
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.kinds import BY_LIST_METHOD
 from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
 from mcp_hub.protocol.notices import Filter
 from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
+from mcp_hub.protocol.task_shape import missing_tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 
@@ -65,6 +67,7 @@ class Binding:
         self.streams = Streams(hub)
         self._hub = hub
         self._identity = identity
+        self._added = added_methods(hub)
 
     def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
         """Opens a handshake session; waits for no upstream. Raises `InvalidParams`."""
@@ -87,6 +90,8 @@ class Binding:
         """
         if method in eras.CALL_METHODS:
             return self._call(session, method, params, meta)
+        if method in self._added:
+            return Deferred(self._added[method](session, params, meta))
         if not eras.serves(session.era, method):
             raise MethodNotFound(f"Method not found: {method[:200]}")
         kind = BY_LIST_METHOD.get(method)
@@ -130,7 +135,10 @@ class Binding:
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":
-            return Listen(_decoded(params, _Wanted, method).notifications)
+            wanted = _decoded(params, _Wanted, method).notifications
+            if wanted.taskIds and not extensions.declares(session.capabilities, session.era, extensions.TASKS):
+                raise missing_tasks()
+            return Listen(wanted)
         uri = _decoded(params, _Resource, method).uri
         # both later, so that requests that come together are served in their order
         asked = self._subscribe if method == "resources/subscribe" else self._unsubscribe
@@ -229,4 +237,4 @@ def _capabilities(session: Session) -> JsonObject:
     offered: JsonObject = {"tools": changes, "resources": resources, "prompts": changes, "logging": {}}
     if session.version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method but not the capability
         offered["completions"] = {}
-    return offered
+    return {**offered, **extensions.offered(session.era)}

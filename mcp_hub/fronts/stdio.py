@@ -33,7 +33,7 @@ class StdioFront:
 
     def __init__(self, hub: Facade, binding: Binding, caller: Caller) -> None:
         self._caller = caller
-        self._duplex = Duplex(hub, binding, caller, self._modern)
+        self._duplex = Duplex(hub, binding, caller, self._modern, ends_hub=True)
         self._pipe: Pipe
         self._requests = 0
 

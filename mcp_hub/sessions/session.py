@@ -13,11 +13,14 @@ __all__ = ["LOCAL", "Caller", "Session", "Sessions"]
 class Caller:
     """What the front knows before a message is read: whose calls these are, and what they may see.
 
-    `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local` (streams.md §3).
+    `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local` (streams.md §3). Over stdio the
+    client `has_own_hub`, which it has started, and may have named the kind of client that it is (`client`).
     """
 
     principal: str = "local"
     profile: str | None = None
+    has_own_hub: bool = False
+    client: str | None = None
 
 
 LOCAL = Caller()

@@ -1,9 +1,9 @@
 """Runs of the official suite, and what they found.
 
 `--suite all --spec-version V` selects what every server of that version has to pass: 27, 33 and 40 scenarios
-(`SERVER_SCENARIOS`). Extensions such as tasks are off that timeline and are not among them; the scenarios that the
-suite itself calls pending are. `pytest -s tests/conformance -k direct` shows the tables of our own server, `-k stdio`
-and `-k http-20` those of the hub in front of it.
+(`SERVER_SCENARIOS`); the scenarios that the suite itself calls pending are among them. Extensions are off that
+timeline: the ten scenarios of tasks (`TASK_SCENARIOS`) are run one by one. `pytest -s tests/conformance -k direct`
+shows the tables of our own server, `-k stdio` and `-k http-20` those of the hub in front of it.
 """
 
 import json
@@ -17,16 +17,31 @@ from typing import Any
 
 from tests.upstreams.child import Child
 
-__all__ = ["SERVER_SCENARIOS", "Run", "Verdict", "run_client_scenario", "run_server_scenarios"]
+__all__ = [
+    "SERVER_SCENARIOS",
+    "TASK_SCENARIOS",
+    "Run",
+    "Verdict",
+    "run_client_scenario",
+    "run_server_scenarios",
+    "run_task_scenario",
+]
 
 SERVER_SCENARIOS = {"2025-06-18": 27, "2025-11-25": 33, "2026-07-28": 40}
 """How many scenarios a server of each version has."""
+
+TASK_SCENARIOS = (
+    *("lifecycle", "capability-negotiation", "wire-fields", "request-state-removal", "mrtr-input", "request-headers"),
+    *("dispatch-and-envelope", "status-notifications", "required-task-error", "mrtr-composition"),
+)
+"""Those of the tasks extension, without `tasks-`."""
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds of one run of all scenarios; three to ten when all goes well."""
 SCENARIO_PATIENCE = "10000"
-"""Milliseconds of one server scenario."""
+TASK_PATIENCE = "60000"
+"""Milliseconds of one server scenario, and of one whose tasks run for seconds."""
 
 FOLDER = re.compile(r"(?:server-)?(?P<scenario>.+)-(?P<time>\d{4}-\d\d-\d\dT[\d-]+Z)")
 
@@ -85,6 +100,12 @@ class Run:
 async def run_server_scenarios(suite: Sequence[str], url: str, version: str) -> Run:
     """All scenarios of a version against the server at `url`, in one process, one after the other."""
     options = ["--suite", "all", "--spec-version", version, "--timeout", SCENARIO_PATIENCE]
+    return await _run([*suite, "server", "--url", url, *options])
+
+
+async def run_task_scenario(suite: Sequence[str], url: str, name: str) -> Run:
+    """One of `TASK_SCENARIOS` against the server at `url`."""
+    options = ["--scenario", f"tasks-{name}", "--timeout", TASK_PATIENCE]
     return await _run([*suite, "server", "--url", url, *options])
 
 

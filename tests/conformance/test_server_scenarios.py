@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.suite import SERVER_SCENARIOS, run_server_scenarios
+from tests.conformance.suite import SERVER_SCENARIOS, TASK_SCENARIOS, run_server_scenarios, run_task_scenario
 from tests.e2e.client import HttpClient, modern
 from tests.interaction.fronts import http_hub, is_alive
 from tests.upstreams.child import WAIT, Child
@@ -26,10 +26,23 @@ ALL = tuple(SERVER_SCENARIOS)
 
 CHILDREN = {"both": ALL, "handshake": HANDSHAKE, "modern": ALL}
 """Versions that are run through the hub per era of its child."""
+TASK_TOOLS = {
+    "greet": {"task": "never"},
+    "failing_job": {"task": "required"},
+    **dict.fromkeys(("slow_compute", "protocol_error_job", "confirm_delete", "multi_input"), {"task": "always"}),
+}
+"""Which of the server's tools make tasks; `test_tool_with_task` does when it takes long."""
+TASK_AFTER = 1.5
 RUNS = [
     *(("direct", version) for version in ALL),
     *((f"stdio-{era}", version) for era, versions in CHILDREN.items() for version in versions),
     *(("http", version) for version in ALL),
+]
+
+TASK_RUNS = [
+    *(("stdio-modern", name) for name in TASK_SCENARIOS),
+    # those that ask; on a handshake pipe nobody is asked for 5 s after a call was given up, and these give up many
+    *(("http-handshake", name) for name in ("mrtr-input", "mrtr-composition", "dispatch-and-envelope")),
 ]
 
 
@@ -44,8 +57,9 @@ async def http_server(pids: Path) -> AsyncIterator[str]:
 @asynccontextmanager
 async def hub_before(upstream: dict[str, Any], root: Path) -> AsyncIterator[str]:
     """A hub that has listed this one upstream, whose names it leaves as they are; its URL."""
-    hub = {"prefix": "never", "first_list_wait": WAIT}
-    async with http_hub(json.dumps({"hub": hub, "servers": {"conformance": upstream}}), root) as running:
+    hub = {"prefix": "never", "first_list_wait": WAIT, "task_after": TASK_AFTER}
+    servers = {"conformance": {**upstream, "per_tool": TASK_TOOLS}}
+    async with http_hub(json.dumps({"hub": hub, "servers": servers}), root) as running:
         async with HttpClient(running.url) as client:
             listed = await client.request("tools/list", modern())
             assert listed.last["result"]["tools"], running.stderr
@@ -67,7 +81,7 @@ async def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             if kind == "direct":
                 yield server
             else:
-                async with hub_before({"url": server}, root) as hub:
+                async with hub_before({"url": server, **({"era": era} if era else {})}, root) as hub:
                     yield hub
     [pid] = pids.read_text().split()
     assert not is_alive(int(pid))
@@ -81,3 +95,12 @@ async def test_all_server_scenarios_pass(suite: Sequence[str], url: str, version
     assert len(run.verdicts) == SERVER_SCENARIOS[version]
     # a check that could not be made is no success: a capability that the hub does not pass on hides behind it
     assert [each.scenario for each in run.verdicts if each.count("SKIPPED")] == []
+
+
+@pytest.mark.parametrize(("url", "name"), TASK_RUNS, indirect=["url"], scope="module")
+async def test_calls_of_ordinary_tools_become_tasks(suite: Sequence[str], url: str, name: str) -> None:
+    run = await run_task_scenario(suite, url, name)
+    assert not run.complaints, "\n".join(run.complaints)
+    (verdict,) = run.verdicts
+    # the suite cannot listen to tasks yet, and says so
+    assert verdict.count("SKIPPED") == (name == "status-notifications")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from mcp_hub.calls.parking import Parking
 from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.streams import StreamLimits, Streams
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
 from mcp_hub.clock import SystemClock
@@ -22,6 +23,7 @@ from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.meta import modern_meta, take_meta
 from mcp_hub.protocol.shape import call_result
 from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, RawObject, Snapshot
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.peer import CLIENT_INFO
@@ -111,7 +113,8 @@ def binding(instructions: str | None) -> Binding:
     changes = Changes()
     catalog = Catalog({}, {None: ViewRules({})}, changes, clock, 0)
     registry = Registry(clock, running=1, waiting=1)
-    hub = Facade(catalog, registry, {}, {}, 10, Parking(clock, 1, registry.cancel), changes)
+    streams = Streams(MemoryStore(), clock, StreamLimits())
+    hub = Facade(catalog, registry, {}, {}, 10, Parking(clock, 1, registry.cancel), changes, streams)
     return Binding(hub, Identity({"name": "hub", "version": "1"}, lambda profile: instructions))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import mcp_types as types
 from dialogues import ASKING_TOOLS
 from instance import Context, Instance, Result, is_modern, session_of
+from jobs import JOB_TOOLS
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
@@ -19,7 +20,7 @@ __all__ = ["ConformanceServer"]
 
 Handler = Callable[[Context, Any], Awaitable[Result]]
 
-TOOLS = {each.name: each for each in (*PLAIN_TOOLS, *ASKING_TOOLS)}
+TOOLS = {each.name: each for each in (*PLAIN_TOOLS, *ASKING_TOOLS, *JOB_TOOLS)}
 EXTRA_TOOL = tool("test_extra_tool", "Comes and goes.", TOOLS["test_simple_text"].run)
 
 

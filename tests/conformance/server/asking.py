@@ -1,7 +1,7 @@
 """Questions to the user of a call, asked in the way of the caller's era.
 
-A `Dialogue` is rounds of named questions. On a handshake connection they go out as ordinary requests, one after the
-other; in the modern era each round is an `InputRequiredResult`, and what was learnt so far travels in a signed
+A `Dialogue` is rounds of named questions. On a handshake connection those of a round go out as ordinary requests, at
+once; in the modern era each round is an `InputRequiredResult`, and what was learnt so far travels in a signed
 `requestState` (2026-07-28 basic/patterns/mrtr, SEP-2322).
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import mcp_types as types
 from instance import Context, Result, is_modern
 from mcp.shared.exceptions import MCPError
@@ -104,12 +105,25 @@ def _asked(context: Context, dialogue: Dialogue, number: int, arguments: Result)
 async def _ask_all(context: Context, arguments: Result, dialogue: Dialogue) -> Answers:
     answers: Answers = {}
     for number in range(len(dialogue.rounds)):
-        for key, question in _asked(context, dialogue, number, arguments).items():
-            _, request, result = KINDS[question["method"]]
-            related = ServerMessageMetadata(related_request_id=context.request_id)
-            answer = await context.session.send_request(request.model_validate(question), result, metadata=related)
-            answers[key] = _plain(answer)
+        asked = _asked(context, dialogue, number, arguments)
+        errors: list[MCPError] = []
+        async with anyio.create_task_group() as tasks:
+            for key, question in asked.items():
+                tasks.start_soon(_ask, context, key, question, answers, errors)
+        if errors:
+            raise errors[0]
     return answers
+
+
+async def _ask(context: Context, key: str, question: Result, answers: Answers, errors: list[MCPError]) -> None:
+    _, request, result = KINDS[question["method"]]
+    related = ServerMessageMetadata(related_request_id=context.request_id)
+    try:
+        answer = await context.session.send_request(request.model_validate(question), result, metadata=related)
+    except MCPError as error:
+        errors.append(error)
+    else:
+        answers[key] = _plain(answer)
 
 
 def _next_leg(

@@ -1,4 +1,4 @@
-"""A client of the HTTP front in memory, one call of it at a time in virtual time; no server and no upstream."""
+"""A client of the HTTP front in memory, one call of it at a time in virtual time; no server and no upstream runs."""
 
 import asyncio
 import json
@@ -8,22 +8,33 @@ from typing import Any, cast
 import msgspec
 
 from mcp_hub.calls.cursors import Cursor
-from mcp_hub.calls.parking import Leg
-from mcp_hub.calls.runner import CallRecord, TimeLimits, call_later
-from mcp_hub.events import CallEvent, Cancelled, Completed, Progress, Started
+from mcp_hub.calls.parking import Leg, Parking
+from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.rules import CallRules
+from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits, call_later
+from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progress, Started
 from mcp_hub.fronts.exchange import Housekeeper
 from mcp_hub.fronts.http_request import HttpRequest
+from mcp_hub.fronts.kept_sessions import KeptSession
 from mcp_hub.fronts.resumption import Client, Resumption
 from mcp_hub.hub import Facade
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.envelope import Envelope
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.types import Era, RawJson
+from mcp_hub.stores.base import EventStore, StreamRow
+from mcp_hub.stores.instances import new_instance_id
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.base import Call, CallChannel, Question
+from mcp_hub.upstreams.changes import Changes
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.fronts.small_hub import Source
 
-__all__ = ["Connection", "MadeCall", "World", "values", "virtual"]
+__all__ = ["Connection", "MadeCall", "Neighbour", "World", "values", "virtual"]
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 
@@ -33,6 +44,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.status: int | None = None
+        self.headers: dict[bytes, bytes] = {}
         self.body = b""
         self.is_complete = False
         self.task: asyncio.Task[None]
@@ -52,6 +64,7 @@ class Connection:
         if message["type"] == "http.response.start":
             assert self.status is None
             self.status = message["status"]
+            self.headers = dict(message["headers"])
         else:
             assert self.status is not None
             self.body += message["body"]
@@ -84,28 +97,82 @@ class Connection:
         return json.loads(self.body)
 
 
-class World:
-    """A front's streams, with limits as they are; `cancelled` are the calls that it gave up, which takes 3 s."""
+class Window:
+    """A store as one hub process sees it, until that is killed: then nothing more gets in, and nobody is told."""
 
-    def __init__(self, close_after: float | None = None) -> None:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.is_dead = False
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def create(self, *change: Any) -> None:
+        self.writes += 1
+        if not self.is_dead:
+            self._store.create(*change)
+
+    def append(self, *change: Any) -> None:
+        self.writes += 1
+        if not self.is_dead:
+            self._store.append(*change)
+
+
+class World:
+    """A front's streams in one hub process, over a store that may be another's.
+
+    `cancelled` are the calls that were given up, which takes 3 s. Tool `reads` only reads.
+    """
+
+    def __init__(
+        self,
+        close_after: float | None = None,
+        *,
+        store: MemoryStore | None = None,
+        rules: CallRules | None = None,
+        limits: StreamLimits | None = None,
+    ) -> None:
         self.cancelled: list[CallRecord] = []
+        self.store = store or MemoryStore()
+        self.window = Window(self.store)
+        clock, changes = LoopClock(), Changes()
+        self.streams = Streams(cast(EventStore, self.window), clock, limits or StreamLimits())
+        source = Source(changes)
+        source.offers(Kind.TOOL, "runs")
+        source.adds_tool({"name": "reads", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}})
+        view = {None: ViewRules({"git": ServerRules(prefix=None)})}
+        catalog = Catalog({"git": source}, view, changes, clock, 0)
+        parking = Parking(clock, 1, self.cancel)
+        given = rules or CallRules()
+        registry = cast(Registry, self)
+        self.hub = Facade(
+            catalog, registry, {}, {}, 10, parking, changes, self.streams, rules=lambda server, tool: given
+        )
         self._keeper = Housekeeper()
-        self._keeping = asyncio.create_task(self._keeper.run())
-        self.resumption = Resumption(cast(Facade, self), self._keeper, LoopClock(), close_after)
+        self._tasks = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self.streams.run())]
+        self.resumption = Resumption(self.hub, self._keeper, clock, close_after)
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
-        self.cancelled.append(record)
-        record.stopping = Cancelled(reason)
-        call_later(3, lambda: record.log.append(Cancelled(reason)))
+        if record.stopping is None:
+            self.cancelled.append(record)
+            record.stopping = Cancelled(reason)
+            call_later(3, lambda: record.log.append(Cancelled(reason)))
 
-    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
-        return result
+    def killed(self) -> "World":
+        """The hub process that is started on the same store after this one was killed."""
+        self.window.is_dead = True
+        for task in self._tasks:
+            task.cancel()
+        self.store.instance = new_instance_id()
+        return World(store=self.store)
 
-    def is_shared(self, *about: object) -> bool:
-        return False
+    def beside(self) -> "World":
+        """Another hub process on the same store; this one goes on."""
+        return World(store=cast(MemoryStore, Neighbour(self.store)))
 
-    def client(self, version: str = "2025-11-25", id_: str = "s") -> Client:
-        return Client(Session(id_, LOCAL, Era.HANDSHAKE, version, {"elicitation": {}}))
+    def client(self, version: str = "2025-11-25", id_: str = "s", **capabilities: Any) -> Client:
+        return Client(KeptSession(Session(id_, LOCAL, Era.HANDSHAKE, version, {"elicitation": {}, **capabilities})))
 
     def open(self, run: Callable[[Connection], Any]) -> Connection:
         connection = Connection()
@@ -121,19 +188,51 @@ class World:
         return connection
 
 
+class Neighbour:
+    """The same store for a process of its own; the owner of what is in it is alive until this `is_alone`."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._is_alone = False
+        self.instance = new_instance_id()
+
+    def be_alone(self) -> None:
+        self._is_alone = True
+        self._store.instance = self.instance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def is_orphan(self, row: StreamRow) -> bool:
+        return self._is_alone and await self._store.is_orphan(row)
+
+    async def orphans(self) -> list[StreamRow]:
+        return await self._store.orphans() if self._is_alone else []
+
+    async def inbox(self) -> list[Any]:
+        return []
+
+    async def has_news(self) -> bool:
+        return True
+
+
 class MadeCall:
     """A call that its client has POSTed, and what happens to it."""
 
     def __init__(
-        self, world: World, client: Client, key: int = 1, params: bytes = b"{}", *, takes_sse: bool = True
+        self, world: World, client: Client, key: int = 1, *, takes_sse: bool = True, tool: str = "runs"
     ) -> None:
         self.world = world
         self.client = client
+        name = msgspec.Raw(b'"%s"' % tool.encode())
+        session = client.session
         call = Call(
-            new_call_id(), "git", "tools/call", {"arguments": msgspec.Raw(params)}, {}, "s", "p", Era.HANDSHAKE, {}
+            new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {}, asked=name
         )
         self.record = CallRecord(call, _unused, TimeLimits(9e9, 9e9), LoopClock())
+        self.record.lasting = world.streams.begin
         self.record.log.append(Started())
+        call_later(QUIET, lambda: None if self.record.log.ended else self.record.make_lasting())
         leg = Leg(self.record)
 
         async def answer(peer: Connection) -> None:
@@ -147,8 +246,12 @@ class MadeCall:
         return str(Cursor(self.record.call.id, seq))
 
     async def happens(self, *events: CallEvent) -> None:
+        await sleep(0)  # the POST is read first
         for event in events:
-            self.record.log.append(event)
+            if isinstance(event, Ending):
+                self.record.log.append(event)
+            else:
+                self.record.send(event)
         await sleep(0.01)
 
     async def progresses(self, *values: int) -> None:
@@ -157,7 +260,8 @@ class MadeCall:
     async def ends(self) -> None:
         await self.happens(Completed(b'{"content":[]}'))
 
-    def asks(self) -> str:
+    async def asks(self) -> str:
+        await sleep(0)
         params = b'{"message":"name?","requestedSchema":{"type":"object","properties":{}}}'
         return self.record.ask(Question("elicitation/create", params, self.answers.append))
 

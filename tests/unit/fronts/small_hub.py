@@ -1,14 +1,17 @@
 """A hub over one server whose lists a test sets; nothing of it runs."""
 
 import json
+from typing import Any
 
 from mcp_hub.calls.parking import Parking
 from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.streams import StreamLimits, Streams
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.view import ServerRules, ViewRules
 from mcp_hub.clock import SystemClock
 from mcp_hub.hub import Facade
 from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.changes import Changes
 
@@ -28,6 +31,11 @@ class Source:
 
     def offers(self, kind: Kind, *ids: str) -> None:
         self._lists = {**self._lists, kind: tuple(_definition(kind, id_) for id_ in ids)}
+        self._changes.bump()
+
+    def adds_tool(self, definition: dict[str, Any]) -> None:
+        tools = (*self._lists.get(Kind.TOOL, ()), json.dumps(definition).encode())
+        self._lists = {**self._lists, Kind.TOOL: tools}
         self._changes.bump()
 
     def snapshot(self) -> Snapshot:
@@ -59,9 +67,9 @@ class Hub:
         rules = {None: ViewRules({"git": ServerRules()})}
         catalog = Catalog({"git": self.source}, rules, self.changes, clock, 0)
         registry = Registry(clock, running=1, waiting=1)
-        self.facade = Facade(
-            catalog, registry, {"git": self.source}, {}, 10, Parking(clock, 1, registry.cancel), self.changes
-        )
+        streams = Streams(MemoryStore(), clock, StreamLimits())
+        parking = Parking(clock, 1, registry.cancel)
+        self.facade = Facade(catalog, registry, {"git": self.source}, {}, 10, parking, self.changes, streams)
 
     def client(self, **subscriptions: str) -> Session:
         """A session that is subscribed to own URIs under the ones that it knows."""

@@ -20,7 +20,7 @@ A, B = ("git", "x:a"), ("git", "x:b")
 
 
 @pytest.fixture
-def hub() -> Hub:
+async def hub() -> Hub:
     return Hub()
 
 

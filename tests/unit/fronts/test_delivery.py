@@ -7,7 +7,7 @@ import pytest
 
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.errors import DeadlineExceeded, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, Log, Progress, Started
+from mcp_hub.events import BY_CLIENT, CallEvent, Cancelled, Completed, Delta, Failed, Log, Progress, Started
 from mcp_hub.fronts.delivery import Delivery, level_admits
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.eras import LOG_LEVELS
@@ -135,10 +135,18 @@ def test_a_client_is_woken_when_there_is_more_and_not_after_it_has_left() -> Non
     assert client.woken == woken
 
 
-def test_a_cancelled_call_has_no_answer() -> None:
+def test_a_call_that_its_client_took_back_has_no_answer() -> None:
+    client = Client()
+    assert client.gets(Cancelled(BY_CLIENT)) == []
+    assert client.delivery.ended and client.delivery.answer is None
+
+
+def test_a_call_that_somebody_else_cancelled_is_answered_with_an_error() -> None:
     client = Client()
     assert client.gets(Cancelled("enough")) == []
-    assert client.delivery.ended and client.delivery.answer is None
+    assert client.delivery.ended and client.delivery.answer is not None
+    error = json.loads(client.delivery.answer)["error"]
+    assert error["code"] == 1009 and "enough" in error["message"]
 
 
 @pytest.mark.parametrize(

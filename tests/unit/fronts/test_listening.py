@@ -61,7 +61,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hub() -> Hub:
+async def hub() -> Hub:
     hub = Hub()
     hub.source.offers(Kind.RESOURCE, "x:a")
     return hub

@@ -7,11 +7,13 @@ import asyncio
 
 import pytest
 
-from mcp_hub.calls import coalesce
-from mcp_hub.calls import log as log_module
+from mcp_hub.calls import stream as stream_module
+from mcp_hub.calls.streams import StreamLimits
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Cancelled, Delta, Failed, Log, Progress
+from mcp_hub.events import BY_CLIENT, Cancelled, Failed, Log, Progress
 from mcp_hub.ids import new_call_id
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.memory import MemoryStore
 from tests.unit.calls.virtual_time import run, sleep
 from tests.unit.fronts.http_peer import MadeCall, World, values, virtual
 
@@ -63,13 +65,14 @@ async def test_a_call_that_ends_quietly_is_answered_with_json_and_leaves_nothing
     await call.ends()
     assert call.post.error["result"] == {"content": []}
     assert (await call.comes_back(0)).status == 400 and client.requests == {}
+    assert world.window.writes == 0 and await world.store.session("s") is None
 
 
 @virtual
 async def test_a_call_that_was_cancelled_before_it_said_anything_gives_no_place_to_come_back_to() -> None:
     world = World()
     call = MadeCall(world, world.client())
-    await call.happens(Cancelled())
+    await call.happens(Cancelled(BY_CLIENT))
     assert (call.post.status, call.post.body, call.post.is_complete) == (200, b"", True)
 
 
@@ -80,7 +83,7 @@ async def test_a_client_that_takes_no_stream_is_given_no_place() -> None:
     await call.progresses(1)
     await sleep(60)
     await call.ends()
-    assert call.post.error["result"] == {"content": []}
+    assert call.post.error["result"]["content"] == []
     assert (await call.comes_back(0)).status == 400
 
 
@@ -109,11 +112,11 @@ async def test_a_client_gets_what_it_missed_and_then_what_comes() -> None:
     await call.drops()
     await call.progresses(4, 5)
     resumed = await call.comes_back(3)
-    assert values(resumed) == [3, 4, 5] and resumed.ids == [3, 4, 5, 6]
+    assert values(resumed) == [3, 5] and resumed.ids == [3, 4, 5], "the newest progress stands for what nobody saw"
     assert (resumed.events[0].data, resumed.events[0].retry) == ("", 5000)
     await call.progresses(6)
     await call.ends()
-    assert values(resumed) == [3, 4, 5, 6, "answer"]
+    assert values(resumed) == [3, 5, 6, "answer"]
     assert resumed.is_complete and resumed.task.done()
 
 
@@ -173,7 +176,7 @@ async def test_a_cancelled_call_has_nothing_more_either() -> None:
     await call.progresses(1)
     await call.drops()
     await call.progresses(2)
-    await call.happens(Cancelled())
+    await call.happens(Cancelled(BY_CLIENT))
     assert (await call.comes_back(3)).status == 204
     missed = await call.comes_back(2)
     assert (missed.status, values(missed), missed.is_complete) == (200, [2], True)
@@ -254,19 +257,6 @@ async def test_a_client_that_leaves_while_it_is_written_to_has_left() -> None:
     await call.drops()
 
 
-@virtual
-async def test_what_comes_while_nobody_is_connected_is_bounded() -> None:
-    world = World()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coalesce, "LAG", 8)
-        patch.setattr(log_module, "MOST_EVENTS", 16)
-        call = MadeCall(world, world.client())
-        await call.progresses(1)
-        await call.drops()
-        await call.happens(*[Delta(b"[]")] * 100)
-        assert call.record.log.last_seq - call.record.log.first_seq < 16
-
-
 # -- places that are refused
 
 
@@ -283,37 +273,70 @@ async def test_unknown_foreign_and_malformed_places_look_alike() -> None:
     assert not call.post.is_complete, "who names the wrong place closes nobody's connection"
 
 
+def long_store() -> MemoryStore:
+    """It lets go of a stream's oldest events above sixteen."""
+    return MemoryStore(StoreLimits(stream_events=16))
+
+
 @virtual
 async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
-    world = World()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_module, "MOST_EVENTS", 16)
-        patch.setattr(log_module, "MOST_BYTES", 1000)
-        call = MadeCall(world, world.client())
-        for number in range(100):
-            await call.happens(Log("info", b'{"data":"%s"}' % (b"x" * 400)), Progress(number))
-        await call.drops()
-        first = call.record.log.first_seq
-        gone = await call.comes_back(first - 2)
-        assert gone.status == 410 and "id" not in gone.error and gone.error["error"]["code"] == -32600
-        kept = await call.comes_back(first - 1)
-        assert kept.status == 200 and kept.ids[1:] == list(range(first, 202))
+    world = World(store=long_store())
+    call = MadeCall(world, world.client())
+    for number in range(1, 101):
+        await call.progresses(number)
+    assert values(call.post) == list(range(1, 101)), "who keeps up loses nothing"
+    await call.drops()
+    row = await world.store.find(call.record.call.id)
+    assert row is not None and 1 < row.first
+    gone = await call.comes_back(row.first - 2)
+    assert gone.status == 410 and "id" not in gone.error and gone.error["error"]["code"] == -32600
+    kept = await call.comes_back(row.first - 1)
+    assert kept.status == 200 and kept.ids[1:] == list(range(row.first, row.last + 1))
 
 
 @virtual
 async def test_a_place_is_looked_up_again_when_the_older_connection_is_closed() -> None:
-    world = World()
+    world = World(store=long_store())
+    call = MadeCall(world, world.client())
+    await call.progresses(*range(1, 6))
+    call.post.stall()
+    await call.progresses(6)
+    resumed = await call.comes_back(2)
+    for number in range(7, 100):
+        await call.progresses(number)
+    await sleep(2)
+    assert resumed.status == 410
+
+
+@virtual
+async def test_a_slow_client_that_is_overtaken_is_sent_away_without_an_answer() -> None:
+    """Its call goes on; what is lost to it is said when it comes back."""
+    world = World(store=long_store())
+    call = MadeCall(world, world.client())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coalesce, "LAG", 8)
-        patch.setattr(log_module, "MOST_EVENTS", 16)
-        call = MadeCall(world, world.client())
-        await call.progresses(*range(1, 6))
+        patch.setattr(stream_module, "_TAIL_EVENTS", 4)
+        await call.progresses(1)
         call.post.stall()
-        await call.progresses(6)
-        resumed = await call.comes_back(2)
-        await call.happens(*[Delta(b"[]")] * 100)
-        await sleep(2)
-        assert resumed.status == 410
+        for number in range(2, 100):
+            await call.progresses(number)
+        call.post.go_on()
+        await sleep(0.1)
+    assert call.post.is_complete and "answer" not in values(call.post) and world.cancelled == []
+    assert (await call.comes_back(call.post.ids[-1])).status == 410
+
+
+@virtual
+async def test_more_followers_than_a_stream_may_have_are_told_to_wait() -> None:
+    world = World(limits=StreamLimits(followers=2))
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    await call.drops()
+    stream = await world.streams.open("local", call.record.call.id)
+    others = [world.streams.follow(stream, lambda: None, 0) for _ in range(2)]
+    refused = await call.comes_back(2)
+    assert refused.status == 503 and refused.headers[b"retry-after"] == b"1" and "id" not in refused.error
+    others[0].close()
+    assert (await call.comes_back(2)).status == 200
 
 
 # -- one against another

@@ -1,108 +1,106 @@
-"""How long streams and calls outlive their connections, how many of them, and what that is to request ids."""
+"""How long calls outlive their connections, and what that is to request ids."""
 
 import pytest
 
-from mcp_hub.fronts import resumption
-from mcp_hub.fronts.resumption import KEPT_SECONDS, ORPHAN_SECONDS
+from mcp_hub.calls.rules import CallRules
 from tests.unit.calls.virtual_time import run, sleep
 from tests.unit.fronts.http_peer import Connection, MadeCall, World, values, virtual
+
+READS, OTHERS = 30, 600
+"""Seconds without a client (streams.md §3)."""
 
 # -- how long
 
 
-@virtual
-async def test_a_call_goes_on_for_a_while_without_a_client() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    await call.drops()
-    await sleep(ORPHAN_SECONDS - 2)
-    resumed = await call.comes_back(2)
-    await sleep(ORPHAN_SECONDS * 3)
-    assert world.cancelled == []
-    resumed.leave()
-    await sleep(ORPHAN_SECONDS - 2)
-    assert world.cancelled == []
-    await sleep(8)
-    assert world.cancelled == [call.record]
-
-
-@virtual
-async def test_a_call_whose_client_left_before_it_knew_of_a_stream_goes_on_as_long() -> None:
-    world = World()
-    client = world.client()
-    call = MadeCall(world, client)
-    await call.drops()
-    await sleep(ORPHAN_SECONDS - 2)
-    assert world.cancelled == [] and client.is_taken(1)
-    assert (await call.comes_back(0)).status == 400
-    await sleep(8)
-    assert world.cancelled == [call.record] and client.requests == client.ended == {}
-
-
-@virtual
-async def test_a_stream_stays_for_a_while_after_its_end() -> None:
-    world = World()
-    call, away = MadeCall(world, world.client()), MadeCall(world, world.client())
-    await call.progresses(1)
-    await away.progresses(1)
-    await away.drops()
-    await call.ends()
-    await away.ends()
-    await sleep(KEPT_SECONDS - 2)
-    assert values(await call.comes_back(0)) == values(await away.comes_back(0)) == [1, "answer"]
-    await sleep(4)
-    assert (await call.comes_back(0)).status == (await away.comes_back(0)).status == 400
-
-
-@pytest.mark.parametrize("bound", ["of a client", "of all", "of payload"])
-def test_of_too_many_ended_streams_the_oldest_goes_first(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = {"of a client": "_MOST_OF_CLIENT", "of all": "_MOST", "of payload": "_MOST_BYTES"}[bound]
-    monkeypatch.setattr(resumption, name, 3 if bound != "of payload" else 3 * 1014 + 10)
-
+@pytest.mark.parametrize(("tool", "seconds"), [("reads", READS), ("runs", OTHERS)])
+def test_a_call_goes_on_for_a_while_without_a_client(tool: str, seconds: float) -> None:
     async def scenario() -> None:
         world = World()
-        one, other = world.client(id_="one"), world.client(id_="other")
-        calls = []
-        for number in range(5):
-            client = other if number == 2 and bound != "of a client" else one
-            call = MadeCall(world, client, number, params=b'"%s"' % (b"x" * 998))
-            await call.progresses(1)
-            await call.ends()
-            calls.append(call)
-        assert [(await call.comes_back(0)).status for call in calls] == [400, 400, 200, 200, 200]
+        call = MadeCall(world, world.client(), tool=tool)
+        await call.progresses(1)
+        await call.drops()
+        await sleep(seconds - 2)
+        resumed = await call.comes_back(2)
+        await sleep(seconds * 3)
+        assert world.cancelled == []
+        resumed.leave()
+        await sleep(seconds - 2)
+        assert world.cancelled == []
+        await sleep(8)
+        assert world.cancelled == [call.record]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("policy", "is_cancelled"), [("cancel", True), ("finish", False), (5.0, True), (9e5, False)])
+def test_what_is_configured_for_the_tool_comes_first(policy: str | float, is_cancelled: bool) -> None:
+    async def scenario() -> None:
+        world = World(rules=CallRules(orphan=policy))  # type: ignore[arg-type]
+        call = MadeCall(world, world.client())
+        await call.progresses(1)
+        await call.drops()
+        assert bool(world.cancelled) == (policy == "cancel")
+        await sleep(OTHERS * 2)
+        assert bool(world.cancelled) == is_cancelled
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("takes_sse", [True, False])
+def test_a_call_whose_client_left_before_it_knew_of_a_stream_goes_on_as_long(takes_sse: bool) -> None:
+    async def scenario() -> None:
+        world = World()
+        client = world.client()
+        call = MadeCall(world, client, takes_sse=takes_sse)
+        await call.drops()
+        await sleep(OTHERS - 2)
+        assert world.cancelled == [] and client.is_taken(1)
+        await sleep(8)
+        assert world.cancelled == [call.record] and client.requests == {}
 
     run(scenario)
 
 
 @virtual
-async def test_one_client_does_not_push_out_another_ones_streams() -> None:
+async def test_a_stream_stays_after_its_end() -> None:
     world = World()
-    quiet, busy = world.client(id_="quiet"), world.client(id_="busy")
-    kept = MadeCall(world, quiet)
-    for number in range(200):
-        call = MadeCall(world, busy, number)
-        await call.progresses(1)
-        await call.ends()
-        if number == 0:
-            await kept.progresses(1)
-            await kept.ends()
-    assert (await kept.comes_back(0)).status == 200
+    client = world.client()
+    call, away = MadeCall(world, client, 1), MadeCall(world, client, 2)
+    await call.progresses(1)
+    await away.progresses(1)
+    await away.drops()
+    await call.ends()
+    await away.ends()
+    await sleep(3600)
+    for _ in range(2):
+        assert values(await call.comes_back(0)) == values(await away.comes_back(0)) == [1, "answer"]
+    assert client.requests == {} and world.resumption._lines == {}, "the store has it, and nobody else"
 
 
 @virtual
-async def test_nobody_comes_back_for_the_streams_of_a_session_that_is_over() -> None:
+async def test_the_response_that_is_being_sent_when_the_session_ends_is_sent() -> None:
     world = World()
     client = world.client()
-    ended, running = MadeCall(world, client, 1), MadeCall(world, client, 2)
-    await ended.progresses(1)
-    await ended.ends()
+    running = MadeCall(world, client)
     await running.progresses(1)
     world.resumption.forget(client)
     await running.ends()
-    assert values(running.post) == [1, "answer"], "the response that is being sent is sent"
-    assert client.ended == {} and client.requests == {}
-    assert (await ended.comes_back(0)).status == (await running.comes_back(0)).status == 400
+    assert values(running.post) == [1, "answer"] and client.requests == {}
+
+
+@virtual
+async def test_a_session_that_made_room_and_is_back_takes_its_streams_over() -> None:
+    world = World()
+    before, after = world.client(), world.client()
+    call = MadeCall(world, before)
+    await call.progresses(1)
+    world.resumption.forget(before)
+    resumed = await world.get(after, call.place(2))
+    assert call.post.is_complete
+    await call.progresses(2)
+    assert after.is_taken(1)
+    await call.ends()
+    assert values(call.post) == [1] and values(resumed) == [2, "answer"]
 
 
 # -- polling
@@ -148,8 +146,22 @@ async def test_a_call_that_is_silent_from_the_start_is_not_closed_before_the_cli
     call = MadeCall(world, world.client())
     await sleep(14)
     assert call.post.status is None
-    await sleep(12)
+    await sleep(13)
     assert call.post.is_complete and call.post.ids == [0]
+
+
+@virtual
+async def test_who_is_made_to_poll_has_time_to_come_back_whatever_the_rule_for_orphans() -> None:
+    world = World(close_after=30, rules=CallRules(orphan="cancel"))
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    assert await closed_within(call.post, 28, 33)
+    await sleep(20)
+    assert world.cancelled == []
+    resumed = await call.comes_back(2)
+    assert await closed_within(resumed, 28, 33) and world.cancelled == []
+    await sleep(40)
+    assert world.cancelled == [call.record]
 
 
 # -- request ids

@@ -3,7 +3,6 @@
 from typing import Any
 
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.resumption import KEPT_SECONDS
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import Envelope
 from tests.unit.calls.virtual_time import sleep
@@ -26,7 +25,7 @@ async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_str
     call = MadeCall(world, world.client())
     await call.progresses(1)
     await call.drops()
-    call.asks()
+    await call.asks()
     first = await call.comes_back(2)
     (question,) = asked(first)
     first.leave()
@@ -46,12 +45,12 @@ async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_str
 async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None:
     world = World()
     call = MadeCall(world, world.client())
-    key = call.asks()
+    key = await call.asks()
     await sleep(0.01)
     (question,) = asked(call.post)
     await call.drops()
     call.record.withdraw(key)
-    call.asks()
+    await call.asks()
     for _ in range(2):
         resumed = await call.comes_back(2)
         off, other = resumed.messages
@@ -68,15 +67,15 @@ async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None
 
 
 @virtual
-async def test_nothing_is_waited_for_after_a_stream_is_forgotten() -> None:
+async def test_nothing_is_waited_for_once_the_call_is_over() -> None:
     world = World()
     client = world.client()
     call = MadeCall(world, client)
-    call.asks()
+    await call.asks()
     await sleep(0.01)
     await call.drops()
     await call.ends()
-    await sleep(KEPT_SECONDS + 5)
+    await sleep(5)
     assert client.asking._requests.pending == {}
 
 
@@ -85,7 +84,7 @@ async def test_a_question_to_a_session_that_is_over_is_not_waited_for() -> None:
     world = World()
     client = world.client()
     call = MadeCall(world, client)
-    call.asks()
+    await call.asks()
     await sleep(0.01)
     await call.drops()
     world.resumption.forget(client)

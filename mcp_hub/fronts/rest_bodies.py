@@ -1,0 +1,163 @@
+"""What goes over the REST front as JSON: bodies of requests and answers. The OpenAPI document is made of these.
+
+Members that may be anything stay encoded and are spliced.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+__all__ = [
+    "CallAnswer",
+    "CallBody",
+    "ErrorBody",
+    "EventPage",
+    "ExecutorBody",
+    "ExecutorEpoch",
+    "InputBody",
+    "OfferPage",
+    "PostAnswer",
+    "PostBody",
+    "ProblemBody",
+    "QuestionInfo",
+    "StreamInfo",
+    "StreamList",
+    "ToolList",
+]
+
+JsonObjectText = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+"""An encoded object; that it is one is for the reader to check."""
+
+Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+
+class ToolList(Struct):
+    """Every tool that the caller may use, as MCP defines it, under the name to call it by."""
+
+    tools: list[JsonObjectText]
+
+
+class CallBody(Struct, forbid_unknown_fields=True):
+    """A call. `tools` restricts it to a selection of tools: a call of any other one is refused as unknown."""
+
+    arguments: JsonObjectText | UnsetType = UNSET
+    meta: JsonObjectText | UnsetType = msgspec.field(name="_meta", default=UNSET)
+    tools: list[str] | UnsetType = UNSET
+
+
+class CallAnswer(Struct):
+    """A call that has ended; a result with `isError` is the tool's own error."""
+
+    stream: str
+    status: Status
+    result: JsonObjectText
+
+
+class QuestionInfo(Struct):
+    """What the tool wants to know before it goes on; the answer goes to `/v1/streams/{id}/input`."""
+
+    key: str
+    method: str
+    params: JsonObjectText
+
+
+class StreamInfo(Struct, omit_defaults=True):
+    """A stream. `first` and `last` number the events that are kept; `message` is the last of its progress.
+
+    `name` is what was called, `tool` what its server calls it. `questions` are those that are open; `result`, `error`
+    (data of the `error` event) or `reason` say how it ended.
+    """
+
+    stream: str
+    status: Status
+    method: str
+    name: str
+    server: str
+    created: str
+    updated: str
+    first: int
+    last: int
+    tool: str | UnsetType = UNSET
+    expires: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    questions: list[QuestionInfo] | UnsetType = UNSET
+    result: JsonObjectText | UnsetType = UNSET
+    error: JsonObjectText | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+class StreamList(Struct):
+    """The caller's streams, the newest first."""
+
+    streams: list[StreamInfo]
+
+
+class EventPage(Struct):
+    """Events behind a cursor; to be asked for again from `cursor` on until it is `closed`."""
+
+    events: list[JsonObjectText]
+    cursor: int
+    closed: bool
+
+
+class ErrorBody(Struct):
+    """A JSON-RPC error that stands for an answer."""
+
+    code: int
+    message: str
+
+
+class InputBody(Struct, forbid_unknown_fields=True):
+    """The answer to the question `key`: the `result`, an `error`, or for an elicitation `action` and `content`."""
+
+    key: str
+    action: Literal["accept", "decline", "cancel"] | UnsetType = UNSET
+    content: JsonObjectText | UnsetType = UNSET
+    result: JsonObjectText | UnsetType = UNSET
+    error: ErrorBody | UnsetType = UNSET
+
+
+class ExecutorBody(Struct, forbid_unknown_fields=True):
+    """The tools that a worker executes, as MCP defines them; `lease` in seconds, or as `60s`."""
+
+    tools: list[JsonObjectText]
+    lease: Annotated[str, Meta(pattern=r"^[0-9]{1,6}s$")] | int | float = 60.0
+
+
+class ExecutorEpoch(Struct):
+    """The number of the registration, to be sent with whatever the worker does under it."""
+
+    epoch: int
+
+
+class OfferPage(Struct):
+    """What a worker has to do: each has a `type` (call, cancel, input) and a `tool_call_id`. Given out once."""
+
+    offers: list[JsonObjectText]
+
+
+class PostBody(Struct, forbid_unknown_fields=True):
+    """What a worker says of a call. `content` is short for one text delta; `result` and `error` go with `complete`."""
+
+    tool_call_id: str
+    events: list[JsonObjectText] = []
+    content: str | None = None
+    complete: bool = False
+    result: JsonObjectText | UnsetType = UNSET
+    error: JsonObjectText | UnsetType = UNSET
+
+
+class PostAnswer(Struct):
+    """At most `credit` more events may be posted before the next answer; 0: wait."""
+
+    credit: int
+
+
+class ProblemBody(Struct):
+    """An error (RFC 9457). `code` is for programs; further members depend on it."""
+
+    title: str
+    status: int
+    code: str
+    detail: str

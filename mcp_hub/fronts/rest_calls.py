@@ -1,0 +1,179 @@
+"""Tools over REST: the list, and calls.
+
+A call is a durable stream from its start, and its own: closing the connection that it was made on is only a disconnect.
+What its tool asks on the way goes to the stream and waits for an answer there.
+"""
+
+import re
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import msgspec
+from msgspec import UNSET, Raw
+
+from mcp_hub.calls.stream import Stream
+from mcp_hub.catalog.definitions import in_era
+from mcp_hub.errors import EventsGone, InvalidParams
+from mcp_hub.fronts import rest_joins
+from mcp_hub.fronts.rest_bodies import CallAnswer, CallBody
+from mcp_hub.fronts.rest_follow import Closing, Following, let_go, send_sse
+from mcp_hub.fronts.rest_http import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, respond
+from mcp_hub.fronts.rest_info import info, last_event, outcome
+from mcp_hub.fronts.rest_problem import Problem
+from mcp_hub.hub import Facade
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.capabilities import SUPERSET
+from mcp_hub.protocol.envelope import object_bytes, raw_object
+from mcp_hub.protocol.extensions import TASKS
+from mcp_hub.protocol.meta import RequestMeta, take_meta
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era, JsonObject, Kind, RawObject
+
+__all__ = ["OF_REST", "RestCalls", "rest_session"]
+
+OF_REST: Final = "rest#"
+"""How the ids of REST callers' sessions begin."""
+
+_WAIT: Final = 25.0
+"""Seconds that a call is waited for unless its caller prefers another time."""
+_QUICK: Final = 0.25
+"""Seconds in which a call of a caller who takes both forms has to end quietly to be answered with JSON."""
+_PREFERRED: Final = re.compile(r"\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*", re.IGNORECASE)
+_TOKEN: Final = b'"rest"'
+"""Progress is wanted; each upstream is given a token of the hub's own."""
+_BATCH: Final = 256
+_EMPTY: Final = Raw(b"{}")
+_CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
+"""Everything can be asked, and is asked on the stream, as it is on a task."""
+
+
+def rest_session(caller: Caller, key: str) -> Session:
+    """What a REST caller is to the hub: one one who can be asked everything."""
+    return Session(key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info")
+
+
+class RestCalls:
+    """Serves `/v1/tools`."""
+
+    def __init__(self, hub: Facade, closing: Closing) -> None:
+        self._hub = hub
+        self._closing = closing
+        self._requests = 0
+
+    async def list_tools(self, request: RestRequest) -> None:
+        """All in one answer; the same bytes as long as nothing changes."""
+        wanted = request.query.get("format", "mcp")
+        if wanted != "mcp":
+            raise Problem(400, "unknown_format", f"unknown format {wanted[:50]!r}; known: mcp")
+        await self._hub.catalog.settled()
+        entries = self._hub.view(rest_session(request.caller, "")).entries(Kind.TOOL)
+        tools = b",".join(in_era(Kind.TOOL, entry.raw, Era.MODERN) for entry in entries)
+        await respond(request.send, 200, b'{"tools":[%b]}' % tools)
+
+    async def call_tool(self, request: RestRequest) -> None:
+        """JSON when the call is done in time, 202 when it is not, or its events as SSE."""
+        forms = request.accepts(JSON, EVENT_STREAM)
+        wait = _preferred_wait(request.header(b"prefer"))
+        key = request.header(b"idempotency-key")
+        if key is not None:
+            rest_joins.check_key(key)
+        body = await request.body(CallBody)
+        name, arguments = request.path["name"], _arguments(body)
+        if body.tools is not UNSET and name not in body.tools:
+            raise Problem(404, "unknown_tool", f"Unknown tool: {name[:200]} is not among the selected tools")
+        self._requests += 1
+        session = rest_session(request.caller, f"{OF_REST}{self._requests}")
+        stream = await self._stream(session, name, arguments, _meta(body), key)
+        try:
+            with self._closing.scope():
+                await request.connected(lambda: self._answer(request, stream, forms, wait))
+        finally:
+            let_go(self._hub, session, stream.row.id)
+
+    # -- which call
+
+    async def _stream(self, session: Session, name: str, arguments: Raw, meta: RequestMeta, key: str | None) -> Stream:
+        """The stream of the call, which is a new one unless it may be joined."""
+        hub, principal = self._hub, session.caller.principal
+        digest = rest_joins.digest_of(name, arguments)
+        if hub.view(session).find(Kind.TOOL, name) is None:
+            await hub.catalog.settled()  # its server may be on its way up: wait as long as a list would
+        writer = None
+        if key is not None:
+            stream = await rest_joins.earlier(hub, principal, key, digest)
+            if stream is not None:
+                return stream
+        elif hub.view(session).find(Kind.TOOL, name) is not None:
+            writer = rest_joins.running(hub, principal, digest)
+        if writer is None:
+            params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
+            record = hub.call(session, "tools/call", params, meta).record
+            writer = rest_joins.begun(hub, record, key, digest)
+        return await rest_joins.settled(hub, writer)  # what is acknowledged is not lost
+
+    # -- its answer
+
+    async def _answer(self, request: RestRequest, stream: Stream, forms: list[str], wait: float) -> None:
+        following = Following(self._hub, stream, stream.row.first - 1)
+        try:
+            if forms == [EVENT_STREAM]:
+                await send_sse(following, request.send)
+            elif forms == [JSON]:
+                await self._json(request, following, stream, wait)
+            else:
+                await self._either(request, following, stream)
+        finally:
+            following.close()
+
+    async def _json(self, request: RestRequest, following: Following, stream: Stream, wait: float) -> None:
+        until = anyio.current_time() + wait
+        with suppress(EventsGone):  # so many that they were let go; the ending is not
+            while not following.closed and (left := until - anyio.current_time()) > 0:
+                await following.lines(_BATCH, left)
+        if following.closed or stream.row.has_ended:
+            await self._done(request, stream)
+        else:
+            headers = ((b"location", b"/v1/streams/" + stream.row.id.encode()),)
+            await respond(request.send, 202, msgspec.json.encode(info(stream.row)), headers)
+
+    async def _either(self, request: RestRequest, following: Following, stream: Stream) -> None:
+        until = anyio.current_time() + _QUICK
+        lines: list[bytes] = []
+        while not following.closed and len(lines) < 2 and (left := until - anyio.current_time()) > 0:
+            lines += await following.lines(_BATCH, left)
+        if following.closed and following.cursor == 2:  # the start and the ending
+            await self._done(request, stream)
+        else:
+            await send_sse(following, request.send, lines)
+
+    async def _done(self, request: RestRequest, stream: Stream) -> None:
+        """The result of a call that has ended. Raises the `Problem` that it ended with."""
+        row = stream.row
+        result = outcome(row.id, await last_event(self._hub, row))
+        await respond(request.send, 200, msgspec.json.encode(CallAnswer(row.id, row.status, result)))
+
+
+def _arguments(body: CallBody) -> Raw:
+    arguments = _EMPTY if body.arguments is UNSET else body.arguments
+    if raw_object(arguments) is None:
+        raise Problem(400, "invalid_body", "the body does not fit: `arguments` has to be an object")
+    return Raw(bytes(arguments))
+
+
+def _meta(body: CallBody) -> RequestMeta:
+    """The caller's `_meta` without reserved keys; progress is always asked for. Raises `Problem`."""
+    try:
+        meta = take_meta({} if body.meta is UNSET else {"_meta": body.meta})
+    except InvalidParams as problem:
+        raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
+    return msgspec.structs.replace(meta, token=_TOKEN)
+
+
+def _preferred_wait(prefer: str | None) -> float:
+    """The seconds of `wait=N` (RFC 7240 §4.3), none for `respond-async` alone; what cannot be read does not count."""
+    parts = [] if prefer is None else re.split("[,;]", prefer)
+    for part in parts:
+        if found := _PREFERRED.fullmatch(part):
+            return min(float(found[1]), MOST_WAIT)
+    return 0.0 if any(part.strip().lower() == "respond-async" for part in parts) else _WAIT

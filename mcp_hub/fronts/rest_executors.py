@@ -1,0 +1,224 @@
+"""Tools that callers of the REST front execute: they register, fetch their calls and post what comes of them.
+
+What may be posted when is decided by `producers`; here are only its forms over HTTP (streams.md §2, "Client-executed").
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from mcp_hub.errors import HubError
+from mcp_hub.fronts import sse
+from mcp_hub.fronts.exchange import KEEP_ALIVE, SSE_HEADERS
+from mcp_hub.fronts.rest_bodies import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody
+from mcp_hub.fronts.rest_follow import Closing
+from mcp_hub.fronts.rest_http import EVENT_STREAM, JSON, RestRequest, Writer, respond
+from mcp_hub.fronts.rest_problem import Problem, problem_for
+from mcp_hub.protocol.envelope import object_bytes
+from mcp_hub.types import RawJson, RawObject
+from mcp_hub.upstreams import producers
+from mcp_hub.upstreams.producers import Post
+
+__all__ = ["Executors", "RestExecutors"]
+
+_WAIT: Final = 25.0
+_OFFERS: Final = 64
+_MOST_POST: Final = 1 << 20
+"""Bytes of one post's body."""
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+
+@runtime_checkable
+class _CallOffer(Protocol):
+    tool_call_id: str
+    name: str
+    arguments: RawJson
+    meta: RawObject
+    credit: int
+
+
+@runtime_checkable
+class _InputOffer(Protocol):
+    tool_call_id: str
+    key: str
+    result: RawJson | None
+    error: RawJson | None
+
+
+@runtime_checkable
+class _CancelOffer(Protocol):
+    tool_call_id: str
+    reason: str
+
+
+class _Posted(Protocol):
+    @property
+    def credit(self) -> int: ...
+
+    @property
+    def is_duplicate(self) -> bool: ...
+
+
+class Executors(Protocol):
+    """Where workers register and what they say goes: `upstreams.virtual`, whose methods raise `producers.Refused`."""
+
+    def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = ...) -> int: ...
+
+    def remove(self, principal: str, executor_id: str) -> None: ...
+
+    async def calls(
+        self, principal: str, executor_id: str, epoch: int, most: int, wait: float = ...
+    ) -> Sequence[object]: ...
+
+    async def post(self, principal: str, tool_call_id: str, post: Post) -> _Posted: ...
+
+
+class RestExecutors:
+    """Serves `/v1/executors` and `/v1/tool-results`; `is_open` if callers without a token may execute, too."""
+
+    def __init__(self, executors: Executors | None, closing: Closing, *, is_open: bool) -> None:
+        self._found = executors
+        self._closing = closing
+        self._is_open = is_open
+
+    @property
+    def _executors(self) -> Executors:
+        if not self._is_open:
+            raise Problem(403, "token_required", "executors need a token (hub.tokens) unless the hub is on loopback")
+        if self._found is None:
+            raise Problem(404, "no_executors", "this hub takes no executors")
+        return self._found
+
+    async def register(self, request: RestRequest) -> None:
+        executors = self._executors
+        body = await request.body(ExecutorBody)
+        lease = float(body.lease.removesuffix("s")) if isinstance(body.lease, str) else float(body.lease)
+        tools = [bytes(tool) for tool in body.tools]
+        with _told():
+            epoch = executors.register(request.caller.principal, request.path["id"], tools, lease)
+        await respond(request.send, 200, msgspec.json.encode(ExecutorEpoch(epoch)))
+
+    async def remove(self, request: RestRequest) -> None:
+        with _told():
+            self._executors.remove(request.caller.principal, request.path["id"])
+        await respond(request.send, 204)
+
+    async def calls(self, request: RestRequest) -> None:
+        """Each offer once: a page of them as soon as there is one, or all that come, as events."""
+        executors = self._executors
+        form = request.accepts(JSON, EVENT_STREAM)[-1]
+        epoch = _number(request, "Producer-Epoch", request.query.get("epoch"))
+        wait, most = request.seconds("wait", _WAIT), request.count("limit", _OFFERS, _OFFERS)
+        caller, id_ = request.caller.principal, request.path["id"]
+
+        async def offers(seconds: float) -> list[Raw]:
+            with _told():
+                return [_shown(offer) for offer in await executors.calls(caller, id_, epoch, most, seconds)]
+
+        async def page() -> None:
+            await respond(request.send, 200, msgspec.json.encode(OfferPage(await offers(wait))))
+
+        async def stream() -> None:
+            first = await offers(0)  # refused as a whole if it has to be
+            writer = Writer(request.send, SSE_HEADERS)
+            await writer.start()
+            await writer.write(_events(first))
+            try:
+                while True:
+                    await writer.write(_events(await offers(KEEP_ALIVE)) or sse.COMMENT)
+            except HubError as error:
+                await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(error).encoded())
+
+        with self._closing.scope():
+            await request.connected(page if form == JSON else stream)
+
+    async def post(self, request: RestRequest) -> None:
+        executors = self._executors
+        epoch, seq = _number(request, "Producer-Epoch"), _number(request, "Producer-Seq")
+        body = await request.body(PostBody, _MOST_POST)
+        post = Post(
+            epoch,
+            seq,
+            [bytes(each) for each in body.events],
+            body.content,
+            body.complete,
+            None if body.result is UNSET else bytes(body.result),
+            None if body.error is UNSET else bytes(body.error),
+        )
+        with _told():
+            posted = await executors.post(request.caller.principal, body.tool_call_id, post)
+        if posted.is_duplicate:
+            await respond(request.send, 204)
+        else:
+            await respond(request.send, 200, msgspec.json.encode(PostAnswer(posted.credit)))
+
+
+def _number(request: RestRequest, header: str, otherwise: str | None = None) -> int:
+    text = request.header(header.lower().encode())
+    text = otherwise if text is None else text
+    if text is None:
+        raise Problem(400, "missing_header", f"{header} has to be there")
+    if not _NUMBER.fullmatch(text):
+        raise Problem(400, "invalid_header", f"{header} has to be a whole number, not {text[:50]!r}")
+    return int(text)
+
+
+def _shown(offer: object) -> Raw:
+    """An offer as the worker gets it."""
+    match offer:
+        case _CallOffer():
+            shown: dict[str, object] = {"type": "call", "tool_call_id": offer.tool_call_id, "name": offer.name}
+            shown |= {"arguments": Raw(bytes(offer.arguments)), "_meta": offer.meta, "credit": offer.credit}
+        case _InputOffer():
+            shown = {"type": "input", "tool_call_id": offer.tool_call_id, "key": offer.key}
+            answer = offer.error if offer.result is None else offer.result
+            shown["error" if offer.result is None else "result"] = Raw(bytes(answer or b"null"))
+        case _CancelOffer():
+            shown = {"type": "cancel", "tool_call_id": offer.tool_call_id, "reason": offer.reason}
+        case _:
+            raise TypeError(f"not an offer: {offer!r}")
+    return Raw(object_bytes(shown))
+
+
+def _events(offers: Sequence[Raw]) -> bytes:
+    """One event for each, named by its type, which is the first member."""
+    parts = []
+    for offer in offers:
+        line = bytes(offer)
+        parts.append(b"event: %b\ndata: %b\n\n" % (line.split(b'"', 4)[3], line))
+    return b"".join(parts)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turns what a worker is refused into the problem that says so."""
+    try:
+        yield
+    except producers.Refused as error:
+        raise _problem(error) from None
+
+
+def _problem(error: producers.Refused) -> Problem:
+    match error:
+        case producers.Unknown():
+            return Problem(404, "unknown_executor_or_call", str(error))
+        case producers.Stale(epoch=epoch):
+            return Problem(403, "stale_epoch", str(error), epoch=epoch)
+        case producers.Gap(expected=expected):
+            return Problem(409, "gap", str(error), expected=expected)
+        case producers.Ended():
+            return Problem(410, "call_ended", str(error))
+        case producers.NoCredit(credit=credit):
+            return Problem(429, "no_credit", str(error), headers=((b"retry-after", b"1"),), credit=credit)
+        case producers.TooLarge(limit=limit):
+            return Problem(413, "too_large", str(error), limit=limit)
+        case producers.NameTaken(holder=holder):
+            return Problem(409, "name_taken", str(error), holder=holder)
+        case producers.TooMany():
+            return Problem(503, "busy", str(error), headers=((b"retry-after", b"5"),))
+        case _:
+            return Problem(400, "malformed", str(error))

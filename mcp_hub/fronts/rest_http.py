@@ -1,0 +1,204 @@
+"""One REST request and its response: the body within a limit, what the client takes, and what it is sent.
+
+A client that takes nothing of a long response for a minute counts as gone, as one that has closed its connection.
+"""
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl
+
+import anyio
+import msgspec
+
+from mcp_hub.calls.runner import beside
+from mcp_hub.fronts.exchange import Receive, Send
+from mcp_hub.fronts.rest_problem import PROBLEM_JSON, Problem
+from mcp_hub.protocol.envelope import one_line
+from mcp_hub.sessions.session import Caller
+
+__all__ = ["EVENT_STREAM", "JSON", "MOST_WAIT", "NDJSON", "ClientGone", "RestRequest", "Writer", "refuse", "respond"]
+
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+EVENT_STREAM: Final = "text/event-stream"
+
+MOST_WAIT: Final = 300.0
+"""Seconds that a request may ask to wait; more is taken for this."""
+_STALLED: Final = 60.0
+"""Seconds in which a client has to take what it is sent (streams.md §4)."""
+_CHUNK: Final = 1 << 18
+"""Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
+_DISCARD: Final = 1.0
+"""Seconds that the rest of a body over the limit is read and thrown away."""
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
+_COUNT: Final = re.compile(r"[0-9]{1,18}")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RestRequest:
+    """A request that a route was found for; `path` has its parameters. Header names are in lower case."""
+
+    caller: Caller
+    headers: Mapping[bytes, bytes]
+    path: Mapping[str, str]
+    query_string: bytes
+    receive: Receive
+    send: Send
+    max_body: int
+    query: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        pairs = parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True)
+        object.__setattr__(self, "query", dict(pairs))
+
+    def header(self, name: bytes) -> str | None:
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1").strip(" \t")
+
+    def accepts(self, *offered: str) -> list[str]:
+        """Those of the `offered` media types that the client names, as offered; by a wildcard only the first.
+
+        A client that names nothing is content with what is usual. Raises `Problem` 406.
+        """
+        accept = self.header(b"accept")
+        wanted = _media_ranges(accept if accept is not None else "*/*")
+        named = [media for media in offered if media in wanted]
+        if named:
+            return named
+        if wanted & {"*/*", offered[0].partition("/")[0] + "/*"}:
+            return [offered[0]]
+        raise Problem(406, "not_acceptable", f"Accept must name one of {', '.join(offered)}")
+
+    def seconds(self, name: str, default: float) -> float:
+        """A query parameter that says how long to wait. Raises `Problem` 400."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if not _SECONDS.fullmatch(text):
+            raise Problem(400, "invalid_parameter", f"{name} has to be a number of seconds, not {text[:50]!r}")
+        return min(float(text), MOST_WAIT)
+
+    def count(self, name: str, default: int, most: int) -> int:
+        """A query parameter from 1 to `most`; more is taken for that. Raises `Problem` 400."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if not _COUNT.fullmatch(text) or int(text) < 1:
+            raise Problem(400, "invalid_parameter", f"{name} has to be a whole number from 1 on, not {text[:50]!r}")
+        return min(int(text), most)
+
+    async def body(self, shape: type[T], limit: float = math.inf) -> T:
+        """The JSON body; none at all is an empty object. Raises `Problem` 415, 413, 400, `ClientGone`."""
+        text = await self._read(int(min(limit, self.max_body)))
+        media = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if media != JSON and (text or media):
+            raise Problem(415, "unsupported_media_type", f"Content-Type must be {JSON}")
+        try:
+            msgspec.json.decode(text or b"{}")
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise Problem(400, "invalid_json", f"the body is not JSON: {problem}") from None
+        except RecursionError:
+            raise Problem(400, "invalid_json", "the body is nested too deep") from None
+        try:
+            return msgspec.json.decode(text or b"{}", type=shape)
+        except msgspec.ValidationError as problem:
+            raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
+
+    async def _read(self, limit: int) -> bytes:
+        """On one line: what is spliced out of it must not end a line elsewhere."""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            event = await self.receive()
+            if event["type"] == "http.disconnect":
+                raise ClientGone
+            part = event.get("body", b"")
+            size += len(part)
+            if size > limit:
+                await _discard(self.receive)
+                raise Problem(
+                    413, "body_too_large", f"body over the limit of {limit} bytes", headers=((b"connection", b"close"),)
+                )
+            parts.append(part)
+            if not event.get("more_body"):
+                return one_line(b"".join(parts))
+
+    async def connected(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What the work comes to. Raises `ClientGone` when the client leaves before, and then it is given up."""
+        with anyio.CancelScope() as scope:
+            with beside(self._watch(scope)):
+                return await work()
+        raise ClientGone
+
+    async def _watch(self, scope: anyio.CancelScope) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
+
+
+class ClientGone(Exception):
+    """The client has left, or reads nothing."""
+
+
+async def _discard(receive: Receive) -> None:
+    """Reads what a client still sends, for a moment: one that cannot finish sending would miss the answer."""
+    with anyio.move_on_after(_DISCARD):
+        while (event := await receive())["type"] == "http.request" and event.get("more_body"):
+            pass
+
+
+def _media_ranges(accept: str) -> set[str]:
+    """The media ranges of an Accept header, without those of quality 0 (RFC 9110 §12.5.1)."""
+    ranges = set()
+    for part in accept.lower().split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        if not any(re.fullmatch(r"q\s*=\s*0(\.0*)?", parameter) for parameter in parameters):
+            ranges.add(media)
+    return ranges
+
+
+async def respond(
+    send: Send, status: int, body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = (), media: bytes = b""
+) -> None:
+    """A whole response; a body is JSON unless `media` says otherwise."""
+    head = [*headers]
+    if status != 204:  # which has none (RFC 9110 §8.6)
+        head.append((b"content-length", b"%d" % len(body)))
+    if body:
+        head.append((b"content-type", media or JSON.encode()))
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse(send: Send, problem: Problem) -> None:
+    await respond(send, problem.status, problem.encoded(), problem.headers, PROBLEM_JSON)
+
+
+class Writer:
+    """A response of many parts. Raises `ClientGone` when nothing of it is taken for a minute."""
+
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        self._send = send
+        self._headers = headers
+
+    async def start(self) -> None:
+        await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
+
+    async def write(self, body: bytes) -> None:
+        for start in range(0, len(body), _CHUNK):
+            await self._part(body[start : start + _CHUNK], more=True)
+
+    async def end(self, body: bytes = b"") -> None:
+        await self.write(body)
+        await self._part(b"", more=False)
+
+    async def _part(self, body: bytes, *, more: bool) -> None:
+        with anyio.move_on_after(_STALLED) as patience:
+            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        if patience.cancelled_caught:
+            raise ClientGone

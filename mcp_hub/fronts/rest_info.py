@@ -1,0 +1,112 @@
+"""What REST says of a stream: its row, its open questions, and what its call came to.
+
+Results and errors are shown as they are stored, so that they are the same from any hub and after a restart.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from mcp_hub.calls.stored import fetched
+from mcp_hub.fronts.rest_bodies import QuestionInfo, StreamInfo
+from mcp_hub.fronts.rest_follow import kind_of
+from mcp_hub.fronts.rest_problem import FailedCall, Problem, ended_in
+from mcp_hub.hub import Facade
+from mcp_hub.protocol.stream_events import timestamp
+from mcp_hub.stores.base import StreamRow
+
+__all__ = ["Ending", "detailed", "info", "last_event", "open_questions", "outcome"]
+
+_GONE: Final = Problem(404, "unknown_stream", "unknown stream: it has expired, is not yours or never was")
+
+
+class Ending(msgspec.Struct):
+    """Data of an `end` event."""
+
+    outcome: str
+    result: Raw | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+class _End(msgspec.Struct):
+    data: Ending
+
+
+class _Error(msgspec.Struct):
+    data: Raw
+
+
+class _Start(msgspec.Struct):
+    data: "_Origin"
+
+
+class _Origin(msgspec.Struct):
+    tool: str
+
+
+def info(row: StreamRow) -> StreamInfo:
+    """What the row alone tells."""
+    return StreamInfo(
+        stream=row.id,
+        status=row.status,
+        method=row.method,
+        name=row.name,
+        server=row.server,
+        created=timestamp(row.created),
+        updated=timestamp(row.updated),
+        first=row.first,
+        last=row.last,
+        expires=UNSET if row.expires is None else timestamp(row.expires),
+        message=UNSET if row.message is None else row.message,
+    )
+
+
+async def detailed(hub: Facade, row: StreamRow) -> StreamInfo:
+    """The same with what is open, or how it ended. Raises `UnknownStream`, `StoreError`."""
+    shown = info(row)
+    if row.last and row.first == 1:
+        lines = await fetched(hub.streams.store, row.id, 0, 1)
+        if lines and kind_of(lines[0]) == b"start":
+            shown.tool = msgspec.json.decode(lines[0], type=_Start).data.tool
+    if row.status == "input_required":
+        shown.questions = await open_questions(hub, row)
+    elif row.has_ended:
+        line = await last_event(hub, row)
+        if kind_of(line) == b"error":
+            shown.error = msgspec.json.decode(line, type=_Error).data
+        else:
+            ending = msgspec.json.decode(line, type=_End).data
+            shown.result, shown.reason = ending.result, ending.reason
+    return shown
+
+
+async def open_questions(hub: Facade, row: StreamRow) -> list[QuestionInfo]:
+    """What the tool waits for, oldest first, without what was answered a moment ago."""
+    asked = await hub.streams.questions(row)
+    writer = hub.streams.owned(row.id)
+    return [
+        QuestionInfo(key, question.method, Raw(bytes(question.params)))
+        for key, question in asked.items()
+        if writer is None or key in writer.record.open_questions
+    ]
+
+
+async def last_event(hub: Facade, row: StreamRow) -> bytes:
+    """The line of an ended stream's ending. Raises `Problem` if it has just expired, `StoreError`."""
+    lines = await fetched(hub.streams.store, row.id, row.last - 1, 1)
+    if not lines:
+        raise _GONE
+    return lines[-1]
+
+
+def outcome(stream: str, line: bytes) -> Raw:
+    """The result in the line of an ending. Raises the `Problem` that it is if there is none."""
+    if kind_of(line) == b"error":
+        failed = msgspec.json.decode(msgspec.json.decode(line, type=_Error).data, type=FailedCall)
+        raise ended_in(stream, failed)
+    ending = msgspec.json.decode(line, type=_End).data
+    if ending.result is UNSET:
+        reason = "the call was cancelled" if ending.reason is UNSET else f"the call was cancelled: {ending.reason}"
+        raise Problem(409, "cancelled", reason, stream=stream)
+    return ending.result

@@ -1,0 +1,136 @@
+"""`notifications/tasks`: what becomes of the tasks that one `subscriptions/listen` names.
+
+Each notification is the whole task, as `tasks/get` would tell it. Of changes that come quickly after each other only
+the last is told, so a slow client costs nothing; progress and log messages do not come this way. Source: SEP-2663,
+"Task Status Notifications".
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import anyio
+import structlog
+
+from mcp_hub.calls.stream import Stream, StreamReader
+from mcp_hub.errors import HubError
+from mcp_hub.fronts.task_state import detailed_task
+from mcp_hub.hub import Facade
+from mcp_hub.protocol.envelope import notification_frame, object_bytes
+from mcp_hub.protocol.task_shape import NOTICE
+from mcp_hub.sessions.session import Session
+from mcp_hub.stores.base import StreamRow
+from mcp_hub.types import JsonObject, RawObject
+
+__all__ = ["MOST_TASKS", "TaskNotices"]
+
+log = structlog.get_logger(__name__)
+
+MOST_TASKS: Final = 256
+"""Of one stream of notifications; some times what one client may have running."""
+_DEBOUNCE: Final = 0.1
+"""Seconds between a change and its notification: nobody reads messages faster."""
+
+_Face = tuple[str, str | None, tuple[str, ...]]
+"""What a client is told of when it changes: status, message, open questions."""
+
+
+class _Watched:
+    """One task: its stream, and what the client was told of it last."""
+
+    def __init__(self, stream: Stream, reader: StreamReader) -> None:
+        self.stream = stream
+        self.reader = reader
+        self.told: _Face | None = None
+        self.shown: _Face | None = None
+
+
+class TaskNotices:
+    """The tasks that are listened to, to be pulled with `next`. `stamp` is the `_meta` of every notification.
+
+    What a task is at the beginning is told, too, so that nothing falls between its creation and this.
+    """
+
+    def __init__(self, hub: Facade, session: Session, stamp: RawObject) -> None:
+        self._hub = hub
+        self._session = session
+        self._stamp = stamp
+        self._watched: dict[str, _Watched] = {}
+        self._news = anyio.Event()
+        self._changes = 0
+
+    async def watch(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of the tasks that are this client's, in their order: they are told of from now on."""
+        for id_ in dict.fromkeys(ids).keys() - self._watched.keys():
+            try:
+                stream = await self._hub.streams.open(self._session.caller.principal, id_)
+                reader = self._hub.streams.follow(stream, self._wake, stream.row.last)
+            except HubError as refused:
+                log.info("task_not_listened_to", stream=id_[:100], reason=str(refused))
+            else:
+                self._watched[id_] = _Watched(stream, reader)
+        self._wake()
+        return tuple(id_ for id_ in dict.fromkeys(ids) if id_ in self._watched)
+
+    async def next(self) -> list[bytes]:
+        """The notifications for what comes next; the same again until `told`."""
+        while True:
+            await self._news.wait()
+            await anyio.sleep(_DEBOUNCE)
+            seen = self._changes
+            frames = [frame for id_ in list(self._watched) if (frame := await self._frame(id_)) is not None]
+            if frames:
+                return frames
+            if seen == self._changes:
+                self._news = anyio.Event()
+
+    def told(self) -> None:
+        """What `next` returned last is on its way."""
+        for watched in self._watched.values():
+            watched.told = watched.shown
+
+    def close(self) -> None:
+        """Listens no more. A task that has no other client has to get along without one from now on. Idempotent."""
+        for id_ in list(self._watched):
+            self._leave(id_)
+
+    def _wake(self) -> None:
+        self._changes += 1
+        self._news.set()
+
+    async def _frame(self, id_: str) -> bytes | None:
+        """The notification for a task that is not what the client was told."""
+        watched = self._watched[id_]
+        try:
+            row = _latest(watched)
+            detailed = await detailed_task(self._hub, self._session, row)
+        except HubError as problem:
+            log.info("task_lost", stream=id_, reason=str(problem))
+            self._leave(id_)
+            return None
+        watched.shown = face = _face(detailed)
+        if face == watched.told:
+            if row.has_ended:
+                self._leave(id_)
+            return None
+        return notification_frame(NOTICE, object_bytes({"_meta": self._stamp, **detailed}))
+
+    def _leave(self, id_: str) -> None:
+        watched = self._watched.pop(id_)
+        watched.reader.close()
+        writer = self._hub.streams.owned(watched.stream.row.id)
+        if writer is not None and writer.is_detached and not watched.stream.readers:
+            self._hub.leave(self._session, writer.record)
+
+
+def _face(detailed: JsonObject) -> _Face:
+    return detailed["status"], detailed.get("statusMessage"), tuple(detailed.get("inputRequests", ()))
+
+
+def _latest(watched: _Watched) -> StreamRow:
+    """The row of now; what has been written since is not read. Raises the `HubError` that ended the following."""
+    reader = watched.reader
+    while reader.has_more:
+        reader.take_entries()
+    if reader.failed is not None:
+        raise reader.failed
+    return watched.stream.row

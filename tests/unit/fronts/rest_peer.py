@@ -1,0 +1,256 @@
+"""A client of the REST front in memory: a whole hub in this process, without a server; every wait is bounded."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from mcp_hub.app import App, open_app
+from mcp_hub.config.load import Loaded
+from mcp_hub.config.schema import Settings
+from mcp_hub.fronts.endpoints import Endpoints
+from mcp_hub.fronts.guard import Guard
+from mcp_hub.fronts.rest import Rest
+from mcp_hub.sessions.session import Caller
+from mcp_hub.upstreams.tools import Progress, Registry, Result
+from tests.e2e.client import SseEvent, SseParser
+from tests.upstreams.child import WAIT
+
+__all__ = ["ALICE", "BOB", "NARROW", "RestPeer", "Response", "Tools", "problem", "rest_hub"]
+
+ALICE, BOB, NARROW = "alice-token", "bob-token", "narrow-token"
+CALLERS = {ALICE: Caller("alice"), BOB: Caller("bob"), NARROW: Caller("alice", "narrow")}
+
+
+class Tools:
+    """The tools of one hub. `hold` and `steps` wait for `go`; `held` has the nonces of those that came so far."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.held: list[str] = []
+        self.cancelled: list[str] = []
+        self.go = anyio.Event()
+        self.came = anyio.Event()
+        for function in (self.echo, self.steps, self.hold, self.hurry, self.fail, self.flood, self.wait):
+            self.registry.tool(function)
+
+    async def echo(self, text: str) -> str:
+        return text
+
+    async def fail(self, text: str) -> str:
+        raise ValueError(text)
+
+    async def steps(self, n: int) -> AsyncIterator[Progress | str | Result]:
+        for i in range(1, n + 1):
+            yield Progress(i, n, f"step {i}")
+            yield f"part {i}\n"
+            if i == 1:
+                await self.go.wait()
+        yield Result(f"{n} steps")
+
+    async def flood(self, n: int) -> AsyncIterator[str | Result]:
+        for i in range(n):
+            yield "x" * 5000 + str(i)
+        yield Result("flooded")
+
+    async def hurry(self, n: int) -> AsyncIterator[Progress | Result]:
+        for i in range(1, n + 1):
+            yield Progress(i, n)
+        yield Result("hurried")
+
+    async def hold(self, nonce: str) -> str:
+        self.held.append(nonce)
+        self.came.set()
+        try:
+            await self.go.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.append(nonce)
+            raise
+        return nonce
+
+    async def wait(self, nonce: str, more: float = 0) -> str:
+        await self.go.wait()
+        return f"{nonce} {more}"
+
+    async def has_come(self, nonce: str) -> None:
+        """Returns once a call to `hold` with it runs."""
+        with anyio.fail_after(WAIT):
+            while nonce not in self.held:
+                self.came = anyio.Event()
+                await self.came.wait()
+
+
+class Response:
+    """One exchange, as a server would drive it; the client may look at it while it lasts, stop reading, or leave."""
+
+    def __init__(self, body: bytes) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.is_complete = False
+        self.is_stalled = False
+        self.done = anyio.Event()
+        self._parts = [body[at : at + 1000] for at in range(0, len(body), 1000)] or [b""]
+        self._gone = anyio.Event()
+        self._news = anyio.Event()
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if self._parts:
+            part = self._parts.pop(0)
+            return {"type": "http.request", "body": part, "more_body": bool(self._parts)}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        assert not self.is_complete, "nothing may follow the end of a response"
+        if message["type"] == "http.response.start":
+            assert not self.status
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            assert self.status, "a body before its head"
+            if self.is_stalled:
+                await anyio.sleep_forever()
+            self.body += message["body"]
+            self.is_complete = not message.get("more_body")
+        self._news.set()
+        self._news = anyio.Event()
+
+    def leave(self) -> None:
+        self._gone.set()
+
+    async def has(self, text: bytes) -> None:
+        """Returns once the body has this text."""
+        with anyio.fail_after(WAIT):
+            while text not in self.body:
+                assert not self.is_complete, self.body
+                await self._news.wait()
+
+    async def ended(self) -> "Response":
+        """The whole response."""
+        with anyio.fail_after(WAIT):
+            await self.done.wait()
+        return self
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def events(self) -> list[SseEvent]:
+        return SseParser().feed(self.body)
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The stored lines in an SSE response."""
+        return [event.data.encode() for event in self.events if event.id is not None]
+
+
+class RestPeer:
+    """Sends requests to a hub; `token` None: as nobody, which a hub without tokens takes for `local`."""
+
+    def __init__(self, app: App, tools: Tools, rest: Rest, endpoints: Endpoints, tasks: anyio.abc.TaskGroup) -> None:
+        self.app = app
+        self.tools = tools
+        self.rest = rest
+        self._endpoints = endpoints
+        self.tasks = tasks
+
+    def start(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str | None] | None = None,
+        token: str | None = ALICE,
+    ) -> Response:
+        """A request that is under way; `body` is sent as JSON unless it is bytes."""
+        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        sent: dict[str, str | None] = {"host": "localhost"}
+        if raw:
+            sent["content-type"] = "application/json"
+        if token is not None:
+            sent["authorization"] = f"Bearer {token}"
+        sent |= headers or {}
+        response = Response(raw)
+        target, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": target,
+            "raw_path": target.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items() if value is not None],
+        }
+
+        async def run() -> None:
+            await self._endpoints(scope, response.receive, response.send)
+            response.done.set()
+
+        self.tasks.start_soon(run)
+        return response
+
+    async def ask(self, method: str, path: str, body: object = None, **options: Any) -> Response:
+        """A request and its whole response."""
+        response = self.start(method, path, body, **options)
+        await response.ended()
+        assert response.is_complete
+        return response
+
+    def call(self, tool: str, arguments: object = None, **options: Any) -> Response:
+        return self.start("POST", f"/v1/tools/{tool}/call", {"arguments": arguments or {}}, **options)
+
+    async def detached(self, tool: str, arguments: object = None, **headers: str) -> str:
+        """The id of the stream of a call that is not waited for."""
+        response = await self.call(tool, arguments, headers={"prefer": "wait=0", **headers}).ended()
+        assert response.status == 202, response.body
+        assert response.headers["location"] == f"/v1/streams/{response.json['stream']}"
+        return str(response.json["stream"])
+
+    async def until(self, stream: str, *statuses: str) -> Any:
+        """What is known of the stream once it has one of these statuses."""
+        with anyio.fail_after(WAIT):
+            after = 0
+            while True:
+                known = (await self.ask("GET", f"/v1/streams/{stream}")).json
+                if known["status"] in statuses:
+                    return known
+                page = (await self.ask("GET", f"/v1/streams/{stream}/events?after={after}")).json
+                after = page["cursor"]
+
+
+@asynccontextmanager
+async def rest_hub(root: Path, *, tokens: bool = True, is_open: bool = True, **hub: Any) -> AsyncIterator[RestPeer]:
+    """A running hub whose local tools have no prefix; `hub` are its settings, and `per_tool`. Streams are in memory."""
+    module = sys.modules[__name__]
+    tools = module.current = Tools()  # type: ignore[attr-defined]  # what `local:` below finds
+    store = hub.pop("store", {"type": "memory"})
+    per_tool = hub.pop("per_tool", {})
+    settings = Settings.model_validate(
+        {
+            "servers": {"local": {"local": f"{__name__}:current.registry", "per_tool": per_tool}},
+            "profiles": {"narrow": {"tools": {"allow": ["echo"]}}},
+            "hub": {"prefix": "never", "store": store, **hub},
+        }
+    )
+    loaded = Loaded(settings, root / "servers.yaml", frozenset())
+    env = {"MCP_HUB_STATE_DIR": str(root)}
+    async with open_app(loaded, env, has_executors=True) as app, anyio.create_task_group() as tasks:
+        rest = Rest(app.hub, version="1.2", max_body=100_000, executors=app.virtual, is_open=is_open)
+        endpoints = Endpoints(Guard(CALLERS if tokens else {}), {}, rest)
+        yield RestPeer(app, tools, rest, endpoints, tasks)
+        tools.go.set()
+        tasks.cancel_scope.cancel()
+
+
+def problem(response: Response, status: int, code: str) -> Any:
+    """The problem that a response is."""
+    assert (response.status, response.json["code"]) == (status, code), response.body
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json["status"] == status
+    return response.json

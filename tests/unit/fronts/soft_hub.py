@@ -1,0 +1,117 @@
+"""A hub in virtual time in front of one client that would cut long calls, over a pipe."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, cast
+
+from mcp_hub.calls.own_tools import OFFERED
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.events import Delta
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.types import Kind, Snapshot
+from mcp_hub.upstreams.base import Upstream
+from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.fronts.task_hub import Sent, Server, TaskHub
+from tests.upstreams.messages import rpc
+
+__all__ = ["DEADLINE", "SoftHub", "delta", "in_virtual_time", "said", "soft"]
+
+DEADLINE = 45.0
+STREAMS = "dev.mcp-hub/streams"
+OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+
+class Described(Server):
+    """A server whose tools have output schemas."""
+
+    def snapshot(self) -> Snapshot:
+        tools = [{"name": name, "inputSchema": {"type": "object"}, "outputSchema": OUTPUT} for name in self.tools]
+        return Snapshot("git", super().snapshot().era, {Kind.TOOL: tuple(json.dumps(tool).encode() for tool in tools)})
+
+
+class SoftHub(TaskHub):
+    """Its pipe's client speaks the handshake era; `raw` has every frame that it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__("pipe")
+        server = Described()
+        self.server.snapshot = server.snapshot  # type: ignore[method-assign]
+        upstreams = cast(Mapping[str, Upstream], {"git": self.server})
+        rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
+        self.facade.catalog = Catalog(upstreams, rules, self.facade.changes, self.clock, 0, OFFERED)
+        self.facade.soft_deadline = lambda session: DEADLINE if session.caller.principal == "me" else None
+        self.raw: list[bytes] = []
+        self._keep = self._pipe.send
+        self._pipe.send = self._keeping  # type: ignore[method-assign]
+
+    def _keeping(self, frame: bytes) -> None:
+        self.raw.append(frame)
+        self._keep(frame)
+
+    async def hello(self, **capabilities: Any) -> None:
+        params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "x"}}
+        await self.ask("initialize", params)
+
+    async def ask(self, method: str, params: Any) -> Sent:
+        """A request of the handshake era."""
+        self._sent += 1
+        sent = self._write(rpc(method, params, id=self._sent))
+        await sleep(0.05)
+        return sent
+
+    async def tool(self, name: str, arguments: Any = None, token: str | None = None) -> Sent:
+        meta = {} if token is None else {"_meta": {"progressToken": token}}
+        return await self.ask("tools/call", {"name": name, "arguments": arguments or {}, **meta})
+
+    async def softly(self) -> str:
+        """The stream of a call that was answered though it runs."""
+        sent = await self.tool("slow")
+        await sleep(DEADLINE)
+        return soft(sent)["stream"]
+
+    def answered(self, question: Any, result: Any) -> None:
+        """The client answers a question of the hub's."""
+        message = envelope.decode(json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}).encode())
+        assert isinstance(message, Envelope)
+        pending = self._pipe.requests.pending.pop(question["id"])
+        pending.settle(message)
+
+    @property
+    def sent_to_client(self) -> list[Any]:
+        return self._pipe.sent
+
+
+def soft(sent: Sent) -> dict[str, str]:
+    """The mark of an answer that is not the result."""
+    mark: dict[str, str] = sent.result["_meta"][STREAMS]
+    assert "not the result" in said(sent) and mark["status"] == "working" and sent.result["isError"] is False
+    return mark
+
+
+def said(sent: Sent) -> str:
+    (block,) = sent.result["content"]
+    return str(block["text"])
+
+
+def delta(text: str, index: int = 0, channel: str = "content") -> Delta:
+    return Delta(json.dumps([{"type": "text", "text": text}]).encode(), index, channel)
+
+
+def in_virtual_time(scenario: Callable[[SoftHub], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test with a `SoftHub`."""
+
+    def test() -> None:
+        run(_served)
+
+    async def _served() -> None:
+        hub = SoftHub()
+        await hub.serve(scenario)  # type: ignore[arg-type]
+        leftover = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        await asyncio.wait(leftover, timeout=20) if leftover else None
+
+    test.__name__ = scenario.__name__
+    test.__doc__ = scenario.__doc__
+    return test

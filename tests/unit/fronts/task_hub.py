@@ -1,0 +1,319 @@
+"""A hub in virtual time whose one server does what a test says, and modern clients of it over a pipe or HTTP."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from mcp_hub.calls.parking import Parking
+from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.rules import CallRules
+from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.events import CallEvent, Completed, Progress
+from mcp_hub.fronts.duplex import Duplex
+from mcp_hub.fronts.exchange import Housekeeper
+from mcp_hub.fronts.http_modern import ModernHttp
+from mcp_hub.fronts.http_request import HttpRequest
+from mcp_hub.fronts.mcp_server import Binding, Identity, modern_session
+from mcp_hub.hub import Facade
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.sessions.session import Caller
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.base import Call, CallChannel, Question, Upstream
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.questions import follow_up
+from mcp_hub.wire.base import Requests
+from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.fronts.http_peer import Connection
+from tests.upstreams.messages import PREFIX, modern, rpc
+
+__all__ = ["AFTER", "FRONTS", "Running", "Sent", "TaskHub", "on_each_front", "text"]
+
+AFTER = 5.0
+FRONTS = ("pipe", "http")
+TOOLS = ("slow", "always", "required", "never", "kept")
+RULES = {name: CallRules(task=name) for name in ("always", "required", "never")} | {"kept": CallRules(orphan=60.0)}
+TASKS: Mapping[str, Any] = {"elicitation": {}, "extensions": {PREFIX + "tasks": {}}}
+
+
+def text(words: str) -> bytes:
+    """A tool's result."""
+    return json.dumps({"content": [{"type": "text", "text": words}]}).encode()
+
+
+class Running:
+    """A call that the server works on; `ends` or `fails` it."""
+
+    def __init__(self, call: Call, channel: CallChannel) -> None:
+        self.call = call
+        self.channel = channel
+        self.answers: list[RawJson | Exception] = []
+        self.is_cancelled = False
+        self.outcome: asyncio.Future[Completed] = asyncio.get_running_loop().create_future()
+
+    async def happens(self, *events: CallEvent) -> None:
+        for event in events:
+            self.channel.send(event)
+        await sleep(0.2)
+
+    async def says(self, progress: float, message: str) -> None:
+        await self.happens(Progress(progress, None, {"message": msgspec.Raw(json.dumps(message).encode())}))
+
+    async def ends(self, result: bytes = text("done"), era: Era = Era.HANDSHAKE) -> None:
+        self.outcome.set_result(Completed(result, era))
+        await sleep(0.2)
+
+    async def fails(self, error: Exception) -> None:
+        self.outcome.set_exception(error)
+        await sleep(0.2)
+
+    async def asks(self, message: str = "sure?", **more: Any) -> str:
+        params = json.dumps({"message": message, "requestedSchema": {"type": "object"}, **more}).encode()
+        key = self.channel.ask(Question("elicitation/create", params, self.answers.append))
+        await sleep(0.2)
+        return key
+
+
+class Server:
+    """The upstream; `calls` are those that it got, in order, `tools` the names that it lists."""
+
+    name = "git"
+
+    def __init__(self) -> None:
+        self.calls: list[Running] = []
+        self.tools = list(TOOLS)
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        running = Running(call, channel)
+        self.calls.append(running)
+        try:
+            return await running.outcome
+        except asyncio.CancelledError:
+            running.is_cancelled = True
+            raise
+
+    def snapshot(self) -> Snapshot:
+        tools = (json.dumps({"name": name, "inputSchema": {"type": "object"}}).encode() for name in self.tools)
+        return Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: tuple(tools)})
+
+    def status(self) -> UpstreamStatus:
+        return UpstreamStatus("git", UpstreamState.READY)
+
+    def session_ended(self, session: str) -> None: ...
+
+
+class Sent:
+    """One request: what came back for it so far. `leave` is how its client gives it up: by closing, or by saying so."""
+
+    def __init__(self, leave: Callable[[], None], received: Callable[[], list[Any]], status: Callable[[], Any]) -> None:
+        self.leave = leave
+        self._received = received
+        self._status = status
+
+    @property
+    def messages(self) -> list[Any]:
+        return self._received()
+
+    @property
+    def status(self) -> Any:
+        return self._status()
+
+    @property
+    def methods(self) -> list[str]:
+        return [message.get("method", "answer") for message in self.messages]
+
+    @property
+    def is_answered(self) -> bool:
+        return "answer" in self.methods
+
+    @property
+    def answer(self) -> Any:
+        assert self.is_answered, self.messages
+        return self.messages[-1]
+
+    @property
+    def result(self) -> Any:
+        assert "result" in self.answer, self.answer
+        return self.answer["result"]
+
+    @property
+    def error(self) -> Any:
+        assert "error" in self.answer, self.answer
+        return self.answer["error"]
+
+
+class _Pipe:
+    """A `ClientWire` that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.requests = Requests()
+        self.is_congested = False
+        self.is_closed = False
+        self.sent: list[Any] = []
+
+    def send(self, frame: bytes) -> None:
+        self.sent.append(json.loads(frame))
+
+    def flush(self) -> None: ...
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
+
+
+class TaskHub:
+    """`facade` and what it is made of; `stopping` ends all calls as the hub does."""
+
+    def __init__(self, front: str, *, ends_with_pipe: bool = True) -> None:
+        self.front = front
+        self._ends_with_pipe = ends_with_pipe
+        self.clock = LoopClock()
+        self.server = Server()
+        self.streams = Streams(MemoryStore(), self.clock, StreamLimits(detached=3))
+        self.registry = Registry(self.clock, running=99, waiting=9, lasting=self.streams.begin)
+        upstreams = cast(Mapping[str, Upstream], {"git": self.server})
+        changes = Changes()
+        rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
+        limits = TimeLimits(9e9, 9e9)
+        self.facade = Facade(
+            Catalog(upstreams, rules, changes, self.clock, 0),
+            self.registry,
+            upstreams,
+            {"git": (limits, limits)},
+            100,
+            Parking(self.clock, 60, self.registry.cancel),
+            changes,
+            self.streams,
+            lambda server, tool: RULES.get(tool, CallRules()),
+            AFTER,
+            follow_up,
+        )
+        self.binding = Binding(self.facade, Identity({"name": "hub", "version": "1"}, lambda profile: None))
+        self._keeper = Housekeeper()
+        self._http = ModernHttp(self.facade, self.binding, self._keeper)
+        self._pipe = _Pipe()
+        self._duplex: Duplex
+        self._sent = 0
+
+    async def serve(self, scenario: Callable[["TaskHub"], Coroutine[Any, Any, None]]) -> None:
+        self._duplex = Duplex(
+            self.facade,
+            self.binding,
+            Caller("me"),
+            lambda meta: modern_session(Caller("me"), meta, f"m{self._sent}"),
+            ends_hub=self._ends_with_pipe,
+        )
+        broken: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, about: broken.append(about))
+        background = [asyncio.create_task(each()) for each in (self.streams.run, self._keeper.run)]
+        try:
+            async with self._duplex.serving(self._pipe):
+                await scenario(self)
+        finally:
+            for task in background:
+                task.cancel()
+        assert not broken
+
+    def close(self) -> None:
+        """The client of the pipe goes away."""
+        self._pipe.is_closed = True
+        self._duplex.on_closed("gone")
+
+    @property
+    def running(self) -> Running:
+        return self.server.calls[-1]
+
+    async def send(
+        self,
+        method: str,
+        params: Any,
+        *,
+        capabilities: Mapping[str, Any] = TASKS,
+        token: str | None = None,
+        principal: str = "me",
+        headers: Mapping[str, str | None] | None = None,
+    ) -> Sent:
+        """A request, and what comes back for it within a moment."""
+        self._sent += 1
+        message = rpc(method, modern(params, capabilities=capabilities, token=token), id=self._sent)
+        over_http = self.front == "http" or principal != "me"
+        sent = self._post(message, principal, headers or {}) if over_http else self._write(message)
+        await sleep(0.05)
+        return sent
+
+    async def call(self, tool: str, **options: Any) -> Sent:
+        return await self.send("tools/call", {"name": tool, "arguments": {}}, **options)
+
+    async def task(self, tool: str = "slow", **options: Any) -> str:
+        """The id of a call that has become a task."""
+        sent = await self.call(tool, **options)
+        await sleep(AFTER)
+        assert sent.result["resultType"] == "task", sent.messages
+        id_: str = sent.result["taskId"]
+        return id_
+
+    async def get(self, id_: str, **options: Any) -> Any:
+        return (await self.send("tasks/get", {"taskId": id_}, **options)).result
+
+    def _write(self, message: Any) -> Sent:
+        id_, start = message["id"], len(self._pipe.sent)
+        self._duplex.on_request(_decoded(message))
+
+        def received() -> list[Any]:
+            return [each for each in self._pipe.sent[start:] if "method" in each or each.get("id") == id_]
+
+        def leave() -> None:
+            self._duplex.on_notification(_decoded(rpc("notifications/cancelled", {"requestId": id_})))
+
+        return Sent(leave, received, lambda: None)
+
+    def _post(self, message: Any, principal: str, headers: Mapping[str, str | None]) -> Sent:
+        connection = Connection()
+        named = message["params"].get("taskId", message["params"].get("name"))
+        all_headers = {
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": message["method"],
+            **({"mcp-name": named} if isinstance(named, str) else {}),
+            **headers,
+        }
+        raw = [(name.encode(), value.encode()) for name, value in all_headers.items() if value is not None]
+        request = HttpRequest(
+            _decoded(message), dict(raw), raw, Caller(principal), connection.receive, connection.send, takes_sse=True
+        )
+        connection.task = asyncio.create_task(self._http.post(request))
+
+        def received() -> list[Any]:
+            if connection.body.startswith(b"{"):
+                return [json.loads(connection.body)]
+            return connection.messages
+
+        return Sent(connection.leave, received, lambda: connection.status)
+
+
+def _decoded(message: Any) -> Envelope:
+    decoded = envelope.decode(json.dumps(message).encode())
+    assert isinstance(decoded, Envelope)
+    return decoded
+
+
+def on_each_front(scenario: Callable[[TaskHub], Coroutine[Any, Any, None]]) -> Callable[[str], None]:
+    """A test of a client over a pipe and one over HTTP, on a loop whose time passes by itself."""
+
+    @pytest.mark.parametrize("front", FRONTS)
+    def test(front: str) -> None:
+        run(lambda: _served(front, scenario))
+
+    test.__name__ = scenario.__name__
+    test.__doc__ = scenario.__doc__
+    return test
+
+
+async def _served(front: str, scenario: Callable[[TaskHub], Coroutine[Any, Any, None]]) -> None:
+    await TaskHub(front).serve(scenario)

@@ -1,0 +1,295 @@
+"""A call that becomes durable while its client follows it: what is read then, and what stands in for the result."""
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from mcp_hub.calls import stream as stream_module
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.errors import UnknownStream
+from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progress, Started
+from mcp_hub.fronts.delivery import Delivery
+from mcp_hub.hub import Facade
+from mcp_hub.ids import new_call_id
+from mcp_hub.protocol.extensions import STREAMS
+from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import Era, RawJson
+from mcp_hub.upstreams.base import Call, CallChannel
+from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.fronts.http_peer import virtual
+
+DONE = Completed(b'{"content":[]}')
+INFO = Log("info", b'{"level":"info","data":1}')
+DELTA = Delta(b'[{"type":"text","text":"a"}]')
+
+
+class Hub:
+    """The part of the facade that a delivery needs."""
+
+    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
+        return result
+
+    def is_shared(self, *about: object) -> bool:
+        return False
+
+
+class Task:
+    """Stands in for a result after five seconds, once it may."""
+
+    after = 5.0
+
+    def __init__(self, is_ready: bool = True) -> None:
+        self.is_ready = is_ready
+
+    def prepare(self, ready: Callable[[], None]) -> None:
+        if self.is_ready:
+            ready()
+
+    def answer(self) -> bytes:
+        return b'{"instead":true}'
+
+
+class Client:
+    """A delivery, the record that it follows and the store that this is written to."""
+
+    def __init__(
+        self,
+        *,
+        partials: bool = False,
+        by_cursor: bool = False,
+        instead: Task | None = None,
+        store: MemoryStore | None = None,
+    ) -> None:
+        self.store = store or MemoryStore()
+        self.streams = Streams(self.store, LoopClock(), StreamLimits())
+        call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "local", Era.HANDSHAKE, {})
+        self.record = CallRecord(call, unused, TimeLimits(9, 9), LoopClock())
+        self.record.lasting = self.streams.begin
+        capabilities = {"extensions": {STREAMS: {}}} if partials else {}
+        session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", capabilities)
+        self.record.log.append(Started())
+        self.woken = 0
+        self.delivery = Delivery(
+            cast(Facade, Hub()), b"1", session, self.record, b'"t"', self.wake, by_cursor=by_cursor, instead=instead
+        )
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    async def happens(self, *events: CallEvent) -> None:
+        for event in events:
+            if isinstance(event, Ending):
+                self.record.log.append(event)
+            else:
+                self.record.send(event)
+        await sleep(0.02)
+
+    def gets(self, most: int | None = None) -> list[tuple[int, Any]]:
+        return [(seq, json.loads(frame)) for seq, frame in self.delivery.numbered(most)]
+
+    @property
+    def mark(self) -> Any:
+        return self.result["_meta"][STREAMS]
+
+    @property
+    def result(self) -> Any:
+        assert self.delivery.answer is not None
+        return json.loads(self.delivery.answer)["result"]
+
+
+async def unused(call: Call, channel: CallChannel) -> Completed:
+    raise NotImplementedError
+
+
+def numbers(got: list[tuple[int, Any]]) -> list[int]:
+    return [seq for seq, _ in got]
+
+
+@virtual
+async def test_what_is_sent_by_cursor_is_sent_once_it_is_committed() -> None:
+    client = Client(by_cursor=True)
+    client.record.send(Progress(1))
+    assert not client.delivery.has_more and client.gets() == []
+    await sleep(0)
+    await client.happens(Progress(2), INFO)
+    assert client.woken and client.delivery.has_more
+    assert numbers(client.gets()) == [2, 3, 4]
+    row = await client.store.find(client.record.call.id)
+    assert row is not None and row.last == client.delivery.cursor == 4
+
+
+@virtual
+async def test_what_follows_by_cursor_is_not_merged_before_its_first_look() -> None:
+    """A hundred messages of one read of the upstream's pipe are a hundred messages."""
+    client = Client(by_cursor=True)
+    await client.happens(*map(Progress, range(1, 101)), DONE)
+    assert numbers(client.gets()) == list(range(2, 102))
+    assert client.mark == {"stream": client.record.call.id, "cursor": "102", "status": "completed"}
+
+
+@virtual
+async def test_others_are_sent_what_is_not_yet_committed_and_marked_with_what_is() -> None:
+    client = Client()
+    client.record.send(Progress(1))
+    assert len(client.gets()) == 1
+    client.record.log.append(DONE)
+    client.gets()
+    assert client.mark["cursor"] == "0", "nothing is committed yet"
+
+
+@pytest.mark.parametrize("by_cursor", [True, False])
+def test_a_quick_silent_call_has_no_stream_and_no_mark(by_cursor: bool) -> None:
+    async def scenario() -> None:
+        client = Client(by_cursor=by_cursor)
+        await client.happens(DONE)
+        assert client.gets() == [] and client.result == {"content": []}
+        client.delivery.close()
+        assert client.record.on_stream is None and client.record.stream is None
+        assert await client.store.find(client.record.call.id) is None
+
+    run(scenario)
+
+
+@virtual
+async def test_a_delivery_that_was_paused_follows_again_from_any_place() -> None:
+    client = Client(by_cursor=True)
+    await client.happens(Progress(1), Progress(2), INFO)
+    first = client.gets()
+    client.delivery.pause()
+    assert client.record.stream is not None and client.record.stream.readers == []
+    await client.happens(DONE)
+    for after in (0, 2, 4):
+        reader = client.record.stream.reader(client.wake, after)
+        client.delivery.follow(client.wake, reader)
+        assert client.gets() == [frame for frame in first if frame[0] > after] and client.result
+    client.delivery.follow(client.wake, client.record.stream.reader(client.wake, 5))
+    assert client.delivery.ended and client.delivery.answer is None
+
+
+@virtual
+async def test_a_paused_delivery_does_not_begin_to_follow_when_the_call_becomes_durable() -> None:
+    client = Client(by_cursor=True)
+    client.delivery.pause()
+    await client.happens(Progress(1))
+    assert client.record.stream is not None and client.record.stream.readers == []
+
+
+# -- the extension
+
+
+@virtual
+async def test_a_client_of_the_extension_gets_each_event_with_its_cursor_and_the_usual_ones_too() -> None:
+    client = Client(partials=True)
+    await client.happens(Progress(1), DELTA, INFO, DONE)
+    got = client.gets()
+    kinds = [
+        (seq, message["method"], message["params"].get("_meta", {}).get(STREAMS, {}).get("cursor"))
+        for seq, message in got
+    ]
+    progress, log = "notifications/progress", "notifications/message"
+    assert kinds == [(2, progress, "2"), (3, progress, "3"), (0, progress, "4"), (4, log, None)]
+    values = [message["params"]["progress"] for _, message in got if message["method"] == progress]
+    assert values == sorted(set(values))
+    assert client.mark["cursor"] == "5"
+
+
+@virtual
+async def test_the_last_message_of_an_event_is_the_one_with_its_number() -> None:
+    """A connection that breaks between the two has to bring both again."""
+    client = Client(partials=True, by_cursor=True)
+    await client.happens(INFO, INFO)
+    assert numbers(client.gets()) == [0, 2, 0, 3]
+
+
+# -- what cannot be read
+
+
+async def overtaken(client: Client) -> list[int]:
+    """Lets more come than the store keeps, before the client reads; then the numbers of what it still gets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_module, "_TAIL_EVENTS", 4)
+        for _ in range(30):
+            await client.happens(INFO)
+        got: list[int] = []
+        while client.delivery.has_more and not client.delivery.ended:
+            got += [seq for seq in numbers(client.gets()) if seq]
+    return got
+
+
+def small_store() -> MemoryStore:
+    return MemoryStore(StoreLimits(stream_events=8))
+
+
+@virtual
+async def test_a_client_that_has_a_place_is_sent_back_to_name_another() -> None:
+    client = Client(by_cursor=True, store=small_store())
+    got = await overtaken(client)
+    assert got == list(range(2, len(got) + 2)) and len(got) < 10
+    assert client.delivery.ended and client.delivery.is_lost and client.delivery.answer is None
+
+
+@virtual
+async def test_one_that_has_none_goes_on_with_what_is_left() -> None:
+    client = Client(partials=True, store=small_store())
+    got = await overtaken(client)
+    row = await client.store.find(client.record.call.id)
+    assert row is not None and row.first > 10
+    assert got[-(row.last - row.first + 1) :] == list(range(row.first, row.last + 1))
+    assert got == sorted(set(got)) and not client.delivery.ended
+
+
+@virtual
+async def test_a_stream_that_is_gone_altogether_ends_with_an_error() -> None:
+    client = Client(by_cursor=True)
+    await client.happens(INFO)
+    client.gets()
+    assert client.record.stream is not None
+    client.record.stream.fail(UnknownStream())
+    assert client.gets() == [] and client.delivery.ended and not client.delivery.is_lost
+    assert "cannot be read any more" in json.loads(client.delivery.answer or b"")["error"]["message"]
+
+
+# -- in place of the result
+
+
+@virtual
+async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_what_was_said() -> None:
+    client = Client(by_cursor=True, instead=Task())
+    await sleep(4.9)
+    assert not client.delivery.ended
+    await client.happens(Progress(1))
+    await sleep(0.2)
+    assert client.delivery.has_more
+    assert numbers(client.gets(1)) == [2] and client.delivery.detached and client.result == {"instead": True}
+
+
+@virtual
+async def test_it_comes_in_its_time_to_a_client_that_was_away_meanwhile() -> None:
+    client = Client(by_cursor=True, instead=Task())
+    await client.happens(Progress(1))
+    client.delivery.pause()
+    await sleep(6)
+    assert client.record.stream is not None
+    client.delivery.follow(client.wake, client.record.stream.reader(client.wake, 0))
+    assert numbers(client.gets()) == [2] and client.delivery.detached
+
+
+@pytest.mark.parametrize("case", ["ended before", "not ready", "closed"])
+def test_it_does_not_come_when_it_is_not_wanted(case: str) -> None:
+    async def scenario() -> None:
+        client = Client(instead=Task(is_ready=case != "not ready"))
+        if case == "ended before":
+            await client.happens(DONE)
+            client.gets()
+        elif case == "closed":
+            client.delivery.close()
+        await sleep(10)
+        assert not client.delivery.detached and client.gets() == []
+        assert not client.delivery.detached
+
+    run(scenario)

@@ -1,0 +1,130 @@
+"""Sessions that outlive the hub: what is kept of them, for how long, and who may use them."""
+
+from typing import Any, cast
+
+import pytest
+
+from mcp_hub.fronts import kept_sessions as module
+from mcp_hub.fronts.kept_sessions import KeptSession, KeptSessions
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.stores.base import EventStore, SessionRow, StoreError
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import Era
+
+pytestmark = pytest.mark.anyio
+
+ALICE = Caller("alice", "work")
+ID = "se_" + "0" * 26
+
+
+class Store(MemoryStore):
+    """Counts what is written; broken if told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.is_broken = False
+
+    async def put_session(self, session: SessionRow) -> None:
+        self.writes += 1
+        if self.is_broken:
+            raise StoreError("the disk is full")
+        await super().put_session(session)
+
+    async def drop_session(self, id_: str) -> None:
+        if self.is_broken:
+            raise StoreError("the disk is full")
+        await super().drop_session(id_)
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    clock = [1e9]
+    monkeypatch.setattr(module, "wall_time", lambda: clock[0])
+    return clock
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def sessions(store: Store, now: list[float]) -> KeptSessions:
+    return KeptSessions(cast(EventStore, store), 1000.0)
+
+
+def kept(**fields: Any) -> KeptSession:
+    session = Session(ID, ALICE, Era.HANDSHAKE, "2025-06-18", {"elicitation": {}}, {"name": "c"}, **fields)
+    return KeptSession(session)
+
+
+async def test_it_comes_back_as_it_was(sessions: KeptSessions) -> None:
+    before = kept(log_level="error", subscriptions={("git", "x:1"): "git+x:1", ("git", "x:2"): "x:2"})
+    before.lapsed = {"x:3": None, "x:2": None}
+    await sessions.keep(before, 10)
+    after = await sessions.find(ID, ALICE)
+    assert after is not None and after.until == before.until
+    for field in ("id", "caller", "era", "version", "capabilities", "client_info", "log_level"):
+        assert getattr(after.session, field) == getattr(before.session, field)
+    assert after.session.subscriptions == {} and list(after.lapsed) == ["git+x:1", "x:2", "x:3"]
+
+
+@pytest.mark.parametrize("caller", [Caller("bob", "work"), Caller("alice"), Caller("alice", "home"), Caller()])
+async def test_nobody_else_finds_it(caller: Caller, sessions: KeptSessions) -> None:
+    await sessions.keep(kept(), 10)
+    assert await sessions.find(ID, caller) is None
+    assert await sessions.find("se_" + "1" * 26, ALICE) is None
+
+
+async def test_it_lives_as_long_as_the_last_stream_and_is_seldom_written(
+    sessions: KeptSessions, store: Store, now: list[float]
+) -> None:
+    session = kept()
+    for _ in range(100):
+        await sessions.keep(session, 500)
+        now[0] += 30
+    assert store.writes == 1
+    now[0] = 1e9 + 5000
+    await sessions.keep(session, 500)
+    assert store.writes == 2
+    now[0] += 1499
+    assert await sessions.find(ID, ALICE) is not None
+    now[0] += 3602
+    assert await sessions.find(ID, ALICE) is None
+
+
+async def test_changes_are_written_only_where_there_is_a_record(sessions: KeptSessions, store: Store) -> None:
+    session = kept()
+    await sessions.update(session)
+    assert store.writes == 0
+    await sessions.keep(session, 10)
+    session.session.log_level = "debug"
+    await sessions.update(session)
+    found = await sessions.find(ID, ALICE)
+    assert found is not None and found.session.log_level == "debug"
+
+
+async def test_one_that_was_ended_is_never_written_again(sessions: KeptSessions) -> None:
+    session = kept()
+    await sessions.keep(session, 10)
+    await sessions.drop(session)
+    await sessions.keep(session, 1e6)
+    await sessions.update(session)
+    assert await sessions.find(ID, ALICE) is None
+
+
+async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: KeptSessions, store: Store) -> None:
+    store.is_broken = True
+    session = kept()
+    await sessions.keep(session, 10)
+    await sessions.drop(session)
+    assert await sessions.find(ID, ALICE) is None
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"version":1}', b'{"version":"2026-07-28","profile":"work"}'])
+async def test_a_record_that_cannot_be_used_is_as_good_as_none(
+    body: bytes, sessions: KeptSessions, store: Store
+) -> None:
+    await store.put_session(SessionRow(ID, "alice", body, 2e9))
+    assert await sessions.find(ID, ALICE) is None

@@ -1,0 +1,236 @@
+"""Requests to the REST front that are wrong in some way, and the document that describes the right ones."""
+
+import json
+import re
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from mcp_hub.errors import Busy, HubError, InvalidParams, RpcError
+from mcp_hub.fronts.rest_problem import FailedCall, ended_in, problem_for
+from mcp_hub.fronts.rest_routes import ROUTES, find
+from mcp_hub.protocol.stream_errors import error_data
+from mcp_hub.protocol.stream_events import decoded
+from tests.unit.fronts.rest_peer import problem, rest_hub
+
+pytestmark = pytest.mark.anyio
+
+ECHO = "/v1/tools/echo/call"
+BODIES = [
+    (b"hello", "invalid_json"),
+    (b'{"arguments":{"text":"x"}', "invalid_json"),
+    (b'{"arguments":{"text":NaN}}', "invalid_json"),
+    (b'{"arguments":{"text":"\\ud800"}}', "invalid_json"),
+    (b'{"arguments":{"text":"\xff"}}', "invalid_json"),
+    (b'{"arguments":{"text":' + b"[" * 20_000 + b"]" * 20_000 + b"}}", "invalid_json"),
+    (b'{"arguments":{"text":1e400}}', "invalid_json"),
+    (b"5", "invalid_body"),
+    (b"[]", "invalid_body"),
+    (b"null", "invalid_body"),
+    (b'{"arguments":[]}', "invalid_body"),
+    (b'{"arguments":null}', "invalid_body"),
+    (b'{"argument":{}}', "invalid_body"),
+    (b'{"tools":"echo"}', "invalid_body"),
+    (b'{"_meta":[]}', "invalid_body"),
+    (b'{"_meta":{"progressToken":{}}}', "invalid_body"),
+]
+
+
+@pytest.mark.parametrize(("body", "code"), BODIES)
+async def test_body_that_is_none_is_refused(tmp_path: Path, body: bytes, code: str) -> None:
+    async with rest_hub(tmp_path) as peer:
+        problem(await peer.ask("POST", ECHO, body), 400, code)
+        assert (await peer.ask("GET", "/v1/streams")).json == {"streams": []}
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", None])
+async def test_body_of_another_type_is_refused(tmp_path: Path, media: str | None) -> None:
+    async with rest_hub(tmp_path) as peer:
+        response = await peer.ask("POST", ECHO, {"arguments": {}}, headers={"content-type": media})
+        problem(response, 415, "unsupported_media_type")
+
+
+async def test_body_may_have_a_charset_line_breaks_or_not_be_there_at_all(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        headers = {"content-type": "Application/JSON; charset=utf-8"}
+        response = await peer.ask("POST", ECHO, b'{\r\n"arguments":\n{"text":\n"x"}}', headers=headers)
+        assert response.json["result"]["content"][0]["text"] == "x"
+        assert (await peer.ask("POST", ECHO)).json["result"]["isError"] is True
+
+
+async def test_body_over_the_limit_is_refused(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        response = await peer.ask("POST", ECHO, {"arguments": {"text": "x" * 100_000}})
+        problem(response, 413, "body_too_large")
+        assert response.headers["connection"] == "close"
+
+
+async def test_client_that_leaves_before_its_body_is_there_is_not_answered(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        response = peer.start("POST", ECHO, b"{")
+        response._parts.clear()
+        response.leave()
+        await response.done.wait()
+        assert not response.status
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/", "/v1/nothing", "/v1/tools/call", "/v1/tools//call", "/v1/tools/%ff/call", "/v1//tools", "/v1/tools//"],
+)
+async def test_path_that_is_none_is_not_found(tmp_path: Path, path: str) -> None:
+    async with rest_hub(tmp_path) as peer:
+        problem(await peer.ask("GET", path), 404, "not_found")
+
+
+async def test_what_is_not_below_v1_is_none_of_its_business(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        for path in ("/v1", "/v10/tools", "/other"):
+            response = await peer.ask("GET", path)
+            assert (response.status, response.headers["content-type"]) == (404, "application/json")
+
+
+async def test_name_may_be_percent_encoded_and_the_path_end_in_a_slash(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        response = await peer.ask("POST", "/v1/tools/%65cho/call/", {"arguments": {"text": "x"}})
+        assert response.status == 200
+        unknown = await peer.ask("POST", "/v1/tools/a%2Fb%3F%C3%A9/call", {})
+        assert problem(unknown, 404, "unknown_tool")["detail"] == "Unknown tool: a/b?é"
+
+
+async def test_method_that_a_path_lacks_is_refused_with_those_that_it_has(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        for route in ROUTES:
+            path = re.sub(r"{\w+}", "x", route.path)
+            refused = await peer.ask("PATCH", path)
+            problem(refused, 405, "method_not_allowed")
+            told = await peer.ask("OPTIONS", path)
+            assert (told.status, told.body, "content-length" in told.headers) == (204, b"", False)
+            assert told.headers["allow"] == refused.headers["allow"]
+            assert {route.method, "OPTIONS"} <= set(told.headers["allow"].split(", "))
+        problem(await peer.ask("POST", "/v1/tools"), 405, "method_not_allowed")
+
+
+async def test_head_is_get_without_a_body_where_get_ends_by_itself(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        get, head = await peer.ask("GET", "/v1/tools"), await peer.ask("HEAD", "/v1/tools")
+        assert (head.status, head.body, head.headers) == (200, b"", get.headers)
+        refused = await peer.ask("HEAD", "/v1/streams/x/events")
+        assert (refused.status, refused.body) == (405, b"") and "HEAD" not in refused.headers["allow"]
+
+
+async def test_guard_s_refusals_are_problems(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        nobody = await peer.ask("GET", "/v1/tools", token=None)
+        problem(nobody, 401, "unauthorized")
+        assert nobody.headers["www-authenticate"] == "Bearer"
+        problem(await peer.ask("GET", "/v1/tools", token="x"), 401, "unauthorized")
+        elsewhere = await peer.ask("GET", "/v1/tools", headers={"host": "evil.example"})
+        problem(elsewhere, 421, "host_not_served")
+        page = await peer.ask("GET", "/v1/tools", headers={"origin": "https://evil.example"})
+        problem(page, 403, "origin_not_allowed")
+
+
+async def test_bug_is_a_problem_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rest_hub(tmp_path) as peer:
+        monkeypatch.setattr(peer.app.streams.store, "rows", None)
+        told = problem(await peer.ask("GET", "/v1/streams"), 500, "internal_error")
+        assert "NoneType" not in told["detail"]
+
+
+# -- errors
+
+
+def test_json_rpc_error_of_a_call_has_a_fitting_status() -> None:
+    statuses = {
+        "invalid_params": 400, "busy": 503, "upstream_unavailable": 503, "upstream_crashed": 502,
+        "deadline_exceeded": 504, "hub_restarted": 503, "internal_error": 500, "method_not_found": 502,
+    }  # fmt: skip
+    for code, status in statuses.items():
+        failed = FailedCall(code, "x", True, "why", msgspec.Raw(b'{"code":1}'))
+        told = ended_in("st_1", failed)
+        assert (told.status, told.code, (b"retry-after", b"5") in told.headers) == (status, code, status == 503)
+
+
+def test_problem_of_a_call_is_read_from_what_the_stream_has_of_its_error() -> None:
+    error = RpcError("gone", code=1002, data={"outcome": "unknown"})
+    failed = msgspec.json.decode(b"".join(error_data(error)), type=FailedCall)
+    assert (failed.outcome, failed.retryable, bytes(failed.jsonrpc)) == ("unknown", False, bytes(error.encoded()))
+    assert decoded(b'{"v":1,"seq":1,"type":"error","data":%b}' % b"".join(error_data(error)))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(InvalidParams("x"), 400), (Busy("x"), 503), (RpcError("x"), 500), (HubError("x"), 500)],
+)
+def test_every_error_of_the_hub_is_a_problem(error: HubError, status: int) -> None:
+    told = json.loads(problem_for(error).encoded())
+    assert (told["status"], told["title"]) == (status, HTTPStatus(status).phrase)
+
+
+# -- the document
+
+
+async def document(tmp_path: Path) -> Any:
+    async with rest_hub(tmp_path) as peer:
+        first = await peer.ask("GET", "/v1/openapi.json")
+        assert first.body == (await peer.ask("GET", "/v1/openapi.json")).body
+        return first.json
+
+
+async def test_document_has_every_route_and_nothing_else(tmp_path: Path) -> None:
+    described = await document(tmp_path)
+    operations = {
+        (method.upper(), path): operation
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert set(operations) == {(route.method, route.path) for route in ROUTES}
+    ids = [operation["operationId"] for operation in operations.values()]
+    assert len(set(ids)) == len(ids)
+    for route in ROUTES:
+        operation = operations[route.method, route.path]
+        assert {str(answer.status) for answer in route.answers} <= operation["responses"].keys()
+        assert ("requestBody" in operation) == (route.body is not None)
+        in_path = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"}
+        assert in_path == set(re.findall(r"{(\w+)}", route.path))
+
+
+async def test_document_is_whole(tmp_path: Path) -> None:
+    described = await document(tmp_path)
+    assert described["openapi"] == "3.1.0" and described["info"] == {"title": "mcp-hub", "version": "1.2"}
+    schemas = described["components"]["schemas"]
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    references = re.findall(r'"\$ref":\s*"([^"]*)"', json.dumps(described))
+    assert references and {f"#/components/schemas/{name}" for name in schemas} == set(references)
+    for methods in described["paths"].values():
+        for operation in methods.values():
+            assert operation["summary"] and all(each["description"] for each in operation["responses"].values())
+
+
+async def test_answers_are_as_the_document_says(tmp_path: Path) -> None:
+    described = await document(tmp_path)
+
+    def fits(name: str, value: object) -> None:
+        schema = {**described, "$ref": f"#/components/schemas/{name}"}
+        jsonschema.Draft202012Validator(schema).validate(value)
+
+    async with rest_hub(tmp_path) as peer:
+        fits("ToolList", (await peer.ask("GET", "/v1/tools")).json)
+        answer = (await peer.call("echo", {"text": "x"}).ended()).json
+        fits("CallAnswer", answer)
+        fits("StreamInfo", (await peer.ask("GET", f"/v1/streams/{answer['stream']}")).json)
+        fits("StreamList", (await peer.ask("GET", "/v1/streams")).json)
+        fits("EventPage", (await peer.ask("GET", f"/v1/streams/{answer['stream']}/events")).json)
+        fits("ProblemBody", (await peer.ask("GET", "/v1/streams/x")).json)
+
+
+def test_every_route_is_found_under_its_own_path() -> None:
+    for route in ROUTES:
+        found = find(route.path.replace("{", "").replace("}", "").encode())
+        assert found is not None and found.by_method[route.method] is route

@@ -1,0 +1,284 @@
+"""Whose calls are answered before they end, when, with what, and what becomes of the calls."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw, structs
+
+from mcp_hub.calls.own_tools import OFFERED
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.view import ServerRules, ViewRules, build
+from mcp_hub.clock import SystemClock
+from mcp_hub.config.schema import Settings
+from mcp_hub.events import Progress
+from mcp_hub.fronts.soft_deadline import SoftDeadlines, soft_answer
+from mcp_hub.protocol.meta import take_meta
+from mcp_hub.sessions.session import LOCAL, Caller, Session
+from mcp_hub.types import CacheHint, Era, Kind, Snapshot
+from mcp_hub.upstreams.changes import Changes
+from tests.unit.calls.virtual_time import sleep
+from tests.unit.fronts.soft_hub import DEADLINE, SoftHub, delta, in_virtual_time, said, soft
+from tests.unit.fronts.task_hub import TASKS, text
+
+TOOLS = OFFERED.lists[Kind.TOOL]
+H, M = Era.HANDSHAKE, Era.MODERN
+STDIO = Caller(has_own_hub=True)
+
+
+def chosen(client: str) -> Caller:
+    return Caller(has_own_hub=True, client=client)
+
+
+@pytest.mark.parametrize(
+    ("caller", "era", "name", "capabilities", "deadline"),
+    [
+        (STDIO, H, "claude-ai", {}, 200),
+        (STDIO, H, "claude-code", {}, None),
+        (STDIO, H, "somebody", {}, 45),
+        (STDIO, H, None, {}, 45),
+        (STDIO, H, 7, {}, 45),
+        (STDIO, H, "x" * 10_000, {}, 45),
+        (STDIO, M, "somebody", {}, None),
+        (STDIO, M, "claude-ai", {}, 200),
+        (STDIO, M, "claude-ai", TASKS, None),
+        (STDIO, H, "claude-ai", TASKS, 200),
+        (chosen("codex"), H, "claude-code", {}, 240),
+        (chosen("codex"), M, "somebody", {}, 240),
+        (chosen("codex"), M, "somebody", TASKS, None),
+        (chosen("claude-code"), H, "claude-ai", {}, None),
+        (LOCAL, H, "somebody", {}, None),
+        (LOCAL, H, "claude-ai", {}, 200),
+        (LOCAL, M, "somebody", {}, None),
+        (LOCAL, M, "claude-ai", {}, 200),
+    ],
+)
+def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: Any, deadline: float | None) -> None:
+    info = {} if name is None else {"name": name}
+    session = Session("s", caller, era, "2025-11-25", dict(capabilities), info)
+    assert SoftDeadlines(Settings().soft_deadline)(session) == deadline
+
+
+def test_what_the_file_says_of_a_client_counts() -> None:
+    hub = {"clients": {"mine": {"soft_deadline": "7s", "matches": ["my-*"]}, "unknown": {"soft_deadline": "never"}}}
+    find = SoftDeadlines(Settings.model_validate({"hub": hub}).soft_deadline)
+    assert find(Session("s", LOCAL, H, "", client_info={"name": "My-Client"})) == 7
+    assert find(Session("s", STDIO, H, "", client_info={"name": "other"})) is None
+
+
+def test_no_name_is_too_long_to_be_looked_up() -> None:
+    names: list[str | None] = []
+
+    def find(client_name: str | None, chosen: str | None, *, known_only: bool) -> float | None:
+        names.append(client_name)
+        return None
+
+    deadlines = SoftDeadlines(find)
+    for _ in range(2):
+        assert deadlines(Session("s", LOCAL, H, "", client_info={"name": "x" * 1_000_000})) is None
+    assert names == ["x" * 256], "and only once"
+
+
+@in_virtual_time
+async def test_a_call_that_takes_too_long_is_answered_with_what_there_is(hub: SoftHub) -> None:
+    await hub.hello()
+    sent = await hub.tool("slow")
+    await hub.running.happens(delta("one, "), delta("two\n"))
+    await sleep(DEADLINE - 1)
+    assert not sent.is_answered
+    await sleep(1)
+    mark = soft(sent)
+    assert said(sent).endswith("Output so far:\none, two\n")
+    assert mark[
+        "stream"
+    ] == hub.running.call.id and f'{{"stream":"{mark["stream"]}","after":{mark["cursor"]}}}' in said(sent)
+    await hub.running.ends()
+    assert not hub.running.is_cancelled and len(sent.messages) == 1
+
+
+@in_virtual_time
+async def test_a_call_that_is_over_in_time_is_an_ordinary_one(hub: SoftHub) -> None:
+    await hub.hello()
+    sent = await hub.tool("slow")
+    await sleep(DEADLINE - 1)
+    await hub.running.ends(text("quick"))
+    assert said(sent) == "quick"
+    await sleep(DEADLINE)
+    assert len(sent.messages) == 1
+
+
+@in_virtual_time
+async def test_nothing_is_said_of_a_call_that_has_said_nothing(hub: SoftHub) -> None:
+    await hub.hello()
+    sent = await hub.tool("slow")
+    await sleep(DEADLINE)
+    assert said(sent).endswith("Output so far: none") and soft(sent)
+
+
+@in_virtual_time
+async def test_messages_of_progress_stand_in_for_content(hub: SoftHub) -> None:
+    await hub.hello()
+    sent = await hub.tool("slow")
+    assert hub.running.call.wants_progress, "though the client gave no token"
+    for step, message in enumerate(["compiling", "compiling", "linking"], 1):
+        await hub.running.says(step, message)
+    await hub.running.happens(Progress(9))
+    await sleep(DEADLINE)
+    assert said(sent).endswith("Output so far:\ncompiling\nlinking\n")
+
+
+@in_virtual_time
+async def test_content_goes_before_progress_and_only_the_end_of_it(hub: SoftHub) -> None:
+    await hub.hello()
+    sent = await hub.tool("slow")
+    await hub.running.says(1, "unseen")
+    await hub.running.happens(delta("é" * 5000), delta("the end"), delta("beside", channel="aux"))
+    await sleep(DEADLINE)
+    _, _, shown = said(sent).partition("(the end of it):\n")
+    assert shown.endswith("éthe end") and set(shown[:-7]) == {"é"}
+    assert 1990 <= len(shown.encode()) <= 2000
+
+
+@in_virtual_time
+async def test_only_the_latest_of_many_events_are_looked_at(hub: SoftHub) -> None:
+    await hub.hello()
+    sent = await hub.tool("slow")
+    await hub.running.happens(delta("early"), *(delta(".", index) for index in range(1, 1500)))
+    await sleep(DEADLINE)
+    assert set(said(sent).partition("(the end of it):\n")[2]) == {"."}
+    assert int(soft(sent)["cursor"]) > 1500
+
+
+@in_virtual_time
+async def test_an_open_question_puts_the_answer_off(hub: SoftHub) -> None:
+    await hub.hello(elicitation={})
+    sent = await hub.tool("slow")
+    await hub.running.asks("sure?")
+    await sleep(DEADLINE * 3)
+    question = hub.sent_to_client[-1]
+    assert question["method"] == "elicitation/create" and not sent.is_answered
+    hub.answered(question, {"action": "accept"})
+    await sleep(1)
+    assert hub.running.answers and soft(sent)
+
+
+@in_virtual_time
+async def test_a_call_that_ends_with_its_question_is_answered_as_usual(hub: SoftHub) -> None:
+    await hub.hello(elicitation={})
+    sent = await hub.tool("slow")
+    await hub.running.asks("sure?")
+    await sleep(DEADLINE * 2)
+    hub.answered(hub.sent_to_client[-1], {"action": "accept"})
+    await hub.running.ends(text("after all"))
+    assert said(sent) == "after all"
+
+
+@in_virtual_time
+async def test_one_call_too_many_without_a_client_waits_for_its_result(hub: SoftHub) -> None:
+    await hub.hello()
+    calls = [await hub.tool("slow") for _ in range(4)]  # three may be detached
+    await sleep(DEADLINE * 2)
+    assert [sent.is_answered for sent in calls] == [True, True, True, False]
+    await hub.running.ends(text("at last"))
+    assert said(calls[-1]) == "at last"
+
+
+@in_virtual_time
+async def test_a_modern_client_gets_an_answer_of_its_era(hub: SoftHub) -> None:
+    sent = await hub.call("slow", capabilities={})
+    await sleep(DEADLINE)
+    assert sent.result["resultType"] == "complete" and soft(sent)
+
+
+@in_virtual_time
+async def test_a_client_that_cancels_before_the_answer_ends_the_call_and_not_after_it(hub: SoftHub) -> None:
+    await hub.hello()
+    before = await hub.tool("slow")
+    before.leave()
+    after = await hub.tool("slow")
+    await sleep(DEADLINE)
+    assert soft(after)
+    after.leave()
+    await sleep(10)
+    assert [call.is_cancelled for call in hub.server.calls] == [True, False] and not before.messages
+
+
+@in_virtual_time
+async def test_a_call_that_nobody_asks_after_ends_within_the_hour(hub: SoftHub) -> None:
+    await hub.hello()
+    stream = await hub.softly()
+    await sleep(3500)
+    await hub.tool("hub_wait", {"stream": stream})
+    await sleep(3500)
+    assert hub.streams.owned(hub.running.call.id), "it was asked after"
+    await sleep(200)
+    assert hub.running.is_cancelled
+
+
+@in_virtual_time
+async def test_the_tools_are_listed_first_and_without_output_schemas(hub: SoftHub) -> None:
+    await hub.hello()
+    tools = (await hub.ask("tools/list", {})).result["tools"]
+    assert [tool["name"] for tool in tools][:3] == ["hub_wait", "hub_cancel", "slow"]
+    assert not any("outputSchema" in tool for tool in tools)
+    raws = []
+    for _ in range(2):
+        await hub.ask("tools/list", {})
+        raws.append(json.loads(hub.raw[-1])["result"])
+        hub.facade.changes.bump()
+    assert json.dumps(raws[0]) == json.dumps(raws[1])
+
+
+@in_virtual_time
+async def test_clients_without_a_deadline_neither_see_nor_reach_them(hub: SoftHub) -> None:
+    tools = (await hub.send("tools/list", {}, principal="you")).result["tools"]
+    assert [tool["name"] for tool in tools][:1] == ["slow"] and all("outputSchema" in tool for tool in tools)
+    await hub.send("tools/call", {"name": "slow", "arguments": {}}, principal="you")
+    stream = hub.running.call.id
+    for name in ("hub_wait", "hub_cancel"):
+        sent = await hub.send("tools/call", {"name": name, "arguments": {"stream": stream}}, principal="you")
+        assert sent.error["code"] == -32602 and "Unknown tool" in sent.error["message"]
+    await sleep(DEADLINE * 3)
+    assert not hub.running.is_cancelled
+
+
+@in_virtual_time
+async def test_only_calls_of_the_servers_tools_are_answered_early(hub: SoftHub) -> None:
+    session = Session("s", Caller("me"), M, "2026-07-28")
+    wait = {"name": Raw(b'"hub_wait"'), "arguments": Raw(b'{"stream":"st_0"}')}
+    for params, has_answer in (({"name": Raw(b'"slow"')}, True), (wait, False)):
+        record = hub.facade.call(session, "tools/call", params, take_meta({})).record
+        assert (soft_answer(hub.facade, session, record) is not None) is has_answer
+        hub.facade.cancel(record)
+    read = structs.replace(record.call, method="resources/read", upstream="git")
+    assert soft_answer(hub.facade, session, CallRecord(read, record.handler, record.limits, hub.clock)) is None
+
+
+def test_a_list_that_depends_on_the_client_is_for_nobody_else() -> None:
+    hints = {kind: CacheHint(60_000, public=True) for kind in Kind}
+    definition = b'{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object"},"_meta":{"a":1.0}}'
+    offered = Snapshot("git", M, {Kind.TOOL: (definition,), Kind.PROMPT: ()}, hints)
+    plain = build([offered], ViewRules({"git": ServerRules()}))
+    early = plain.for_early_answers(OFFERED)
+    assert b'"cacheScope":"public"' in plain.page(Kind.TOOL, M, None, 9)
+    page = early.page(Kind.TOOL, M, None, 9)
+    assert (
+        b'"cacheScope":"private"' in page and b'{"name":"t","inputSchema":{"type":"object"},"_meta":{"a":1.0}}' in page
+    )
+    assert early.page(Kind.PROMPT, M, None, 9) == plain.page(Kind.PROMPT, M, None, 9)
+    assert plain.for_early_answers(OFFERED).page(Kind.TOOL, M, None, 9) == page
+
+
+def test_a_view_for_each_kind_of_client_is_kept() -> None:
+    catalog = Catalog({}, {None: ViewRules({})}, Changes(), SystemClock(), 0, OFFERED)
+    early = catalog.view(None, answered_early=True)
+    assert catalog.view(None, answered_early=True) is early is not catalog.view(None)
+    assert [entry.exported for entry in early.entries(Kind.TOOL)] == ["hub_wait", "hub_cancel"]
+    assert catalog.view(None).entries(Kind.TOOL) == ()
+
+
+def test_the_tools_cost_little_context() -> None:
+    seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in map(json.loads, TOOLS)]
+    assert len(json.dumps(seen, separators=(",", ":"))) < 600
+    assert [tool["annotations"]["readOnlyHint"] for tool in map(json.loads, TOOLS)] == [True, False]

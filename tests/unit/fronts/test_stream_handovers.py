@@ -1,0 +1,162 @@
+"""What could go wrong between two connections of one stream, and at the edges of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_hub.calls import stream as stream_module
+from mcp_hub.calls.rules import CallRules
+from mcp_hub.calls.runner import call_later
+from mcp_hub.calls.streams import StreamLimits
+from mcp_hub.events import BY_CLIENT, Cancelled
+from mcp_hub.fronts import resumption
+from mcp_hub.fronts.resumption import Client
+from mcp_hub.sessions.session import LOCAL
+from mcp_hub.stores.base import StreamRow
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import CallId
+from tests.unit.calls.virtual_time import sleep
+from tests.unit.fronts.http_peer import MadeCall, World, values, virtual
+
+
+class LateStore(MemoryStore):
+    """Takes its time to fetch; `is_stale` if it does not know yet what was let go."""
+
+    is_stale = False
+
+    def fetch(self, *what: Any) -> None:
+        call_later(0.1, lambda: super(LateStore, self).fetch(*what))
+
+    async def find(self, stream: CallId) -> StreamRow | None:
+        return None if self.is_stale else await super().find(stream)
+
+
+@virtual
+async def test_nothing_is_said_before_it_is_known_whether_there_is_anything_to_say() -> None:
+    world = World(store=LateStore())
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    await call.drops()
+    await call.happens(Cancelled(BY_CLIENT))
+    await sleep(1)
+    resumed = await call.comes_back(2)
+    assert resumed.status is None
+    await sleep(1)
+    assert (resumed.status, resumed.is_complete) == (204, True)
+
+
+@virtual
+async def test_a_place_that_is_found_to_be_gone_too_late_is_not_called_the_end() -> None:
+    store = LateStore(StoreLimits(stream_events=16))
+    world = World(store=store)
+    call = MadeCall(world, world.client())
+    for number in range(1, 30):
+        await call.progresses(number)
+    await call.drops()
+    store.is_stale = True
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_module, "_TAIL_EVENTS", 4)
+        await call.progresses(31)
+        await sleep(1)
+        resumed = await call.comes_back(2)
+        await sleep(1)
+    assert (resumed.status, resumed.messages, resumed.is_complete) == (200, [], True)
+    store.is_stale = False
+    assert (await call.comes_back(2)).status == 410
+
+
+@virtual
+async def test_a_connection_whose_stream_nobody_was_told_of_is_left_alone() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    await sleep(1)
+    assert call.record.stream is not None and call.post.status is None
+    assert (await call.comes_back(1)).status == 400
+    await call.ends()
+    assert call.post.error["id"] == 1
+
+
+@virtual
+async def test_a_newer_connection_is_no_loss_of_the_older() -> None:
+    world = World(rules=CallRules(orphan="cancel"))
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    resumed = await call.comes_back(2)
+    await sleep(5)
+    assert world.cancelled == [] and call.post.is_complete
+    resumed.leave()
+    await sleep(1)
+    assert world.cancelled == [call.record]
+
+
+@virtual
+async def test_a_call_whose_newer_connection_is_refused_is_without_one() -> None:
+    world = World(limits=StreamLimits(followers=2))
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    stream = await world.streams.open("local", call.record.call.id)
+    others = [stream.reader(lambda: None, 0) for _ in range(2)]
+    assert (await call.comes_back(2)).status == 503 and call.post.is_complete
+    for other in others:
+        other.close()
+    await sleep(700)
+    assert world.cancelled == [call.record]
+
+
+class Instead:
+    """Stands in for the result after ten seconds."""
+
+    after = 10.0
+
+    def prepare(self, ready: Callable[[], None]) -> None:
+        ready()
+
+    def answer(self) -> bytes:
+        return b'{"instead":true}'
+
+
+@virtual
+async def test_what_stands_in_for_the_result_has_no_place_and_frees_the_id_of_the_request() -> None:
+    world = World()
+    client = world.client()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resumption, "substitute", lambda *about: Instead())
+        call = MadeCall(world, client)
+        await call.progresses(1)
+        await sleep(11)
+    assert call.post.messages[-1] == {"jsonrpc": "2.0", "id": 1, "result": {"instead": True}}
+    assert call.post.events[-1].id is None and call.post.is_complete
+    assert not client.is_taken(1) and world.cancelled == []
+    resumed = await call.comes_back(2)
+    await call.ends()
+    assert values(resumed) == ["answer"], "who comes back has not heard of it"
+
+
+@virtual
+async def test_of_two_that_come_while_the_store_is_slow_the_second_follows() -> None:
+    world = World(store=LateStore())
+    call = MadeCall(world, world.client())
+    await call.progresses(1, 2)
+    beside = world.beside()
+    kept = await beside.resumption.sessions.find("s", LOCAL)
+    assert kept is not None
+    client = Client(kept)
+    first, second = await beside.get(client, call.place(2)), await beside.get(client, call.place(2))
+    await sleep(1)
+    assert (first.status, first.messages) == (200, []) and first.is_complete
+    assert values(second) == [2] and not second.is_complete
+
+
+@virtual
+async def test_a_call_that_waits_for_its_turn_gives_no_place() -> None:
+    """Nothing of it is in the store, so nobody could come back after the hub was killed."""
+    world = World()
+    call = MadeCall(world, world.client())
+    call.record.lasting = None
+    await sleep(20)
+    assert (call.post.status, call.post.ids) == (200, []) and b": keep-alive" in call.post.body
+    call.record.lasting = world.streams.begin
+    await call.progresses(1)
+    assert call.post.ids == [2]

@@ -1,0 +1,201 @@
+"""`dev.mcp-hub/streams.read`: which events it gives, from where, for how long it waits, and to whom."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mcp_hub.events import Delta
+from mcp_hub.types import CallId
+from tests.unit.calls.virtual_time import sleep
+from tests.unit.fronts.soft_hub import SoftHub, delta, in_virtual_time
+from tests.unit.fronts.task_hub import Sent, TaskHub, on_each_front, text
+
+READ = "dev.mcp-hub/streams.read"
+DECLARED: Mapping[str, Any] = {"extensions": {"dev.mcp-hub/streams": {}}}
+
+
+async def read(hub: TaskHub, stream: str, cursor: str | None = None, **more: Any) -> Sent:
+    options = {"principal": more.pop("principal", "me"), "capabilities": more.pop("capabilities", DECLARED)}
+    params = {"stream": stream, **({} if cursor is None else {"cursor": cursor}), **more}
+    return await hub.send(READ, params, **options)
+
+
+async def started(hub: TaskHub, *texts: str, principal: str = "me") -> str:
+    """The stream of a call that has said these."""
+    await hub.call("slow", capabilities=DECLARED, principal=principal)
+    for n, words in enumerate(texts):
+        await hub.running.happens(delta(words, n))
+    await sleep(1)
+    return hub.running.call.id
+
+
+@on_each_front
+async def test_it_gives_the_stored_events_in_order(hub: TaskHub) -> None:
+    stream = await started(hub, "a", "b")
+    result = (await read(hub, stream)).result
+    assert {**result, "events": []} == {
+        "resultType": "complete",
+        "events": [],
+        "cursor": "3",
+        "truncated": False,
+        "closed": False,
+    }
+    assert [event["type"] for event in result["events"]] == ["start", "delta", "delta"]
+    assert [event["seq"] for event in result["events"]] == [1, 2, 3]
+    assert all(event["stream"] == stream and event["v"] == 1 for event in result["events"])
+    await hub.running.ends(text("done"))
+    last = (await read(hub, stream, "3")).result
+    assert [event["type"] for event in last["events"]] == ["end"] and last["closed"] and last["cursor"] == "4"
+    nothing = (await read(hub, stream, "4", waitMs=60_000)).result
+    assert nothing["events"] == [] and nothing["closed"] and nothing["cursor"] == "4"
+
+
+@on_each_front
+async def test_a_page_has_as_many_events_as_were_asked_for(hub: TaskHub) -> None:
+    stream = await started(hub, *"abcdef")
+    result = (await read(hub, stream, "2", maxEvents=3)).result
+    assert [event["seq"] for event in result["events"]] == [3, 4, 5] and result["cursor"] == "5"
+    await hub.running.ends()
+    assert not (await read(hub, stream, "2", maxEvents=3)).result["closed"]
+
+
+@on_each_front
+async def test_it_never_gives_more_than_a_thousand_or_about_a_mebibyte(hub: TaskHub) -> None:
+    stream = await started(hub)
+    for start in range(0, 1200, 100):
+        await hub.running.happens(*(delta(".", n) for n in range(start, start + 100)))
+    result = (await read(hub, stream, maxEvents=10**9)).result
+    assert len(result["events"]) == 1000
+    await hub.running.happens(*(Delta(json.dumps(["z" * 100_000]).encode(), n) for n in range(2000, 2030)))
+    large = (await read(hub, stream, "1201")).result
+    assert 10 <= len(large["events"]) <= 20
+    rest = (await read(hub, stream, large["cursor"])).result
+    assert rest["events"][0]["seq"] == int(large["cursor"]) + 1
+
+
+@on_each_front
+async def test_without_news_it_waits_as_long_as_it_was_told_to(hub: TaskHub) -> None:
+    stream = await started(hub, "a")
+    sent = await read(hub, stream, "2", waitMs=7000)
+    await sleep(6.5)
+    assert not sent.is_answered
+    await sleep(1)
+    assert sent.result["events"] == [] and sent.result["cursor"] == "2" and not sent.result["closed"]
+    waiting = await read(hub, stream, "2", waitMs=7000)
+    await hub.running.happens(delta("b", 5))
+    assert [event["seq"] for event in waiting.result["events"]] == [3]
+
+
+@on_each_front
+async def test_nobody_waits_for_more_than_a_minute(hub: TaskHub) -> None:
+    stream = await started(hub, "a")
+    sent = await read(hub, stream, "2", waitMs=10**9)
+    await sleep(59)
+    assert not sent.is_answered
+    await sleep(2)
+    assert sent.result["events"] == []
+
+
+@on_each_front
+async def test_what_is_no_longer_kept_is_left_out_and_said_so(hub: TaskHub) -> None:
+    stream = await started(hub)
+    for start in range(0, 10_500, 100):
+        await hub.running.happens(*(delta(".", n) for n in range(start, start + 100)))
+    result = (await read(hub, stream, "5", maxEvents=2)).result
+    first = result["events"][0]["seq"]
+    row = await hub.streams.store.find(CallId(stream))
+    assert result["truncated"] and result["cursor"] == str(first + 1)
+    assert row is not None and first == row.first > 100
+    kept = (await read(hub, stream, str(first - 1), maxEvents=1)).result
+    assert kept["events"][0]["seq"] == first and not kept["truncated"]
+
+
+@on_each_front
+async def test_whoever_has_read_follows_no_longer(hub: TaskHub) -> None:
+    stream = await started(hub, "a")
+    for cursor in ["1", "2"] * 10:
+        assert (await read(hub, stream, cursor)).result["cursor"] == "2"
+    writer = hub.streams.owned(hub.running.call.id)
+    assert writer is not None and not writer.stream.readers
+
+
+@on_each_front
+async def test_a_foreign_stream_is_as_unknown_as_none(hub: TaskHub) -> None:
+    theirs = await started(hub, "a", principal="you")
+    mine = await started(hub, "a")
+    answers = [(await read(hub, stream)).error for stream in (theirs, "st_0", "")]
+    assert answers[0] == answers[1] == answers[2] and answers[0]["code"] == -32602
+    assert (await read(hub, mine, principal="you")).error == answers[0]
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({}, "Object missing required field `stream`"),
+        ({"stream": 7}, "Expected `str`, got `int`"),
+        ({"stream": "{}", "cursor": 2}, "Expected `str | null`"),
+        ({"stream": "{}", "cursor": ""}, "params.cursor: '' is none of this stream's"),
+        ({"stream": "{}", "cursor": "-1"}, "params.cursor: '-1' is none"),
+        ({"stream": "{}", "cursor": "٣"}, "is none of this stream's"),
+        ({"stream": "{}", "cursor": "9" * 16}, "is none of this stream's"),
+        ({"stream": "{}", "cursor": "3"}, "cursor 3 is beyond the stream's last event, 2"),
+        ({"stream": "{}", "maxEvents": 0}, "params.maxEvents must be at least 1"),
+        ({"stream": "{}", "waitMs": -1}, "params.waitMs must not be negative"),
+        ({"stream": "{}", "waitMs": "1"}, "Expected `int`, got `str`"),
+    ],
+)
+def test_bad_params_are_refused_with_the_reason(params: dict[str, Any], reason: str) -> None:
+    @in_virtual_time
+    async def scenario(hub: SoftHub) -> None:
+        stream = await started(hub, "a")
+        given = {key: stream if value == "{}" else value for key, value in params.items()}
+        error = (await hub.send(READ, given, capabilities=DECLARED)).error
+        assert error["code"] == -32602 and reason in error["message"]
+
+    scenario()
+
+
+@on_each_front
+async def test_it_is_for_clients_that_declared_the_extension(hub: TaskHub) -> None:
+    stream = await started(hub, "a")
+    others: list[dict[str, Any]] = [{}, {"experimental": {"dev.mcp-hub/streams": {}}}]
+    for capabilities in others:
+        sent = await read(hub, stream, capabilities=capabilities)
+        assert sent.error == {"code": -32601, "message": f"Method not found: {READ}"}
+        assert sent.status == (404 if hub.front == "http" else None)
+
+
+@pytest.mark.parametrize("place", ["extensions", "experimental", None])
+def test_handshake_clients_read_too(place: str | None) -> None:
+    @in_virtual_time
+    async def scenario(hub: SoftHub) -> None:
+        await hub.hello(**({} if place is None else {place: {"dev.mcp-hub/streams": {}}}))
+        await hub.tool("slow")
+        await hub.running.happens(delta("a"))
+        sent = await hub.ask(READ, {"stream": hub.running.call.id, "cursor": "1"})
+        if place is None:
+            assert sent.error["code"] == -32601
+            return
+        assert "resultType" not in sent.result and sent.result["cursor"] == "2"
+        assert sent.result["events"][0]["data"]["content"] == [{"type": "text", "text": "a"}]
+
+    scenario()
+
+
+@in_virtual_time
+async def test_reading_keeps_a_call_without_a_client_going_and_no_other(hub: SoftHub) -> None:
+    await hub.hello(experimental={"dev.mcp-hub/streams": {}})
+    stream = await hub.softly()
+    writer = hub.streams.owned(hub.running.call.id)
+    assert writer is not None and writer.orphaned_at is not None
+    before = writer.orphaned_at
+    await sleep(100)
+    await hub.ask(READ, {"stream": stream})
+    assert writer.orphaned_at > before + 99
+    await hub.tool("kept")
+    await hub.running.happens(delta("a"))
+    attended = hub.streams.owned(hub.running.call.id)
+    await hub.ask(READ, {"stream": hub.running.call.id})
+    assert attended is not None and attended.orphaned_at is None, "its client waits for it"

@@ -1,0 +1,192 @@
+"""Streams of a hub that was killed, and of one that runs beside this: what the store has is enough to go on with."""
+
+import json
+from typing import Any, cast
+
+import msgspec
+
+from mcp_hub.errors import RpcError
+from mcp_hub.events import BY_CLIENT, Cancelled, Failed, Log, Progress
+from mcp_hub.fronts.resumption import Client
+from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.sessions.session import Caller
+from tests.unit.calls.virtual_time import sleep
+from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, values, virtual
+
+RESTARTED = 1006
+
+
+async def accepted_again(world: World) -> Client:
+    """The session of the client, as the store has it."""
+    kept = await world.resumption.sessions.find("s", Caller())
+    assert kept is not None
+    return Client(kept)
+
+
+def without_retry(connection: Connection) -> bytes:
+    """What was sent, without what only primes."""
+    return b"".join(part + b"\n\n" for part in connection.body.split(b"\n\n")[:-1] if b"retry:" not in part)
+
+
+@virtual
+async def test_a_call_that_had_ended_is_told_to_the_end_by_the_next_hub_byte_for_byte() -> None:
+    world = World()
+    call = MadeCall(world, world.client(), 7)
+    await call.progresses(1, 2)
+    await call.happens(Log("info", b'{"level":"info","data": "x"}'), Progress(3, 9, {"message": msgspec.Raw(b'"m"')}))
+    await call.ends()
+    after = world.killed()
+    client = await accepted_again(after)
+    whole = await after.get(client, call.place(0))
+    assert without_retry(whole) == without_retry(call.post) and whole.is_complete
+    rest = await after.get(client, call.place(4))
+    assert rest.ids == [4, 5, 6] and rest.messages == whole.messages[3:]
+
+
+@virtual
+async def test_errors_and_cancellations_are_told_alike() -> None:
+    for ending in (
+        Failed(RpcError("no", code=7)),
+        Failed(RpcError("", raw=b'{"code":1,"message":"m","x":1}')),
+        Cancelled(),
+    ):
+        world = World()
+        call = MadeCall(world, world.client())
+        await call.progresses(1)
+        await call.happens(ending)
+        after = world.killed()
+        replayed = await after.get(await accepted_again(after), call.place(0))
+        assert without_retry(replayed) == without_retry(call.post)
+
+
+@virtual
+async def test_a_call_that_ran_in_a_killed_hub_ends_with_an_error_once_and_for_all() -> None:
+    world = World()
+    call = MadeCall(world, world.client(), 7)
+    await call.progresses(1, 2)
+    after = world.killed()
+    client = await accepted_again(after)
+    for _ in range(2):
+        resumed = await after.get(client, call.place(2))
+        progress, response = resumed.messages
+        assert progress["params"] == {"progressToken": "t", "progress": 2}
+        assert response["id"] == 7 and response["error"]["code"] == RESTARTED
+        assert response["error"]["data"] == {"upstream": {"server": "git"}, "outcome": "unknown"}
+        assert resumed.is_complete and resumed.ids == [2, 3, 4]
+    assert (await after.get(client, call.place(4))).status == 204
+    assert not client.is_taken(7)
+
+
+@virtual
+async def test_a_client_that_took_no_stream_has_nothing_to_come_back_to() -> None:
+    world = World()
+    call = MadeCall(world, world.client(), takes_sse=False)
+    await call.progresses(1)
+    await call.ends()
+    after = world.killed()
+    assert await after.store.session("s") is None
+    refused = await after.get(after.client(), call.place(1))
+    assert (refused.status, refused.error["error"]["message"]) == (400, "unknown event id")
+
+
+@virtual
+async def test_after_a_restart_nobody_else_can_come_back_either() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    after = world.killed()
+    refused = [await after.get(after.client(id_="other"), call.place(place)) for place in (0, 2, 99)]
+    beyond = await after.get(await accepted_again(after), call.place(99))
+    assert {(peer.status, peer.body) for peer in [*refused, beyond]} == {(400, beyond.body)}
+
+
+@virtual
+async def test_of_many_that_come_at_once_after_a_restart_the_last_one_follows() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    beside = world.beside()
+    client = await accepted_again(beside)
+    place = call.place(2)
+    peers = [
+        beside.open(lambda peer: beside.resumption.resume(client, place, peer.receive, peer.send)) for _ in range(5)
+    ]
+    await sleep(1)
+    await call.ends()
+    await sleep(1)
+    assert [peer.status for peer in peers] == [200] * 5 and all(peer.is_complete for peer in peers)
+    assert [values(peer) for peer in peers] == [[]] * 4 + [["answer"]]
+
+
+# -- beside another hub
+
+
+def asked(connection: Connection) -> list[Any]:
+    return [message for message in connection.messages if "method" in message and "id" in message]
+
+
+async def answers(world: World, client: Client, id_: int, result: str) -> None:
+    message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (id_, result.encode()))
+    assert isinstance(message, Envelope)
+    client.asking.take(message)
+    await world.resumption.pass_on(client)
+
+
+@virtual
+async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_through_the_store() -> None:
+    world = World()
+    call = MadeCall(world, world.client(), 7)
+    await call.progresses(1)
+    await call.asks()
+    beside = world.beside()
+    client = await accepted_again(beside)
+    resumed = await beside.get(client, call.place(2))
+    (question,) = asked(resumed)
+    assert client.is_taken(7)
+    await answers(beside, client, question["id"], '{"action":"decline"}')
+    (letter,) = await world.store.inbox()
+    assert (letter.stream, letter.kind) == (call.record.call.id, "input")
+    assert json.loads(letter.body) == {"key": "q1", "result": {"action": "decline"}}
+    world.streams._take(letter)
+    assert [bytes(answer) for answer in call.answers] == [b'{"action":"decline"}']
+    await call.asks()
+    await sleep(1)
+    assert len(asked(resumed)) == 2 and asked(resumed)[1]["id"] != question["id"]
+    await beside.resumption.cancel(client, 7, BY_CLIENT)
+    (letter,) = await world.store.inbox()
+    assert (letter.kind, letter.body) == ("cancel", BY_CLIENT.encode())
+    world.streams._take(letter)
+    await sleep(5)
+    assert world.cancelled == [call.record] and resumed.is_complete
+    assert resumed.messages[-1]["params"] == {"requestId": asked(resumed)[1]["id"]}
+
+
+@virtual
+async def test_what_was_settled_elsewhere_is_not_asked_again() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    call.record.answer(await call.asks(), b"{}")
+    await call.asks()
+    await sleep(0.1)
+    beside = world.beside()
+    resumed = await beside.get(await accepted_again(beside), call.place(0))
+    assert len(asked(resumed)) == 1 and resumed.ids[-1] == 4
+    await call.ends()
+    await sleep(1)
+    assert "result" in resumed.messages[-1] and resumed.messages[-2]["method"] == "notifications/cancelled"
+
+
+@virtual
+async def test_who_follows_a_call_whose_hub_is_killed_is_told_of_its_end() -> None:
+    world = World()
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    beside = world.beside()
+    resumed = await beside.get(await accepted_again(beside), call.place(2))
+    await sleep(20)
+    assert not resumed.is_complete
+    world.window.is_dead = True
+    cast(Neighbour, beside.store).be_alone()
+    await sleep(10)
+    assert resumed.is_complete and resumed.messages[-1]["error"]["code"] == RESTARTED

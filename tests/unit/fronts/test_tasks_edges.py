@@ -1,0 +1,199 @@
+"""Tasks where something is missing: another era, a client that is gone for good, a store that fails."""
+
+import json
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from mcp_hub.calls.own_tools import OWN
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.stored import fetched
+from mcp_hub.clock import SystemClock
+from mcp_hub.errors import MethodNotFound, RpcError
+from mcp_hub.events import Completed, Failed, Started
+from mcp_hub.fronts.mcp_server import Deferred
+from mcp_hub.fronts.results import result_for
+from mcp_hub.fronts.tasks import task_answer
+from mcp_hub.hub import Facade
+from mcp_hub.ids import new_call_id
+from mcp_hub.protocol import task_shape
+from mcp_hub.protocol.meta import take_meta
+from mcp_hub.protocol.stream_events import decoded
+from mcp_hub.protocol.task_shape import Task
+from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.stores.base import Fetched, StoreError
+from mcp_hub.types import CallId, Era, RawJson
+from mcp_hub.upstreams.base import Call, CallChannel, Question
+from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.fronts.task_hub import AFTER, TASKS, TaskHub, on_each_front
+
+
+def over_the_pipe(scenario: Any) -> Any:
+    """A test of a client on a pipe only."""
+
+    def test() -> None:
+        on_each_front(scenario)("pipe")
+
+    test.__name__ = scenario.__name__
+    return test
+
+
+@over_the_pipe
+async def test_a_handshake_session_has_no_tasks_whatever_it_declares(hub: TaskHub) -> None:
+    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", dict(TASKS))
+    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        params = {"taskId": msgspec.Raw(b'"x"')}
+        reply = hub.binding.handle(session, method, params, take_meta({}))
+        assert isinstance(reply, Deferred)
+        with pytest.raises(MethodNotFound):
+            await reply.reply
+    for name in ("always", "required"):
+        asked = {"name": msgspec.Raw(json.dumps(name).encode()), "arguments": msgspec.Raw(b"{}")}
+        leg = hub.facade.call(session, "tools/call", asked, take_meta({}))
+        assert task_answer(hub.facade, session, leg.record) is None
+
+
+@over_the_pipe
+async def test_only_calls_of_other_servers_tools_become_tasks(hub: TaskHub) -> None:
+    session = Session("s", LOCAL, Era.MODERN, "2026-07-28", dict(TASKS))
+    call = Call(new_call_id(), "git", "prompts/get", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", Era.MODERN, {})
+    of_the_hub = msgspec.structs.replace(call, method="tools/call", upstream=OWN)
+    for other in (call, of_the_hub):
+        record = CallRecord(other, _unused, TimeLimits(9, 9), SystemClock())
+        assert task_answer(hub.facade, session, record) is None
+
+
+@pytest.mark.parametrize("ends_hub", [True, False])
+def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(ends_hub: bool) -> None:
+    """Where the hub outlives the connection, its calls end with that; a task is no connection's."""
+
+    async def leaves(hub: TaskHub) -> None:
+        await hub.task("always")
+        await hub.call("slow")
+        hub.close()
+
+    async def scenario() -> None:
+        hub = TaskHub("pipe", ends_with_pipe=ends_hub)
+        await hub.serve(leaves)
+        await sleep(1)
+        assert [call.is_cancelled for call in hub.server.calls] == [False, not ends_hub]
+        await hub.registry.close(1)
+        await sleep(0.2)
+        for running in hub.server.calls[: 2 if ends_hub else 1]:
+            row = await hub.streams.find("me", running.call.id)
+            assert row.status == "failed"
+            _, ending = decoded((await fetched(hub.streams.store, row.id, row.last - 1))[-1])
+            assert isinstance(ending, Failed) and ending.error.code == 1005
+
+    run(scenario)
+
+
+@on_each_front
+async def test_a_store_that_fails_is_an_error_of_the_request_and_not_of_the_task(hub: TaskHub) -> None:
+    id_ = await hub.task()
+    await hub.running.ends()
+    store = hub.streams.store
+    fetch = store.fetch
+
+    def failing(stream: CallId, after: int, most: int, done: Fetched) -> None:
+        done(StoreError("disk on fire"))
+
+    store.fetch = failing  # type: ignore[method-assign]
+    sent = await hub.send("tasks/get", {"taskId": id_})
+    assert sent.error["code"] == -32603 and "disk on fire" in sent.error["message"]
+    store.fetch = fetch  # type: ignore[method-assign]
+    assert (await hub.get(id_))["status"] == "completed"
+
+
+@on_each_front
+async def test_a_call_that_cannot_be_made_durable_stays_an_ordinary_one(hub: TaskHub) -> None:
+    def failing(row: object, chunk: object, done: Any) -> None:
+        done(StoreError("disk full"))
+
+    hub.streams.store.create = failing  # type: ignore[method-assign]
+    sent = await hub.call("always")
+    await sleep(AFTER)
+    assert not sent.is_answered
+
+
+@on_each_front
+async def test_no_more_is_passed_on_than_was_asked(hub: TaskHub) -> None:
+    """To another process each answer would be a letter."""
+    id_ = await hub.task()
+    key = await hub.running.asks()
+    passed_on: list[str] = []
+    answer = hub.streams.answer
+
+    async def counting(principal: str, id_: str, key: str, outcome: RawJson | RpcError) -> Any:
+        passed_on.append(key)
+        return await answer(principal, id_, key, outcome)
+
+    hub.streams.answer = counting  # type: ignore[method-assign]
+    responses: dict[str, Any] = {f"n{number}": {} for number in range(99)}
+    await hub.send("tasks/update", {"taskId": id_, "inputResponses": {**responses, key: {}}})
+    assert passed_on == [key]
+
+
+def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own() -> None:
+    async def scenario() -> None:
+        call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
+        earlier, later = (CallRecord(call, _unused, TimeLimits(9, 9), SystemClock()) for _ in range(2))
+        question = Question("elicitation/create", b"{}", lambda outcome: None)
+        earlier.log.append(Started())
+        later.log.append(Started())
+        keys = [earlier.ask(question) for _ in range(3)]
+        events = len(earlier.log.reader(lambda: None).take())
+        later.take_up(b"{}", 0, events)
+        assert not set(keys) & {later.ask(question) for _ in range(3)}
+
+    run(scenario)
+
+
+def test_a_task_has_all_members_that_are_required_and_whole_milliseconds() -> None:
+    task = Task("st_1", "working", 0, 1.5, 0.0001)
+    assert task.members == {
+        "taskId": "st_1",
+        "status": "working",
+        "createdAt": "1970-01-01T00:00:00.000Z",
+        "lastUpdatedAt": "1970-01-01T00:00:01.500Z",
+        "ttlMs": 1,
+        "pollIntervalMs": 1000,
+    }
+    assert json.loads(task_shape.created(task)) == {"resultType": "task", **task.members}
+
+
+class Exporting:
+    """The part of the facade that a result needs."""
+
+    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
+        return bytes(result).replace(b"file:///own", b"hub:///exported")
+
+
+@pytest.mark.parametrize("era", list(Era))
+def test_a_result_is_readdressed_marked_and_shaped(era: Era) -> None:
+    session = Session("s", LOCAL, Era.MODERN, "2026-07-28")
+    call = Call(CallId("st_1"), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
+    members = {"content": [{"type": "resource_link", "uri": "file:///own"}]}
+    result = json.dumps({"resultType": "complete", **members} if era is Era.MODERN else members).encode()
+    shown = json.loads(b"".join(result_for(cast(Facade, Exporting()), session, call, Completed(result, era), cursor=7)))
+    assert shown["resultType"] == "complete"
+    assert shown["content"][0]["uri"] == "hub:///exported"
+    assert shown["_meta"]["dev.mcp-hub/streams"] == {"stream": "st_1", "cursor": "7", "status": "completed"}
+
+
+def test_a_state_of_the_servers_own_is_marked_and_one_that_is_no_text_refused() -> None:
+    session = Session("s", LOCAL, Era.MODERN, "2026-07-28")
+    call = Call(CallId("st_1"), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
+
+    def shown(state: Any) -> Any:
+        result = json.dumps({"resultType": "input_required", "requestState": state}).encode()
+        return json.loads(b"".join(result_for(cast(Facade, Exporting()), session, call, Completed(result, Era.MODERN))))
+
+    assert shown("mine")["requestState"] == "up1.mine"
+    with pytest.raises(RpcError, match="requestState"):
+        shown(7)
+
+
+async def _unused(call: Call, channel: CallChannel) -> Completed:
+    raise NotImplementedError

@@ -18,6 +18,9 @@ _COMMANDS: Final = {
     "list": "list_servers",
     "tools": "tools",
     "call": "call",
+    "streams": "streams",
+    "resume": "resume",
+    "cancel": "cancel",
     "check": "check",
     "doctor": "doctor",
 }

@@ -1,24 +1,24 @@
 """`mcp-hub call`: calls one tool, shows what it says while it runs, and ends with its result.
 
 SIGINT and SIGTERM end the call, wherever it runs: its server is told that it is cancelled before anything is stopped.
+With `--detach` the call is left to a hub that runs already, and the id of its stream is all that is waited for.
 """
 
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 import click
+import msgspec
 
-from mcp_hub.cli import arguments, results
+from mcp_hub.cli import arguments
+from mcp_hub.cli.following import Events, followed, refuse, show_for
 from mcp_hub.cli.own_hub import OwnHub
 from mcp_hub.cli.running_hub import RunningHub, run_with_hub, url_options
 from mcp_hub.cli.setup import (
-    EXIT_CONFIG,
     EXIT_INTERRUPTED,
-    EXIT_TOOL,
-    EXIT_UNAVAILABLE,
     config_option,
     load_config,
     quiet_logs,
@@ -26,13 +26,10 @@ from mcp_hub.cli.setup import (
     verbose_option,
     wait_option,
 )
-from mcp_hub.cli.shows import JsonLines, OnTerminal, Quiet, Show
-from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError, UnknownEntry, UpstreamLost, UpstreamUnavailable
-from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
-from mcp_hub.protocol import shape
-from mcp_hub.types import Era, RawJson, RawObject
+from mcp_hub.errors import RpcError
+from mcp_hub.types import RawJson, RawObject
 
-__all__ = ["call", "exit_code"]
+__all__ = ["call"]
 
 
 class _Hub(Protocol):
@@ -42,8 +39,11 @@ class _Hub(Protocol):
         """The tool's definition, from which arguments get their types. Raises `RpcError`."""
         ...
 
-    def call(self, name: str, given: RawJson) -> AbstractAsyncContextManager[AsyncIterator[CallEvent]]:
-        """The call's events; leaving the block before their end ends the call. Raises `RpcError`."""
+    def call(self, name: str, given: RawJson, told: Callable[[str], None]) -> AbstractAsyncContextManager[Events]:
+        """The call's events; leaving the block before their end ends the call. `told` is given the id of its stream.
+
+        Raises `RpcError`.
+        """
         ...
 
 
@@ -55,6 +55,7 @@ class _Wanted:
     base: RawObject
     pairs: dict[str, str]
     output: str
+    is_verbose: bool
 
 
 class _CallCommand(click.Command):
@@ -74,6 +75,7 @@ class _CallCommand(click.Command):
     help="Print JSON lines; may be followed by the arguments.",
 )  # fmt: skip
 @click.option("--output", type=click.Choice(["text", "json", "jsonl"]), help="What to print (text, with --json jsonl).")
+@click.option("--detach", is_flag=True, help="Print the id of the call's stream and leave it to the hub at --url.")
 @url_options
 @wait_option
 @verbose_option
@@ -84,19 +86,29 @@ def call(
     args_json: str | None,
     json_lines: str | None,
     output: str | None,
+    detach: bool,
     wait: float,
     verbose: int,
     config: str | None,
     url: str | None,
     token: str | None,
 ) -> None:
-    """Call the tool NAME, as `mcp-hub tools` lists it."""
+    """Call the tool NAME, as `mcp-hub tools` lists it.
+
+    With --url the call survives a lost connection. A call that was detached, or whose stream -v names, can be followed
+    with `mcp-hub resume`.
+    """
     _check_name(name)
+    if detach and url is None:
+        raise click.UsageError(
+            "--detach leaves the call to a hub that goes on running: give its --url, or drop --detach"
+        )
     base = _base(args_json, json_lines)
     chosen = output or ("text" if json_lines is None else "jsonl")
-    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen)
+    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, verbose > 0)
     if url is not None:
-        run_with_hub(url, token, lambda client: _call(RunningHub(client), wanted))
+        run = _detach if detach else _call
+        run_with_hub(url, token, lambda client: run(RunningHub(client), wanted))
     loaded = load_config(config)
     quiet_logs(verbose)
     prefixes = {server: own.prefix or server for server, own in loaded.settings.servers.items()}
@@ -120,59 +132,32 @@ def _base(args_json: str | None, json_lines: str | None) -> RawObject:
     return arguments.read_object(json_lines.strip(), "--json", sys.stdin.buffer) if json_lines else {}
 
 
-def _show(output: str, name: str) -> Show:
-    if output == "jsonl":
-        return JsonLines(sys.stdout.buffer)
-    if output == "json" or not sys.stdout.isatty():
-        return Quiet(sys.stdout.buffer, as_json=output == "json")
-    from rich.console import Console
-
-    return OnTerminal(name, Console(), Console(stderr=True), sys.stderr.isatty())
-
-
 async def _call(hub: _Hub, wanted: _Wanted) -> int:
-    show = _show(wanted.output, wanted.name)
+    show = show_for(wanted.output, wanted.name)
+
+    def told(stream: str) -> None:
+        if wanted.is_verbose:
+            show.note(f"stream {stream}")
+
     try:
         definition = await hub.definition(wanted.name, show.doing)
         given = arguments.compose(wanted.base, wanted.pairs, definition)
-        async with hub.call(wanted.name, given) as events:
-            return await _followed(events, show)
+        async with hub.call(wanted.name, given, told) as events:
+            code = await followed(events, show, lambda question: f"declined what the tool asks: {question.method}")
+        return EXIT_INTERRUPTED if code is None else code
     except RpcError as error:
-        return _refuse(show, error)
+        return refuse(show, error)
     finally:
         show.close()
 
 
-async def _followed(events: AsyncIterator[CallEvent], show: Show) -> int:
-    """Shows the events as they come; the exit code of their ending."""
-    async for event in events:
-        match event:
-            case Completed():
-                outcome = results.Outcome.of(b"".join(shape.call_result("tools/call", event, Era.HANDSHAKE)))
-                show.outcome(outcome)
-                return EXIT_TOOL if outcome.is_error else 0
-            case Failed(error):
-                return _refuse(show, error)
-            case Cancelled():
-                break
-            case _:
-                show.event(event)
-    return EXIT_INTERRUPTED
-
-
-def _refuse(show: Show, error: RpcError) -> int:
-    """Shows an error; the exit code that says whose it is."""
-    code = exit_code(error)
-    show.error(error, f"error {error.code}: {error.message}" if code == EXIT_TOOL else error.message)
-    return code
-
-
-def exit_code(error: RpcError) -> int:
-    """2: no such tool. 3: its server is not there or does not answer. 1: the server answered with this error."""
-    match error:
-        case UnknownEntry():
-            return EXIT_CONFIG
-        case UpstreamUnavailable() | UpstreamLost() | DeadlineExceeded() | HubStopping():
-            return EXIT_UNAVAILABLE
-        case _:
-            return EXIT_TOOL
+async def _detach(hub: RunningHub, wanted: _Wanted) -> int:
+    show = show_for("text" if wanted.output == "text" else "jsonl", wanted.name)
+    show.close()
+    try:
+        definition = await hub.definition(wanted.name, lambda what: None)
+        stream = await hub.start(wanted.name, arguments.compose(wanted.base, wanted.pairs, definition))
+    except RpcError as error:
+        return refuse(show, error)
+    click.echo(stream if wanted.output == "text" else msgspec.json.encode({"stream": stream}))
+    return 0

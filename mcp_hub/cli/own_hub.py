@@ -59,16 +59,19 @@ class OwnHub:
             raise unknown_tool(name, near, hub.statuses(), self._prefixes)
         return entry.raw
 
-    def call(self, name: str, given: RawJson) -> "_Events":
+    def call(self, name: str, given: RawJson, told: Callable[[str], None]) -> "_Events":
         """Starts the call. Raises `RpcError`."""
         params = {"name": msgspec.Raw(msgspec.json.encode(name)), "arguments": msgspec.Raw(bytes(given))}
-        return _Events(self._hub.call(self._session, "tools/call", params, _WITH_PROGRESS).record, self._session.era)
+        record = self._hub.call(self._session, "tools/call", params, _WITH_PROGRESS).record
+        told(record.call.id)
+        return _Events(record, self._session.era)
 
 
 class _Events:
     """The events of one call as they come, errors as its caller may see them."""
 
     def __init__(self, record: "CallRecord", era: Era) -> None:
+        self.stream: str | None = record.call.id
         self._server = record.call.upstream
         self._era = era
         self._news = anyio.Event()

@@ -8,11 +8,21 @@ from typing import Final
 import msgspec
 
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Delta, Log, Progress
+from mcp_hub.events import CallEvent, Delta, InputReceived, InputRequired, Log, Progress, ToolCall, ToolResult
 from mcp_hub.protocol.envelope import object_bytes, raw_object
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
-__all__ = ["Outcome", "content_text", "error_line", "event_line", "log_text", "message_of", "result_line", "visible"]
+__all__ = [
+    "Outcome",
+    "cancelled_line",
+    "content_text",
+    "error_line",
+    "event_line",
+    "log_text",
+    "message_of",
+    "result_line",
+    "visible",
+]
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -118,7 +128,7 @@ def _string(raw: msgspec.Raw | None) -> str | None:
 
 
 def event_line(event: CallEvent) -> bytes | None:
-    """A line for what happened on the way: progress, partial content, a log message."""
+    """A line for what happened on the way: progress, partial content, log messages, tool calls, questions."""
     match event:
         case Progress():
             rest = {key: value for key, value in (event.rest or {}).items() if key != "type"}
@@ -126,12 +136,29 @@ def event_line(event: CallEvent) -> bytes | None:
             skipped = {"skipped": event.skipped} if event.skipped else {}
             return _line("progress", {"progress": event.progress, **total, **rest, **skipped})
         case Delta():
-            return _line("delta", {"index": event.index, "content": msgspec.Raw(bytes(event.content))})
+            channel = {} if event.channel == "content" else {"channel": event.channel}
+            return _line("delta", {**channel, "index": event.index, "content": msgspec.Raw(bytes(event.content))})
         case Log():
             members: RawObject = raw_object(event.params) or {}
             return _line("log", {"level": event.level, **{key: members[key] for key in members if key != "type"}})
+        case ToolCall():
+            given = {"call": event.call, "name": event.name, "arguments": msgspec.Raw(bytes(event.arguments))}
+            return _line("tool-call", given)
+        case ToolResult():
+            said = {"call": event.call, "isError": event.is_error, "content": msgspec.Raw(bytes(event.content))}
+            return _line("tool-result", said)
+        case InputRequired():
+            asked = {"key": event.key, "method": event.method, "params": msgspec.Raw(bytes(event.params))}
+            return _line("input-required", asked)
+        case InputReceived():
+            action = {} if event.action is None else {"action": event.action}
+            return _line("input-received", {"key": event.key, **action})
         case _:
             return None
+
+
+def cancelled_line(reason: str | None) -> bytes:
+    return _line("cancelled", {} if reason is None else {"reason": reason})
 
 
 def result_line(outcome: Outcome) -> bytes:

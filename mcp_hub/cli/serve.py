@@ -16,11 +16,12 @@ import anyio
 import click
 import structlog
 
-from mcp_hub import logs
+from mcp_hub import __version__, logs
 from mcp_hub.app import App, open_app
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, leave, load_config, run
 from mcp_hub.config.load import Loaded
 from mcp_hub.config.schema import Settings
+from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.guard import Guard, is_loopback
 from mcp_hub.fronts.stdio import StdioFront, take_stdio
 from mcp_hub.sessions.session import Caller
@@ -40,19 +41,26 @@ log = structlog.get_logger(__name__)
 @click.option("--host", help="Address to listen on (hub.http.host).")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on, 0 takes a free one (hub.http.port).")
 @click.option("--profile", help="The profile that clients get (with tokens: the token's).")
+@click.option("--client", metavar="NAME", help="The kind of client that this is for, of hub.clients or built in.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="hub.log.level")
 @config_option
 def serve(
-    over_http: bool, host: str | None, port: int | None, profile: str | None, log_level: str | None, config: str | None
+    over_http: bool,
+    host: str | None,
+    port: int | None,
+    profile: str | None,
+    client: str | None,
+    log_level: str | None,
+    config: str | None,
 ) -> None:
     """Serve the configured servers as one: over stdio, or with --http over HTTP."""
     if not over_http and (host is not None or port is not None):
         raise click.UsageError("--host and --port belong to --http")
+    if over_http and client is not None:
+        raise click.UsageError("--client belongs to stdio: over HTTP clients go by the names that they give")
     loaded = load_config(config)
     settings = loaded.settings
-    if profile is not None and profile not in settings.profiles:
-        known = ", ".join(settings.profiles) or "none"
-        fail(f'{loaded.path}: no profile "{profile}"; configured: {known}', EXIT_CONFIG)
+    _check(loaded, profile, client)
     _calm_collector()
     logs.configure(log_level or settings.hub.log.level, settings.hub.log.format)
     if over_http:
@@ -61,8 +69,20 @@ def serve(
     else:
         if sys.stdin.isatty():
             click.echo("mcp-hub speaks MCP on stdin and stdout now; end it with Ctrl-D", err=True)
-        run(lambda: _serve_stdio(loaded, profile))
+        run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
     leave()
+
+
+def _check(loaded: Loaded, profile: str | None, client: str | None) -> None:
+    """Exits with 2 for what is not configured."""
+    if profile is not None and profile not in loaded.settings.profiles:
+        known = ", ".join(loaded.settings.profiles) or "none"
+        fail(f'{loaded.path}: no profile "{profile}"; configured: {known}', EXIT_CONFIG)
+    if client is not None:
+        try:
+            loaded.settings.require_client(client)
+        except ConfigError as exc:
+            fail(f"{loaded.path}: {exc}", EXIT_CONFIG)
 
 
 def _calm_collector() -> None:
@@ -72,10 +92,10 @@ def _calm_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-async def _serve_stdio(loaded: Loaded, profile: str | None) -> None:
+async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
     read, write = take_stdio()
     async with _signals() as signalled, open_app(loaded, os.environ) as app:
-        front = StdioFront(app.hub, app.binding, Caller(profile=profile))
+        front = StdioFront(app.hub, app.binding, caller)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_when, signalled, tasks.cancel_scope)
             await front.serve(read, write, loaded.settings.hub.limits.line)
@@ -137,10 +157,11 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
     from mcp_hub.fronts.endpoints import Endpoints
     from mcp_hub.fronts.legacy_sse import LegacySse
+    from mcp_hub.fronts.rest import Rest
     from mcp_hub.fronts.streamable_http import StreamableHttp  # imports the SDK, which stdio does without
 
     http = loaded.settings.hub.http
-    async with _signals() as signalled, open_app(loaded, os.environ) as app:
+    async with _signals() as signalled, open_app(loaded, os.environ, has_executors=True) as app:
         mcp = StreamableHttp(
             app.hub,
             app.binding,
@@ -150,10 +171,12 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
         )
         legacy = LegacySse(app.hub, app.binding, max_body=http.max_body, max_sessions=http.max_sessions)
         guard = _guard(loaded.settings, listener, profile)
-        server = _server(Endpoints(guard, {**mcp.routes, **legacy.routes}))
+        is_open = bool(loaded.settings.hub.tokens) or is_loopback(listener.getsockname()[0])
+        rest = Rest(app.hub, version=__version__, max_body=http.max_body, executors=app.virtual, is_open=is_open)
+        server = _server(Endpoints(guard, {**mcp.routes, **legacy.routes}, rest))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mcp.run)
-            tasks.start_soon(_stop_when, signalled, app, server, [mcp, legacy])
+            tasks.start_soon(_stop_when, signalled, app, server, [mcp, legacy, rest])
             _announce(app, listener)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
@@ -204,8 +227,9 @@ def _guard(settings: Settings, listener: socket.socket, profile: str | None) -> 
 def _announce(app: App, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    names = ", ".join(app.upstreams) or "none"
+    servers = app.settings.servers
+    names = ", ".join(servers) or "none"
     url = f"http://{shown}:{port}/mcp"
-    click.echo(f"mcp-hub serves {len(app.upstreams)} servers ({names}) at {url}", err=True)
+    click.echo(f"mcp-hub serves {len(servers)} servers ({names}) at {url}", err=True)
     if not sys.stdout.isatty():
         click.echo(url)  # for the program that reads it

@@ -39,6 +39,14 @@ class Show(Protocol):
         """The call failed; `message` says so to people."""
         ...
 
+    def cancelled(self, reason: str | None) -> None:
+        """The call was ended before it was done."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something for people that is no event of the call."""
+        ...
+
     def close(self) -> None:
         """Nothing more follows. Idempotent."""
         ...
@@ -66,6 +74,13 @@ class JsonLines:
     def error(self, error: RpcError, message: str) -> None:
         self._write(results.error_line(error))
         click.echo(message, err=True)
+
+    def cancelled(self, reason: str | None) -> None:
+        self._write(results.cancelled_line(reason))
+        click.echo(_cancelled(reason), err=True)
+
+    def note(self, text: str) -> None:
+        click.echo(results.visible(text), err=True)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -98,6 +113,12 @@ class Quiet:
 
     def error(self, error: RpcError, message: str) -> None:
         click.echo(message, err=True)
+
+    def cancelled(self, reason: str | None) -> None:
+        click.echo(_cancelled(reason), err=True)
+
+    def note(self, text: str) -> None:
+        click.echo(results.visible(text), err=True)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -141,8 +162,10 @@ class OnTerminal:
                 message = " ".join(results.visible(results.message_of(event)).split())
                 count = f"{event.progress:g}" if event.total is None else f"{event.progress:g}/{event.total:g}"
                 self._bar.update(self._task, completed=event.progress, total=event.total, count=count, message=message)
-            case Delta():
+            case Delta(channel="content"):
                 self._content(event.index, results.content_text(event.content))
+            case Delta():
+                self._log(results.visible(results.content_text(event.content)))
             case Log():
                 self._log(results.visible(results.log_text(event)))
             case _:
@@ -178,6 +201,13 @@ class OnTerminal:
         self.close()
         _print(self._err, results.visible(message), "red")
 
+    def cancelled(self, reason: str | None) -> None:
+        self.close()
+        _print(self._err, _cancelled(reason), "yellow")
+
+    def note(self, text: str) -> None:
+        self._log(results.visible(text))
+
     def close(self) -> None:
         rest, self._growing = self._growing, ""
         self._live.stop()
@@ -198,6 +228,10 @@ def _print(console: "Console", text: str, style: str = "") -> None:
     if text:
         shown = results.visible(text).removesuffix("\n")
         console.print(Text(shown, style=style), soft_wrap=True, highlight=False)
+
+
+def _cancelled(reason: str | None) -> str:
+    return results.visible(f"the call was cancelled: {reason}" if reason else "the call was cancelled")
 
 
 def _say_tool_error() -> None:

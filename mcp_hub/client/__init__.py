@@ -1,9 +1,12 @@
-"""A stand-alone client of a running hub: its tools, and calls of them with what happens on the way.
+"""A stand-alone client of a running hub: its tools, calls of them, and streams that outlive a connection.
 
-`messages` writes requests and reads answers without I/O; `http` does the rest. Stateless, as the modern era is: each
-request is one POST, and closing its answer cancels it.
+`HubClient.call` is one MCP request of the modern era: closing its answer cancels it. `HubClient.stream` makes a durable
+call over REST: its events come over as many connections as it takes, and `resume` goes on with it anywhere, also after
+a restart of the hub. `messages`, `rest_messages` and `retrying` do no I/O; `http`, `rest` and `streams` do the rest.
 """
 
 from mcp_hub.client.http import HubCall, HubClient
+from mcp_hub.client.rest_messages import Question, StreamStatus
+from mcp_hub.client.streams import HubStream, StreamInterrupted
 
-__all__ = ["HubCall", "HubClient"]
+__all__ = ["HubCall", "HubClient", "HubStream", "Question", "StreamInterrupted", "StreamStatus"]

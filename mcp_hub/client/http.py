@@ -1,6 +1,8 @@
 """The client's connections to a hub: POSTs, their answers as they come, and what goes wrong on the way."""
 
+import random
 import re
+import secrets
 from collections import deque
 from collections.abc import AsyncGenerator
 from ipaddress import ip_address
@@ -13,7 +15,11 @@ import msgspec
 
 from mcp_hub import __version__
 from mcp_hub.client.messages import AnswerReader, Request, endpoint, request
-from mcp_hub.errors import ConfigError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.client.rest import Rest, unreachable
+from mcp_hub.client.rest_messages import StreamStatus, answer_body, call_body, status_of, statuses_of
+from mcp_hub.client.retrying import Patience
+from mcp_hub.client.streams import HubStream, Start, started
+from mcp_hub.errors import ConfigError, RpcError, UpstreamLost
 from mcp_hub.events import CallEvent, Completed, Failed
 from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.headers import Path, mirrored, param_headers
@@ -83,7 +89,7 @@ class HubCall:
                 await self._open()
             chunk = await anext(self._chunks, None)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
-            return [Failed(_unreachable(self._url, exc))]
+            return [Failed(unreachable(self._url, exc))]
         except httpx2.RequestError as exc:
             said = f"lost the connection to {self._url}: {exc or type(exc).__name__}; the outcome is unknown"
             return [Failed(UpstreamLost(said, data={"outcome": "unknown"}))]
@@ -103,11 +109,12 @@ class HubCall:
 class HubClient:
     """A running hub at `url` (with or without `/mcp`). An `async with` block; nothing is sent before it is asked.
 
-    `left_out` names the tools that may not be used over HTTP, each with its reason, as of the last `tools()`.
+    `left_out` names the tools that may not be used over HTTP, each with its reason, as of the last `tools()`. A stream
+    whose connection is lost is tried again for `patience` seconds, unless there was no hub to begin with.
     Raises `ConfigError` for a URL or a token that cannot be one.
     """
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None = None, *, patience: float = 30.0) -> None:
         self.url = endpoint(url)
         self.left_out: dict[str, str] = {}
         self._listed: dict[str, RawJson] = {}
@@ -125,6 +132,8 @@ class HubClient:
             raise ConfigError(f"not the URL of a hub: {self.url}: {exc}") from None
         # a proxy of the environment cannot reach a hub on this machine
         self._http = httpx2.AsyncClient(headers=headers, timeout=_OF_A_LIST, trust_env=not local)
+        self._rest = Rest(self._http, self.url)
+        self._patience = patience
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
@@ -175,6 +184,70 @@ class HubClient:
         sent = self._request("tools/call", {"name": name, "arguments": msgspec.Raw(bytes(arguments))}, name, headers)
         return HubCall(self._http, self.url, sent, _OF_A_CALL, is_listed=name in self._listed)
 
+    # -- durable calls ----------------------------------------------------------------------------------------------
+
+    def stream(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> HubStream:
+        """Calls a tool as a durable stream: its events, partial content among them, over as many connections as needed.
+
+        A call with the same `key` is the same call; without one it gets a key of its own.
+        """
+        return HubStream(self._rest, self._patient(), self._start(name, arguments, key), None, 0)
+
+    def resume(self, stream: str, after: int = 0) -> HubStream:
+        """The events of a stream behind number `after`.
+
+        Iterating raises `UnknownStream`, and `EventsGone` (which has the `earliest`) where they are no longer kept.
+        """
+        return HubStream(self._rest, self._patient(), None, stream, after)
+
+    async def start(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> str:
+        """Calls a tool and leaves it alone: the id of its stream. Raises `RpcError`, `StreamInterrupted`."""
+        return await started(self._rest, self._start(name, arguments, key), self._patient())
+
+    async def status(self, stream: str) -> StreamStatus:
+        """What is known of a stream, open questions and its outcome included. Raises `UnknownStream`."""
+        url = self._rest.url("streams", stream)
+        return status_of(url, await self._rest.told("GET", url))
+
+    async def streams(self, most: int = 100) -> list[StreamStatus]:
+        """This client's streams, the newest first."""
+        url = self._rest.url("streams")
+        return statuses_of(url, await self._rest.told("GET", url, limit=str(most)))
+
+    async def cancel(self, stream: str) -> StreamStatus:
+        """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""
+        url = self._rest.url("streams", stream)
+        return status_of(url, await self._rest.told("DELETE", url))
+
+    async def answer(
+        self,
+        stream: str,
+        key: str,
+        *,
+        action: str | None = None,
+        content: RawJson | None = None,
+        result: RawJson | None = None,
+        error: RpcError | None = None,
+    ) -> None:
+        """Answers an open question, in one of three ways.
+
+        An elicitation by its `action` (accept, decline, cancel) and `content`; any by its whole `result`, or an
+        `error`. Raises `UnknownStream`, `InvalidParams` for a question that is not open.
+        """
+        given = {
+            "action": action,
+            "content": None if content is None else msgspec.Raw(bytes(content)),
+            "result": None if result is None else msgspec.Raw(bytes(result)),
+            "error": None if error is None else {"code": error.code, "message": error.message},
+        }
+        await self._rest.told("POST", self._rest.url("streams", stream, "input"), body=answer_body(key, given))
+
+    def _start(self, name: str, arguments: RawJson, key: str | None) -> Start:
+        return Start(self._rest.url("tools", name, "call"), call_body(arguments), key or secrets.token_hex(16))
+
+    def _patient(self) -> Patience:
+        return Patience(self._patience, random.random)
+
     def _request(
         self, method: str, params: dict[str, object], name: str | None = None, more: dict[str, str] | None = None
     ) -> Request:
@@ -216,11 +289,6 @@ def _decoded(raw: RawJson) -> object:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _unreachable(url: str, exc: Exception) -> UpstreamUnavailable:
-    reason = str(exc) or f"no connection within {_CONNECT:g} s"
-    return UpstreamUnavailable(f"no hub answers at {url} ({reason}); start one with: mcp-hub serve --http")
 
 
 def _is_this_machine(host: str) -> bool:

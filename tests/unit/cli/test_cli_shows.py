@@ -122,6 +122,25 @@ def test_content_at_another_index_begins_a_line() -> None:
     assert terminal.lines == ["one", "two"]
 
 
+def test_content_beside_the_result_goes_to_stderr_and_is_no_part_of_it() -> None:
+    terminal = Terminal()
+    terminal.show.event(Delta(text("all of it")))
+    terminal.show.event(Delta(text("by the way"), channel="aux"))
+    terminal.show.outcome(result("all of it"))
+    assert terminal.lines == ["all of it"]
+    assert "by the way" in terminal.err.getvalue()
+
+
+def test_notes_and_the_end_of_a_cancelled_call_go_to_stderr() -> None:
+    terminal = Terminal()
+    terminal.show.event(Delta(text("half")))
+    terminal.show.note("stream \x1b[2Jst_1")
+    terminal.show.cancelled("enough")
+    assert terminal.lines == ["half"]
+    assert "stream \\x1b[2Jst_1" in terminal.err.getvalue()
+    assert "the call was cancelled: enough" in terminal.err.getvalue()
+
+
 def test_log_messages_go_to_stderr_dimmed() -> None:
     terminal = Terminal()
     terminal.show.event(Log("info", b'{"level":"info","data":"note"}'))

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
-from mcp_hub.cli.call import exit_code
+from mcp_hub.cli.following import exit_code
 from mcp_hub.cli.list import exit_code as list_exit_code
 from mcp_hub.cli.own_hub import unknown_tool
 from mcp_hub.cli.tables import last_lines, masked, protocol, reason, reasons, server_data

@@ -1,0 +1,78 @@
+"""Reads the events of a stream out of an answer of the REST front. No I/O.
+
+Source: streams.md §1, §2 "REST".
+"""
+
+import msgspec
+
+from mcp_hub.client.messages import LIMIT
+from mcp_hub.events import CallEvent
+from mcp_hub.protocol.event_stream import EventParser
+from mcp_hub.protocol.framing import TooLong
+from mcp_hub.protocol.stream_events import decoded
+
+__all__ = ["StreamReader"]
+
+
+class _Head(msgspec.Struct):
+    seq: int
+    stream: str
+
+
+class StreamReader:
+    """Reads one answer with events, in whatever portions it comes: those behind `after`, each once, without a gap.
+
+    `stream` is known from the first one on. It `is_over` when the hub has said so (`is_closed`: nothing will follow;
+    `problem`: why it cannot go on), when it sent what is no event (`broken` says what), or when events are missing
+    (`is_torn`): nothing that follows them is given out.
+    """
+
+    def __init__(self, url: str, after: int, limit: int = LIMIT) -> None:
+        self.stream: str | None = None
+        self.is_closed = False
+        self.is_torn = False
+        self.problem: bytes | None = None
+        self.broken: str | None = None
+        self._url = url
+        self._last = after
+        self._limit = limit
+        self._parser = EventParser(limit)
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_closed or self.is_torn or self.problem is not None or self.broken is not None
+
+    def feed(self, chunk: bytes) -> list[tuple[int, CallEvent | None]]:
+        """Numbers and events; None for one that this version does not know."""
+        found: list[tuple[int, CallEvent | None]] = []
+        for event in self._parser.events(chunk):
+            if self.is_over:
+                break
+            if isinstance(event, TooLong):
+                self.broken = f"{self._url} sent an event of more than {self._limit} bytes"
+            elif event.type == b"closed":
+                self.is_closed = True
+            elif event.type == b"problem":
+                self.problem = event.data
+            else:
+                self._take(event.data, found)
+        return found
+
+    def _take(self, line: bytes, found: list[tuple[int, CallEvent | None]]) -> None:
+        try:
+            head = msgspec.json.decode(line, type=_Head)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            self.broken = f"{self._url} sent something that is no event of a stream: {exc}"
+            return
+        self.stream = head.stream
+        self.is_torn = head.seq > self._last + 1
+        if head.seq == self._last + 1:
+            self._last = head.seq
+            found.append((head.seq, _event(line)))
+
+
+def _event(line: bytes) -> CallEvent | None:
+    try:
+        return decoded(line)[1]
+    except ValueError:
+        return None

@@ -1,0 +1,250 @@
+"""The events of one durable call, whatever becomes of the connections that they come over (streams.md §2, "REST").
+
+A call is made with an idempotency key, so one whose answer was lost is asked for again without being made twice. From
+its first event on it goes by the id of its stream, and each new connection begins behind the last event that was given
+out: never a gap, never a repeat, one ending.
+"""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import httpx2
+
+from mcp_hub.client.rest import Refused, Rest, said, unreachable
+from mcp_hub.client.rest_messages import error_for, problem_of, status_of
+from mcp_hub.client.retrying import Patience
+from mcp_hub.client.stream_reader import StreamReader
+from mcp_hub.errors import UpstreamLost
+from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+
+__all__ = ["HubStream", "Start", "StreamInterrupted", "started"]
+
+_EVENTS: Final = "text/event-stream"
+_CLOSING: Final = 2.0
+_HELD: Final = 5.0
+"""Seconds after which a connection was of use though nothing came over it: the call is silent, not the hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A call to be made: where, with which body, and the idempotency key that stands for it."""
+
+    url: str
+    body: bytes
+    key: str
+
+
+class StreamInterrupted(UpstreamLost):
+    """The hub could not be reached for too long. `HubClient.resume(stream, cursor)` goes on where this stopped.
+
+    Without a `stream` nothing was heard of the call: whether it was made is unknown, and the same call with `key` is
+    that one.
+    """
+
+    def __init__(self, message: str, stream: str | None, cursor: int, key: str | None) -> None:
+        known = {"stream": stream, "cursor": cursor} if stream is not None else {"key": key}
+        super().__init__(message, data={"outcome": "unknown", **known})
+        self.stream = stream
+        self.cursor = cursor
+        self.key = key
+
+
+class HubStream:
+    """The events of a call, to be iterated once, inside the block; `Completed`, `Failed` or `Cancelled` is the last.
+
+    There is none if the stream had ended at the cursor already. Leaving the block is only a disconnect: the call goes
+    on (`cancel` ends it). `stream` is the id once it is known, `cursor` the number of the event that was given out
+    last; events that this version does not know are passed over. `on_pause` is told, in words, why there is a pause.
+
+    Iterating raises the `RpcError` for which there is no such call or stream, `ConfigError` when the URL is none of a
+    hub or the hub refuses this client, and `StreamInterrupted`.
+    """
+
+    def __init__(self, rest: Rest, patience: Patience, start: Start | None, stream: str | None, after: int) -> None:
+        self.stream = stream
+        self.cursor = after
+        self.on_pause: Callable[[str], None] = lambda reason: None
+        self._rest = rest
+        self._patience = patience
+        self._start = start
+        self._events: deque[tuple[int, CallEvent | None]] = deque()
+        self._response: httpx2.Response | None = None
+        self._chunks: AsyncGenerator[bytes, None]
+        self._reader: StreamReader
+        self._opened_at = 0.0
+        self._after = after
+        self._attempts = 0
+        self._is_sent = False
+        self._has_ended = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._drop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CallEvent:
+        while True:
+            while not self._events:
+                if self._has_ended:
+                    raise StopAsyncIteration
+                await self._read()
+            self.cursor, event = self._events.popleft()
+            if isinstance(event, Completed | Failed | Cancelled):
+                self._has_ended = True
+                self._events.clear()
+            if event is not None:
+                return event
+
+    async def cancel(self) -> None:
+        """Asks the hub to end the call, if it was made at all; finds out which one it is if that is not known yet.
+
+        Raises what iterating does.
+        """
+        if not self._is_sent or self._has_ended:
+            return
+        while self.stream is None:
+            await self._read()
+        await self._rest.told("DELETE", self._rest.url("streams", self.stream))
+
+    # -- connections
+
+    async def _read(self) -> None:
+        """Takes in what comes next, connecting first if need be."""
+        try:
+            if self._response is None:
+                await self._connect()
+            if self._reader.is_over:
+                await self._over(self._reader)
+                return
+            chunk = await anext(self._chunks, None)
+        except Refused as refused:
+            await self._refused(refused)
+        except httpx2.RequestError as exc:
+            await self._lost(exc)
+        else:
+            if chunk is None:
+                await self._pause("it ended its answer too early")
+            else:
+                self._take(self._reader.feed(chunk))
+
+    async def _connect(self) -> None:
+        rest = self._rest
+        self._attempts += 1
+        if self.stream is None:
+            assert self._start is not None
+            self._is_sent = True
+            key = {"idempotency-key": self._start.key}
+            response = await rest.open("POST", self._start.url, body=self._start.body, headers=key, media=_EVENTS)
+        else:
+            place = {"after": str(self.cursor)}
+            response = await rest.open("GET", rest.url("streams", self.stream, "events"), params=place, media=_EVENTS)
+        self._reader = StreamReader(rest.endpoint, self.cursor)
+        self._chunks = response.aiter_bytes()
+        self._opened_at = anyio.current_time()
+        self._response = response
+
+    def _take(self, events: list[tuple[int, CallEvent | None]]) -> None:
+        if self._reader.stream is not None:
+            self.stream = self._reader.stream
+        if events:
+            self._patience.worked()
+            self._events.extend(events)
+
+    async def _over(self, reader: StreamReader) -> None:
+        """All that the answer had is given out, and no ending was there."""
+        if reader.broken is not None:
+            raise UpstreamLost(reader.broken)
+        if reader.problem is not None:
+            problem = problem_of(reader.problem)
+            if problem is None or problem.status < 500:
+                raise error_for(self._rest.endpoint, 400, "", reader.problem)
+            await self._pause(problem.detail or problem.code)
+        elif reader.is_torn:
+            await self._pause(f"events behind {self.cursor} are missing")
+        elif self.cursor > self._after:
+            raise UpstreamLost(f"{self._rest.endpoint} ended {self.stream} in a way that this version does not know")
+        else:
+            self._has_ended = True
+
+    async def _refused(self, refused: Refused) -> None:
+        is_first = self._attempts == 1
+        if not refused.is_passing or (is_first and (self._start is None or refused.problem is not None)):
+            raise refused.error from None
+        await self._pause(str(refused), refused.wait)
+
+    async def _lost(self, exc: httpx2.RequestError) -> None:
+        """Tries again, unless there was no hub to begin with."""
+        is_first = self._attempts == 1 and self._response is None
+        if is_first and isinstance(exc, httpx2.ConnectError | httpx2.ConnectTimeout):
+            self._is_sent = False
+            raise unreachable(self._rest.endpoint, exc) from None
+        if is_first and self._start is None:
+            raise UpstreamLost(f"lost the connection to {self._rest.endpoint}: {said(exc)}") from None
+        await self._pause(said(exc))
+
+    async def _pause(self, reason: str, wanted: float = 0.0) -> None:
+        """Waits before the next attempt. Raises `StreamInterrupted` after the last one."""
+        now = anyio.current_time()
+        if self._response is not None and now - self._opened_at >= _HELD:
+            self._patience.worked()
+        await self._drop()
+        seconds = self._patience.pause(now, wanted)
+        if seconds is None:
+            key = None if self._start is None else self._start.key
+            raise interrupted(self._rest.endpoint, reason, self._patience.seconds, self.stream, self.cursor, key)
+        self.on_pause(f"lost the connection ({reason}), trying again")
+        await anyio.sleep(seconds)
+
+    async def _drop(self) -> None:
+        response, self._response = self._response, None
+        if response is not None:
+            with anyio.move_on_after(_CLOSING, shield=True):
+                await self._chunks.aclose()
+                await response.aclose()
+
+
+async def started(rest: Rest, start: Start, patience: Patience) -> str:
+    """Makes the call and leaves it alone: the id of its stream. Raises what `HubStream` raises."""
+    is_first = True
+    headers = {"idempotency-key": start.key, "prefer": "wait=0"}
+    while True:
+        wanted = 0.0
+        try:
+            answer = await rest.ask("POST", start.url, body=start.body, headers=headers)
+            return status_of(start.url, answer).stream
+        except Refused as refused:
+            if refused.problem is not None and refused.problem.stream is not None:
+                return refused.problem.stream  # it has failed already, as whoever follows it will see
+            if not refused.is_passing or (is_first and refused.problem is not None):
+                raise refused.error from None
+            reason, wanted = str(refused), refused.wait
+        except httpx2.RequestError as exc:
+            if is_first and isinstance(exc, httpx2.ConnectError | httpx2.ConnectTimeout):
+                raise unreachable(rest.endpoint, exc) from None
+            reason = said(exc)
+        is_first = False
+        seconds = patience.pause(anyio.current_time(), wanted)
+        if seconds is None:
+            raise interrupted(rest.endpoint, reason, patience.seconds, None, 0, start.key)
+        await anyio.sleep(seconds)
+
+
+def interrupted(
+    endpoint: str, reason: str, seconds: float, stream: str | None, cursor: int, key: str | None
+) -> StreamInterrupted:
+    lost = f"lost the connection to {endpoint} ({reason}), for {seconds:g} s"
+    if stream is not None:
+        rest = f"resume {stream} after event {cursor} to have the rest"
+    else:
+        rest = f"whether the call was made is unknown (idempotency key {key})"
+    return StreamInterrupted(f"{lost}; {rest}", stream, cursor, key)

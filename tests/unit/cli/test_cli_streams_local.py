@@ -1,0 +1,88 @@
+"""Following a stream in the store of another process, event by event."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_hub.cli.local_streams import LocalStreams
+from mcp_hub.clock import SystemClock
+from mcp_hub.events import CallEvent, Cancelled, Progress, Started
+from mcp_hub.protocol.stream_events import encoded
+from mcp_hub.stores.base import Change, Chunk, EventStore, Status, StoreError, StreamRow
+from mcp_hub.stores.open import StoreLimits, open_store
+from mcp_hub.types import CallId
+
+pytestmark = pytest.mark.anyio
+
+ID = CallId("st_" + "0" * 26)
+SECONDS = 20
+
+
+async def opened(folder: Path) -> EventStore:
+    store = open_store("sqlite", folder, StoreLimits(), SystemClock())
+    await store.open()
+    assert store.is_durable
+    return store
+
+
+class Owner:
+    """Writes one stream, each event when it is told to."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._last = 0
+
+    async def write(self, event: CallEvent, status: Status = "working", kind: str | None = None) -> None:
+        """`kind` stands for the event's own type."""
+        seq = self._last = self._last + 1
+        line = encoded(ID, seq, "2026-11-20T11:02:03.412Z", event)
+        if kind is not None:
+            line = line.replace(b'"type":"end"', b'"type":"%b"' % kind.encode())
+        written, errors = anyio.Event(), list[StoreError | None]()
+
+        def done(error: StoreError | None) -> None:
+            errors.append(error)
+            written.set()
+
+        if seq == 1:
+            row = StreamRow(ID, "local", self._store.instance, "jobs", "tools/call", "job", 1.0, 1.0)
+            self._store.create(row, Chunk(1, (line,)), done)
+        else:
+            self._store.append(ID, 1, Chunk(seq, (line,)), Change(2.0, status), done)
+        await written.wait()
+        assert errors == [None]
+
+
+@pytest.mark.parametrize("kind", [None, "finish"], ids=["known", "unknown"])
+async def test_follower_sees_what_another_process_writes_and_its_end(kind: str | None, tmp_path: Path) -> None:
+    with anyio.fail_after(SECONDS):
+        here, there = await opened(tmp_path), await opened(tmp_path)
+        owner, access = Owner(there), LocalStreams(here)
+        await owner.write(Started())
+        seen: list[tuple[int, CallEvent]] = []
+        async with access.resume(ID) as stream:
+            async for event in stream:
+                seen.append((stream.cursor, event))
+                if isinstance(event, Started):
+                    await owner.write(Progress(1))
+                elif isinstance(event, Progress):
+                    await owner.write(Cancelled(None), "cancelled", kind)
+            assert stream.cursor == 3
+        ending = [] if kind else [(3, Cancelled(None))]
+        assert seen == [(1, Started()), (2, Progress(1)), *ending]
+        [status] = await access.streams(9)
+        assert (status.status, status.last) == ("cancelled", 3)
+        for store in (here, there):
+            await store.close()
+
+
+async def test_cancel_is_a_letter_to_the_owner(tmp_path: Path) -> None:
+    with anyio.fail_after(SECONDS):
+        here, there = await opened(tmp_path), await opened(tmp_path)
+        await Owner(there).write(Started())
+        assert (await LocalStreams(here).cancel(ID)).status == "working"
+        [letter] = await there.inbox()
+        assert (letter.stream, letter.kind) == (ID, "cancel")
+        for store in (here, there):
+            await store.close()

@@ -1,0 +1,155 @@
+"""How durable calls are listed, followed and ended on the command line, without a hub."""
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Self
+
+import msgspec
+import pytest
+
+from mcp_hub.cli.following import exit_code, followed
+from mcp_hub.cli.results import event_line
+from mcp_hub.cli.shows import JsonLines, Quiet
+from mcp_hub.cli.streams import age, stream_table
+from mcp_hub.client import StreamStatus
+from mcp_hub.errors import (
+    EventsGone,
+    ExecutorLost,
+    HubRestarted,
+    HubStopping,
+    RpcError,
+    UnknownStream,
+    UpstreamLost,
+)
+from mcp_hub.events import (
+    CallEvent,
+    Cancelled,
+    Completed,
+    Delta,
+    Failed,
+    InputReceived,
+    InputRequired,
+    Progress,
+    Started,
+    ToolCall,
+    ToolResult,
+)
+
+pytestmark = pytest.mark.anyio
+
+MADE = "2026-11-20T11:00:00.000Z"
+NOON = 1795176000.0  # 2026-11-20T12:00:00Z
+
+
+def status(**more: object) -> StreamStatus:
+    row = {"stream": "st_1", "status": "working", "name": "job", "created": MADE, **more}
+    return msgspec.convert(row, StreamStatus)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-5, "0 s"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "60 min"), (3600, "1 h"), (86400, "1 d")],
+)
+def test_age_is_in_the_largest_unit(seconds: float, shown: str) -> None:
+    assert age(status(), NOON - 3600 + seconds) == shown
+
+
+def test_age_heeds_the_time_zone() -> None:
+    assert age(status(created="2026-11-20T13:00:00+02:00"), NOON) == "1 h"
+
+
+def test_age_that_cannot_be_told_is_empty() -> None:
+    assert age(status(created="yesterday"), NOON) == ""
+
+
+def test_table_has_what_a_person_looks_for_and_nothing_that_a_terminal_would_obey() -> None:
+    made = stream_table([status(message="half\n\x1b[2Jdone"), status(status="failed", message="x" * 200)], NOON)
+    cells = [[str(cell) for cell in column.cells] for column in made.columns]
+    assert [str(column.header) for column in made.columns] == ["stream", "tool", "status", "age", "message"]
+    assert cells[:4] == [["st_1"] * 2, ["job"] * 2, ["working", "failed"], ["1 h"] * 2]
+    assert cells[4] == ["half \\x1b[2Jdone", "x" * 79 + "…"]
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (Started(), None),
+        (Delta(b"[]", 1), {"type": "delta", "index": 1, "content": []}),
+        (Delta(b"[]", 0, "aux"), {"type": "delta", "channel": "aux", "index": 0, "content": []}),
+        (ToolCall("c", "a", b'{"x":1}'), {"type": "tool-call", "call": "c", "name": "a", "arguments": {"x": 1}}),
+        (ToolResult("c", b"[]", True), {"type": "tool-result", "call": "c", "isError": True, "content": []}),
+        (
+            InputRequired("q", "roots/list", b"{}"),
+            {"type": "input-required", "key": "q", "method": "roots/list", "params": {}},
+        ),
+        (InputReceived("q"), {"type": "input-received", "key": "q"}),
+        (InputReceived("q", 1, "accept"), {"type": "input-received", "key": "q", "action": "accept"}),
+    ],
+)
+def test_events_of_a_stream_have_their_json_lines(event: CallEvent, line: dict[str, object] | None) -> None:
+    written = event_line(event)
+    assert (None if written is None else json.loads(written)) == line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnknownStream(), 2),
+        (HubRestarted("gone"), 3),
+        (HubStopping("stops"), 3),
+        (ExecutorLost("gone"), 3),
+        (UpstreamLost("gone"), 3),
+        (EventsGone(3), 1),
+        (RpcError("no"), 1),
+    ],
+)
+def test_exit_code_says_whose_error_it_is(error: RpcError, code: int) -> None:
+    assert exit_code(error) == code
+
+
+class Given:
+    """Events that are there already."""
+
+    stream: str | None = "st_1"
+
+    def __init__(self, events: Sequence[CallEvent]) -> None:
+        self._events = iter(events)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CallEvent:
+        try:
+            return next(self._events)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+
+async def shown(*events: CallEvent) -> tuple[int | None, list[str]]:
+    out = io.BytesIO()
+    code = await followed(Given(events), JsonLines(out), lambda question: f"asked {question.method}")
+    return code, [json.loads(line)["type"] for line in out.getvalue().splitlines()]
+
+
+async def test_call_is_followed_to_its_ending_and_no_further(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Completed(b'{"content":[]}')
+    assert await shown(Started(), Progress(1), done, Progress(2)) == (0, ["progress", "result"])
+    assert await shown(Completed(b'{"content":[],"isError":true}')) == (1, ["result"])
+    assert await shown(Failed(HubRestarted("gone")), done) == (3, ["error"])
+    assert await shown(Progress(1)) == (None, ["progress"])
+    capsys.readouterr()
+    assert await shown(Cancelled("enough"), done) == (130, ["cancelled"])
+    assert capsys.readouterr().err == "the call was cancelled: enough\n"
+
+
+async def test_question_is_shown_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = InputRequired("q", "roots/list", b"{}")
+    assert await shown(asked, Cancelled(None)) == (130, ["input-required", "cancelled"])
+    assert capsys.readouterr().err == "asked roots/list\nthe call was cancelled\n"
+
+
+async def test_pipe_gets_no_word_of_a_cancelled_call(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.BytesIO()
+    assert await followed(Given([Progress(1), Cancelled("\x1b[2J")]), Quiet(out)) == 130
+    assert (out.getvalue(), capsys.readouterr().err) == (b"", "the call was cancelled: \\x1b[2J\n")

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check fmt bench clients clean
+.PHONY: run test check fmt bench clients chaos clean
 
 run: $(STAMP)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -23,6 +23,9 @@ fmt: $(STAMP)
 
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
+
+chaos: $(STAMP)
+	$(BIN)/python -m tests.chaos $(CHAOS)
 
 clients: $(STAMP)
 	$(BIN)/python -m tests.clients $(CLIENTS)

@@ -16,8 +16,9 @@ from pathlib import Path
 from bench import measure
 from bench.cases import CASES, Options, Run, measure_all
 from bench.goals import goals, verdicts
-from bench.relays import RELAYS
+from bench.relays import HUBS, RELAYS
 from bench.report import machine_lines, tables
+from bench.streams import measure_streams
 
 # a thousand connections on each side of a socket, and room for the rest
 OPEN_FILES = 4096
@@ -48,7 +49,7 @@ def setting(text: str) -> tuple[str, object]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about a minute: short rounds, fewer variants")
+    parser.add_argument("--quick", action="store_true", help="two minutes: short rounds, fewer variants")
     parser.add_argument("--only", type=names(CASES), default=[], help="cases: " + ", ".join(CASES))
     parser.add_argument("--relays", type=names(RELAYS), default=list(RELAYS), help=", ".join(RELAYS))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file as well")
@@ -81,13 +82,16 @@ def main() -> int:
     run = Run(Options(given.relays, hub, given.only, given.quick), say)
     machine = measure.machine()
     measure_all(run)
+    measure_streams(run)
     took = f"took:     {time.perf_counter() - begun:.0f} s" + (", quick" if given.quick else "")
     print("\n".join([*machine_lines(machine), took, *tables(run.results), *verdicts(run.results)]))
     if given.json:
         save(given.json, machine, run)
-    wrong = [result for result in run.results if result.side == "hub" and result.failed]
+    wrong = [result for result in run.results if result.side in HUBS and result.failed]
     for result in wrong:
-        print(f"wrong answers of the hub: {result.case}, {result.variant}: {result.note}", file=sys.stderr)
+        print(
+            f"wrong answers of the hub: {result.case}, {result.variant}, {result.side}: {result.note}", file=sys.stderr
+        )
     return 1 if wrong else 0
 
 

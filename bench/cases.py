@@ -1,7 +1,7 @@
 """The measurements. Every case alternates the sides (A B C A B C …) and keeps the median of its rounds."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,20 @@ from bench.ledger import Call, RelayFailed, Stats, percentile
 from bench.load import PipeClient
 from bench.relays import Setup, Side, Unavailable, launched, started
 
-__all__ = ["CASES", "Options", "Result", "Run", "measure_all"]
+__all__ = [
+    "CASES",
+    "Figures",
+    "Named",
+    "Options",
+    "Result",
+    "Run",
+    "echoes",
+    "measure_all",
+    "merged",
+    "share",
+    "timed",
+    "warm",
+]
 
 Figures = dict[str, float]
 Action = Callable[[Side], tuple[Figures, Stats]]
@@ -26,8 +39,11 @@ TEXT = "the quick brown fox jumps over the lazy dog, and then it does so again, 
 RESPAWNS = "fastmcp"
 SLOW = ("sdk", "fastmcp")
 # one lost event is one too many, however many rounds were clean
-NEVER = ("lost", "late")
-CASES = ("calls-stdio", "calls-http", "calls-modern", "upstreams", "large", "progress", "lists", "start", "memory")
+NEVER = ("lost", "late", "writes")
+RELAYED = ("calls-stdio", "calls-http", "calls-modern", "upstreams", "large", "progress", "lists", "start", "memory")
+# what only the hub can do, and how much of a short call that is
+DURABLE = ("short-call", "streams-throughput", "streams-latency", "streams-replay", "slow-reader")
+CASES = (*RELAYED, *DURABLE, "hub-restart", "idle-streams")
 
 
 @dataclass(frozen=True)
@@ -274,7 +290,7 @@ def start(run: Run) -> None:
     start_variant(run, "1 upstream", Setup("stdio"), run.options.relays)
     relays = [relay for relay in run.options.relays if relay not in (SLOW if run.options.quick else ())]
     relays = [relay for relay in relays if relay != "direct"]
-    start_variant(run, f"10 upstreams that take {delay:g} s", Setup("stdio", 10, 4, delay), relays)
+    start_variant(run, f"10 upstreams that take {delay:g} s", Setup("stdio", 10, delay=delay), relays)
 
 
 def start_variant(run: Run, variant: str, setup: Setup, relays: list[str]) -> None:
@@ -332,16 +348,18 @@ def on_many(run: Run, front: str) -> None:
         share(run, Setup(front, 30), named)
 
 
-def share(run: Run, setup: Setup, named: Named) -> None:
-    """Launches the sides once and runs the wanted cases on them."""
+def share(
+    run: Run, setup: Setup, named: Named, relays: Sequence[str] = (), hub: dict[str, object] | None = None
+) -> None:
+    """Launches the sides once (`relays`, or those that the options name) and runs the wanted cases on them."""
     wanted = {name: case for name, case in named.items() if run.wants(name)}
     if not wanted:
         return
     unavailable: dict[str, str] = {}
     run.say(f"{setup.front}, {setup.upstreams} upstream(s) of {setup.tools} tools")
     left_out = {"direct", RESPAWNS} if run.options.quick else {"direct"}
-    relays = [name for name in run.options.relays if setup.upstreams == 1 or name not in left_out]
-    with launched(relays, setup, run.options.hub, unavailable) as sides:
+    names = relays or [name for name in run.options.relays if setup.upstreams == 1 or name not in left_out]
+    with launched(names, setup, run.options.hub if hub is None else hub, unavailable) as sides:
         for name, case in wanted.items():
             run.absent(name, unavailable)
             if sides:

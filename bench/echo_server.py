@@ -11,6 +11,7 @@ import json
 import os
 import select
 import time
+from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quote
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -46,17 +47,22 @@ def definitions(count: int) -> list[dict[str, object]]:
         tool("big", "Answers with a text of that many bytes.", {"bytes": integer}),
         tool("progress", "Sends n progress notifications, then answers.", {"n": integer}),
         tool("slow", "Answers after that many milliseconds.", {"ms": integer}),
+        tool(
+            "tick",
+            "Sends n progress notifications, so many a second; each says when it was sent, in that many bytes.",
+            {"n": integer, "per_second": integer, "bytes": integer},
+        ),
     ]
     return [*working, *(padding_tool(number) for number in range(count - len(working)))]
 
 
 class EchoServer:
-    """Turns request lines into answer bytes; `due` holds the answers that wait for their time."""
+    """Turns request lines into answer bytes; `due` holds what waits for its time, and is made then."""
 
     def __init__(self, tools: int) -> None:
         listing = {"tools": definitions(tools)}
         self.tools = json.dumps(listing, separators=(",", ":")).encode()[1:-1]
-        self.due: list[tuple[float, int, bytes]] = []
+        self.due: list[tuple[float, int, Callable[[], bytes]]] = []
         self._big: tuple[int, bytes] = (0, b"")
         self._order = 0
 
@@ -84,11 +90,34 @@ class EchoServer:
         if name == "progress":
             return self._progress(request_id, params, int(arguments["n"]), modern)
         if name == "slow":
-            self._order += 1
-            when = time.monotonic() + arguments["ms"] / 1000
-            heapq.heappush(self.due, (when, self._order, content(request_id, b'"slow"', modern)))
+            self._later(time.monotonic() + arguments["ms"] / 1000, lambda: content(request_id, b'"slow"', modern))
+            return b""
+        if name == "tick":
+            self._tick(request_id, params, arguments, modern)
             return b""
         return content(request_id, b'"padding"', modern)
+
+    def _later(self, when: float, make: Callable[[], bytes]) -> None:
+        self._order += 1
+        heapq.heappush(self.due, (when, self._order, make))
+
+    def _tick(self, request_id: bytes, params: dict[str, object], arguments: dict[str, int], modern: bool) -> None:
+        """Each message is the monotonic clock at its sending, a space, and padding."""
+        meta = params["_meta"]
+        assert isinstance(meta, dict)
+        count, begun = arguments["n"], time.monotonic()
+        head = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'
+        head += json.dumps(meta["progressToken"])
+        padding = "x" * arguments["bytes"]
+
+        def make(number: int) -> bytes:
+            if number > count:
+                return content(request_id, b'"%d"' % count, modern)
+            self._later(begun + number / arguments["per_second"], lambda: make(number + 1))
+            message = f"{time.monotonic():.6f} {padding}"
+            return f'{head},"progress":{number},"total":{count},"message":"{message}"}}}}\n'.encode()
+
+        self._later(begun, lambda: make(1))
 
     def _text_of(self, size: int) -> bytes:
         if self._big[0] != size:
@@ -152,10 +181,10 @@ def write_all(data: bytes) -> None:
 
 
 def flush_due(server: EchoServer) -> float | None:
-    """Writes the slow answers whose time has come; returns the seconds until the next one."""
+    """Writes what has come to its time; returns the seconds until the next one."""
     now = time.monotonic()
     while server.due and server.due[0][0] <= now:
-        write_all(heapq.heappop(server.due)[2])
+        write_all(heapq.heappop(server.due)[2]())
     return server.due[0][0] - now if server.due else None
 
 
@@ -179,7 +208,7 @@ def serve(server: EchoServer) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tools", type=int, default=4, help="number of tools, padding included")
+    parser.add_argument("--tools", type=int, default=5, help="number of tools, padding included")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before anything is answered")
     parser.add_argument("--stamps", help="folder for a file that says when this server was up")
     options = parser.parse_args()

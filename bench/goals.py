@@ -11,8 +11,16 @@ __all__ = ["Goal", "goals", "verdicts"]
 FLAT = 1.25
 # ten processes started in parallel on two cores are up within this many seconds of each other
 APART = 0.5
+# the same, of two figures that should be one
+SAME = 1.1
+# MB that a reader which does not read may hold: its share of the store's cache, and the noise
+HELD = 4
+# seconds from the start until what a killed hub has left behind is closed: serving, and a look into the store
+CLOSED = 5
 STDIO, HTTP, MODERN = "calls-stdio", "calls-http", "calls-modern"
 ONE, MANY, MOST = "1 in flight", "32 in flight", "1000 in flight"
+SQLITE, FASTEST, STEADY = "sqlite", "as fast as it can", "1000 events/s"
+FOLLOWER = ("follower_kb", "follower over SSE", 16)
 
 
 class Lookup:
@@ -152,10 +160,53 @@ def start_and_memory(look: Lookup) -> Iterator[Goal]:
         yield Goal("first", f"{front}: memory after many calls, to that before", divided(after, before), 1.05, " ×")
 
 
+def durable(look: Lookup) -> Iterator[Goal]:
+    """Streams that survive: in SQLite, which is the default."""
+    for depth in (ONE, MANY):
+        cost = divided(look("short-call", depth, SQLITE, "cpu_us"), look("short-call", depth, "memory", "cpu_us"))
+        yield Goal("first", f"short call, {depth}, CPU with SQLite to that with memory", cost, SAME, " ×")
+        yield Goal("first", f"short call, {depth}, writes", look("short-call", depth, SQLITE, "writes"), 0, "")
+    # an upper bound of what the machinery of streams costs; at 1 in flight it is the loop that counts
+    hub, limit = (look("short-call", MANY, side, "cpu_us") for side in (SQLITE, "limit"))
+    added = None if hub is None or limit is None else hub - limit
+    yield Goal("first", f"short call, {MANY}, CPU of the whole hub above the limit", added, 50, " µs")
+    rate, lost = (look("streams-throughput", FASTEST, SQLITE, figure) for figure in ("rate", "lost"))
+    yield Goal("first", "events committed and read over REST", rate, 20_000, "/s", at_least=True)
+    yield Goal("first", "events lost, repeated or reordered", lost, 0, "")
+    for figure, bound in (("p50_ms", 10), ("p99_ms", 100)):
+        text = f"sent to committed to read at {STEADY}, {figure[:3]}"
+        yield Goal("first", text, look("streams-latency", STEADY, SQLITE, figure), bound, " ms")
+    for variant in look.variants("streams-replay"):
+        rate, first = (look("streams-replay", variant, SQLITE, figure) for figure in ("rate", "first_ms"))
+        yield Goal("first", f"replay of {variant}", rate, 100_000, "/s", at_least=True)
+        yield Goal("first", f"replay of {variant}, the first one there", first, 25, " ms")
+    yield from many_streams(look)
+
+
+def many_streams(look: Lookup) -> Iterator[Goal]:
+    for variant in look.variants("slow-reader"):
+        one, all_ = (look("slow-reader", variant, SQLITE, f"{kind}_p99_ms") for kind in ("one", "all"))
+        yield Goal("first", f"{variant}, one does not read: p99 of the others", divided(one, all_), 1.5, " ×")
+        one, all_ = (look("slow-reader", variant, SQLITE, f"{kind}_grown_mb") for kind in ("one", "all"))
+        more = None if one is None or all_ is None else one - all_
+        yield Goal("first", f"{variant}, one does not read: memory for it", more, HELD, " MB")
+    for variant in look.variants("hub-restart"):
+        serving, closed = (look("hub-restart", variant, SQLITE, figure) for figure in ("serving_s", "closed_s"))
+        yield Goal("first", f"hub started {variant}: serving", serving, 1.5, " s")
+        if "SIGKILL" in variant:
+            yield Goal("first", f"hub started {variant}: these closed", closed, CLOSED, " s")
+    for variant in look.variants("idle-streams"):
+        figure, what, bound = ("stream_kb", "stream of a quiet call", 2) if "stdio" in variant else FOLLOWER
+        yield Goal("first", f"memory of one idle {what}", look("idle-streams", variant, SQLITE, figure), bound, " kB")
+
+
+PARTS = (cpu, throughput, latency, streams, start_and_memory, durable)
+
+
 def goals(results: Iterable[Result]) -> list[Goal]:
     """All goals of which this run can say something."""
     look = Lookup(results)
-    return [goal for part in (cpu, throughput, latency, streams, start_and_memory) for goal in part(look)]
+    return [goal for part in PARTS for goal in part(look)]
 
 
 def verdicts(results: Iterable[Result]) -> list[str]:
@@ -163,5 +214,5 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     found = goals(results)
     counts = {verdict: sum(goal.verdict == verdict for goal in found) for verdict in ("met", "missed", "n/a")}
     lines = ["", "goals (first: for the first release; then: the next step)", *(goal.line() for goal in found)]
-    lines.append("  not measured here: 20,000 events/s committed for readers with a cursor, < 2 kB per idle stream")
+    lines.append("  not measured here: kills by the hundred, and who may read what; the tests see to these")
     return [*lines, "", "  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())]

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,11 +20,16 @@ from bench.ledger import RelayFailed
 from bench.load import Client, PipeClient
 from bench.load_http import HttpClient
 
-__all__ = ["RELAYS", "Setup", "Side", "Unavailable", "launched", "started"]
+__all__ = ["HUBS", "RELAYS", "STORES", "Setup", "Side", "Unavailable", "await_port", "launched", "spawn", "started"]
 
 HERE = Path(__file__).parent
 # direct is the client at the upstream's own pipe: what a call costs without any relay
 RELAYS = ("direct", "limit", "hub", "sdk", "fastmcp")
+# the hub with one store or the other, where that is what is compared
+STORES = ("sqlite", "memory")
+HUBS = ("hub", *STORES)
+# the hub's state folder inside a side's own
+STATE = "state"
 # seconds: until a relay listens, until its list is complete, until it has stopped at each stage of asking
 START_LIMIT = 40.0
 LIST_LIMIT = 15.0
@@ -41,7 +46,7 @@ class Setup:
 
     front: str
     upstreams: int = 1
-    tools: int = 4
+    tools: int = 5
     delay: float = 0.0
     stamps: str = ""
 
@@ -72,6 +77,11 @@ class Side:
     broken: bool = False
     names: dict[str, str] = field(default_factory=dict)
     _clients: dict[bool, Client] = field(default_factory=dict)
+
+    @property
+    def state(self) -> Path:
+        """The hub's state folder."""
+        return self.stderr.parent / STATE
 
     def client(self, modern: bool = False) -> Client:
         """The client of one era, started on first use (stdio: the handshake era only)."""
@@ -132,7 +142,7 @@ def command(relay: str, setup: Setup, config: Path, port: int) -> list[str]:
         if setup.upstreams > 1:
             raise Unavailable("direct access is one upstream's own pipe")
         return setup.argv()
-    if relay == "hub":
+    if relay in HUBS:
         http = ["--http", "--port", str(port)] if port else []
         return [hub_command(), "serve", *http, "--config", str(config)]
     http = ["--http", str(port)] if port else []
@@ -177,11 +187,14 @@ def free_port() -> int:
 
 
 def spawn(relay: str, setup: Setup, folder: Path, hub: dict[str, object]) -> Side:
-    """Starts a relay with state folders of its own. Raises Unavailable."""
-    folder.mkdir()
+    """Starts a relay with state folders of its own, or with what an earlier one left there. Raises Unavailable."""
+    folder.mkdir(exist_ok=True)
+    if relay in STORES:
+        hub = hub | {"store": {"type": relay}}
     port = free_port() if setup.front == "http" and relay != "direct" else 0
     argv = command(relay, setup, write_config(folder, setup, hub), port)
     homes = {name: str(folder / name) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
+    homes["MCP_HUB_STATE_DIR"] = str(folder / STATE)
     stderr = folder / "stderr"
     with stderr.open("wb") as errors:
         wire = subprocess.DEVNULL if port else subprocess.PIPE
@@ -218,7 +231,7 @@ def started(relay: str, setup: Setup, hub: dict[str, object]) -> Iterator[Side]:
 
 @contextmanager
 def launched(
-    relays: list[str], setup: Setup, hub: dict[str, object], unavailable: dict[str, str]
+    relays: Sequence[str], setup: Setup, hub: dict[str, object], unavailable: dict[str, str]
 ) -> Iterator[list[Side]]:
     """All sides at once, each initialised and listed; the reasons of the others go into `unavailable`."""
     with TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:

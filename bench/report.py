@@ -25,6 +25,21 @@ COLUMNS = {
     "before_mb": ("before MB", ".1f"),
     "after_mb": ("after MB", ".1f"),
     "calls": ("calls", ",.0f"),
+    "first_ms": ("first ms", ",.2f"),
+    "all_p50_ms": ("all read: p50 ms", ",.2f"),
+    "all_p99_ms": ("p99 ms", ",.2f"),
+    "all_grown_mb": ("grown MB", "+.1f"),
+    "one_p50_ms": ("one does not: p50 ms", ",.2f"),
+    "one_p99_ms": ("p99 ms", ",.2f"),
+    "one_grown_mb": ("grown MB", "+.1f"),
+    "stop_s": ("stopped s", ".3f"),
+    "serving_s": ("serving s", ".3f"),
+    "closed_s": ("all closed s", ".3f"),
+    "call_kb": ("kB a call", ",.1f"),
+    "stream_kb": ("kB its stream", ",.1f"),
+    "detached_kb": ("kB a call with its stream", ",.1f"),
+    "follower_kb": ("kB a follower", ",.1f"),
+    "writes": ("writes", ",.0f"),
 }
 # what the ratio to the limit relay is taken of: the first of these that a table has
 RATIO_OF = ("cpu_us", "cpu_ms", "list_s", "idle_mb")

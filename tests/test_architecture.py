@@ -32,10 +32,22 @@ CLIENT_MAY = {"types", "errors", "events", "protocol", "client"}
 PURE = {
     *("types", "events", "errors", "config.plan", "protocol", "formats", "dashboard.views", "fronts.sse"),
     *("catalog.names", "catalog.filters", "catalog.compact", "catalog.view", "catalog.search"),
-    *("calls.machine", "calls.cursors", "calls.coalesce", "calls.progress", "upstreams.lifecycle", "client.messages"),
+    *(
+        "calls.machine",
+        "calls.cursors",
+        "calls.coalesce",
+        "calls.progress",
+        "upstreams.lifecycle",
+        "upstreams.producers",
+        "client.messages",
+        "client.stream_reader",
+        "client.rest_messages",
+        "client.retrying",
+    ),
     # not named by the document, but their docstrings claim it
     *("catalog.uris", "catalog.links", "catalog.definitions", "catalog.routes", "catalog.instructions"),
     "fronts.guard",
+    *("stores.base", "stores.rules", "stores.limits"),
 }
 IMPURE = {"anyio", "asyncio", "socket", "subprocess", "starlette", "uvicorn", "sqlite3", "structlog"}
 
@@ -44,8 +56,8 @@ SDK = {
     *("fronts.mcp_server", "fronts.streamable_http", "fronts.http_modern", "fronts.legacy_sse"),
 }
 ABSTRACT = {"hub", "catalog", "calls", "sessions", "fronts", "dashboard"}
-SEAMS = {"upstreams.base", "upstreams.changes", "stores.base"}
-ASYNCIO = {"wire", "calls.runner"}
+SEAMS = {"upstreams.base", "upstreams.changes", "upstreams.producers", "stores.base"}
+ASYNCIO = {"wire", "calls.runner", "stores.worker"}
 
 MAX_FILE, MAX_FUNCTION = 400, 60
 

@@ -5,6 +5,7 @@ import random
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from tests.upstreams.launch import argv, events, servers_yaml
 pytestmark = pytest.mark.anyio
 
 UNDISTURBED = 300
+COALESCED = "dev.mcp-hub/coalesced"
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +78,25 @@ async def disturbed(client: HttpClient, message: Message, counts: list[int]) -> 
     return arrived, times
 
 
+def content(response: Message) -> object:
+    """Of a result, without what tells one stream from another."""
+    return response["result"]["content"]
+
+
 def check_whole(arrived: list[SseEvent], n: int, answered: Answer) -> None:
-    """The same messages as an undisturbed client gets, under rising ids."""
+    """The messages of an undisturbed client, under ids without a hole.
+
+    Of progress that came while nobody was connected the newest stands for those before it, and says for how many.
+    """
     messages = [event.message for event in arrived]
-    assert messages[:-1] == answered.messages[:-1] and len(messages) == n + 1
-    assert messages[-1]["result"] == answered.last["result"]
+    by_value = {message["params"]["progress"]: message for message in answered.messages[:-1]}
+    merged = [message["params"].pop("_meta", {}).get(COALESCED, 0) for message in messages[:-1]]
+    assert messages[:-1] == [by_value[message["params"]["progress"]] for message in messages[:-1]]
+    values = [message["params"]["progress"] for message in messages[:-1]]
+    assert values == list(accumulate(count + 1 for count in merged)) and values[-1] == n
+    assert content(messages[-1]) == content(answered.last)
     seqs = [int(str(event.id).rpartition(":")[2]) for event in arrived]
-    assert seqs == list(range(2, n + 3))
+    assert seqs == list(range(2, len(arrived) + 2))
     assert len({str(event.id).partition(":")[0] for event in arrived}) == 1
 
 

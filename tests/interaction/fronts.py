@@ -147,10 +147,16 @@ def _config(root: Path, text: str) -> Path:
 
 
 @asynccontextmanager
-async def stdio_hub(config_text: str, root: Path, *args: str, **env: str) -> AsyncIterator[StdioClient]:
-    """A hub over stdio with this `servers.yaml`; its state stays under `root`."""
+async def stdio_hub(
+    config_text: str, root: Path, *args: str, client: str | None = "claude-code", **env: str
+) -> AsyncIterator[StdioClient]:
+    """A hub over stdio with this `servers.yaml`; its state stays under `root`.
+
+    It takes its client for one that waits for long calls, unless told of another kind (None: as it calls itself).
+    """
     own = {"MCP_HUB_STATE_DIR": str(root / "state")}
-    argv = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(_config(root, config_text)), *args]
+    chosen = [] if client is None else ["--client", client]
+    argv = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(_config(root, config_text)), *chosen, *args]
     async with StdioClient(argv, {**own, **env}) as client:
         yield client
 

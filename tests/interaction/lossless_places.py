@@ -206,7 +206,8 @@ async def _wires(stack: AsyncExitStack, root: Path, config: str) -> dict[tuple[s
     found: dict[tuple[str, str], RawPipe | HttpClient] = {}
     hub = await stack.enter_async_context(http_hub(config, root))
     for era in ERAS:
-        command = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(root / "servers.yaml")]
+        serve = ["serve", "--client", "claude-code", "--config", str(root / "servers.yaml")]
+        command = [sys.executable, "-m", "mcp_hub", *serve]
         pipe = await stack.enter_async_context(RawPipe(command, {"MCP_HUB_STATE_DIR": str(root / f"state-{era}")}))
         client = await stack.enter_async_context(HttpClient(hub.url))
         found["stdio", era], found["HTTP", era] = pipe, client

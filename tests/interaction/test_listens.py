@@ -85,12 +85,13 @@ async def test_a_listen_that_is_malformed_is_refused(hub: Running, params: dict[
         assert seen.error["code"] == -32602 and seen.status in (None, 400)
 
 
-async def test_tasks_are_not_honoured_and_nothing_is_a_listen_too(hub: Running) -> None:
+async def test_nothing_is_a_listen_too_and_tasks_are_for_who_declares_them(hub: Running) -> None:
     async with hub.client(MODERN) as peer:
-        for number, notifications in enumerate(({}, {"taskIds": ["st_1"], "toolsListChanged": False})):
-            params = peer.params({"notifications": notifications})
-            async with _open(peer, params, number) as ear:
-                assert (await ear.next(ACKNOWLEDGED))["params"]["notifications"] == {}
+        params = peer.params({"notifications": {"toolsListChanged": False}})
+        async with _open(peer, params, 1) as ear:
+            assert (await ear.next(ACKNOWLEDGED))["params"]["notifications"] == {}
+        seen = await peer.request("subscriptions/listen", {"notifications": {"taskIds": ["st_1"]}})
+        assert seen.error["code"] == -32021 and seen.status in (None, 400)
 
 
 @asynccontextmanager

@@ -1,0 +1,121 @@
+"""Hubs on one store that are killed and started again: real processes, SIGKILL, the same ports and state folder."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import httpx2
+
+__all__ = ["Fleet", "Hub", "Life"]
+
+_UP = 20.0
+"""Seconds that a hub may take to serve."""
+_CONFIG = """
+hub: {task_after: 0s, limits: {detached_calls: 4096, running_calls: 4096}}
+servers:
+  jobs:
+    local: "mcp_hub.examples.jobs:registry"
+    prefix: never
+    per_tool: {run_job: {task: always, orphan: finish}}
+"""
+
+
+@dataclass(eq=False)
+class Life:
+    """One process of a hub, from its start to its kill."""
+
+    process: subprocess.Popen[bytes]
+    is_killed: bool = False
+
+
+@dataclass(eq=False)
+class Hub:
+    """One place in the fleet; `life` is its present process."""
+
+    port: int
+    life: Life
+    starts: list[float] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class Fleet:
+    """`count` hubs on one state folder. `kill` ends one at random and starts it again."""
+
+    def __init__(self, folder: Path, count: int, rng: random.Random) -> None:
+        self.folder = folder
+        self.kills = 0
+        self._rng = rng
+        (folder / "servers.yaml").write_text(_CONFIG)
+        self.hubs = [self._new(port) for port in _free_ports(count)]
+
+    def any(self) -> Hub:
+        return self._rng.choice(self.hubs)
+
+    async def serving(self, hub: Hub, since: float) -> None:
+        """Waits until the hub answers; notes how long that took."""
+        async with httpx2.AsyncClient(trust_env=False, timeout=2) as http:
+            while True:
+                try:
+                    await http.get(f"{hub.url}/v1/tools")
+                    break
+                except httpx2.HTTPError:
+                    if hub.life.process.poll() is not None or time.monotonic() - since > _UP:
+                        raise AssertionError(self._last_words(hub)) from None
+                    await anyio.sleep(0.02)
+        hub.starts.append(time.monotonic() - since)
+
+    async def kill(self) -> None:
+        """SIGKILL for one hub, and a new process in its place."""
+        hub = self.any()
+        hub.life.is_killed = True
+        hub.life.process.send_signal(signal.SIGKILL)
+        hub.life.process.wait()
+        self.kills += 1
+        began = time.monotonic()
+        hub.life = self._started(hub.port)
+        await self.serving(hub, began)
+
+    def stop(self) -> None:
+        for hub in self.hubs:
+            hub.life.process.terminate()
+        for hub in self.hubs:
+            try:
+                hub.life.process.wait(10)
+            except subprocess.TimeoutExpired:
+                hub.life.process.kill()
+                hub.life.process.wait()
+
+    def _new(self, port: int) -> Hub:
+        return Hub(port, self._started(port))
+
+    def _started(self, port: int) -> Life:
+        config = str(self.folder / "servers.yaml")
+        command = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", str(port), "--config", config]
+        env = {**os.environ, "MCP_HUB_STATE_DIR": str(self.folder / "state")}
+        with (self.folder / f"hub-{port}.log").open("ab") as log:
+            process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return Life(process)
+
+    def _last_words(self, hub: Hub) -> str:
+        text = (self.folder / f"hub-{hub.port}.log").read_text(errors="replace")
+        return f"the hub on port {hub.port} does not serve: {text[-2000:]}"
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,0 +1,188 @@
+"""The client's durable calls against a real hub: cut at any byte, killed hubs, other clients."""
+
+import json
+import random
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.client import HubClient, HubStream
+from mcp_hub.errors import HubRestarted, InvalidParams, UnknownStream
+from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, InputRequired, Progress, Started
+from tests.e2e.bad_input import ALICE, BOB, TOKENS
+from tests.e2e.client import Hub, until
+from tests.e2e.cutting_proxy import cutting_proxy
+from tests.interaction.fronts import http_hub
+from tests.upstreams.child import WAIT
+from tests.upstreams.launch import argv, received
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 3 * WAIT
+STEPS = 60
+
+
+def config(root: Path, **settings: Any) -> str:
+    fix = argv(journal=root / "journal")
+    servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "fix": {"command": fix[0], "args": fix[1:]}}
+    return json.dumps({"servers": servers, "hub": {"first_list_wait": "20s", **settings}})
+
+
+def job(steps: int, seconds: float) -> bytes:
+    return json.dumps({"steps": steps, "seconds": seconds}).encode()
+
+
+async def numbered(stream: HubStream, most: int | None = None) -> list[tuple[int, CallEvent]]:
+    """Events with their numbers, to the end or so many."""
+    found: list[tuple[int, CallEvent]] = []
+    while len(found) != most and (event := await anext(stream, None)) is not None:
+        found.append((stream.cursor, event))
+    return found
+
+
+async def rest_of(stream: HubStream) -> list[tuple[int, CallEvent]]:
+    async with stream:
+        return await numbered(stream)
+
+
+def said(events: list[tuple[int, CallEvent]]) -> str:
+    """The text of all partial content."""
+    blocks = [block for _, event in events if isinstance(event, Delta) for block in json.loads(bytes(event.content))]
+    return "".join(block["text"] for block in blocks)
+
+
+def check(events: list[tuple[int, CallEvent]]) -> None:
+    """Numbers without a gap or a repeat, one start, one ending, and the ending last."""
+    assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
+    assert [seq for seq, event in events if isinstance(event, Started)] == [1]
+    endings = [seq for seq, event in events if isinstance(event, Completed | Failed | Cancelled)]
+    assert endings == [len(events)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_stream_is_whole_though_connections_are_cut_at_any_byte(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    cuts = iter([chance.randint(0, 2500) for _ in range(12)])
+    with anyio.fail_after(SECONDS):
+        async with http_hub(config(tmp_path), tmp_path) as hub, HubClient(hub.url) as direct:
+            async with cutting_proxy(hub.url, cuts) as proxy, HubClient(proxy.url) as client:
+                stream = client.stream("jobs_run_job", job(STEPS, 2))
+                events = await rest_of(stream)
+            check(events)
+            assert said(events) == "".join(f"step {step} done\n" for step in range(1, STEPS + 1))
+            progress = [event.progress for _, event in events if isinstance(event, Progress)]
+            assert progress == sorted(set(progress)) and progress[-1] == STEPS
+            assert stream.stream is not None
+            assert await rest_of(direct.resume(stream.stream)) == events
+            place = chance.randint(0, len(events))
+            assert await rest_of(direct.resume(stream.stream, place)) == events[place:]
+            assert [status.stream for status in await direct.streams()] == [stream.stream]
+    assert len(proxy.passed) > 3
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+async def kill(hub: Hub) -> None:
+    hub.process.send_signal(signal.SIGKILL)
+    assert await hub.wait(WAIT) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("seen", [1, 7])
+async def test_hub_that_is_killed_ends_the_stream_once_the_next_one_runs(seen: int, tmp_path: Path) -> None:
+    port = ("--port", free_port())
+    events: list[tuple[int, CallEvent]] = []
+    with anyio.fail_after(SECONDS):
+        async with http_hub(config(tmp_path), tmp_path, *port) as hub, HubClient(hub.url) as client:
+            async with client.stream("jobs_run_job", job(1000, 100)) as stream:
+                while len(events) < seen:
+                    events += await numbered(stream, 1)
+                await kill(hub)
+                async with http_hub(config(tmp_path), tmp_path, *port) as again:
+                    events += await numbered(stream)
+                    assert stream.stream is not None
+                    async with HubClient(again.url) as other:
+                        assert [seq for seq, _ in await rest_of(other.resume(stream.stream, seen))] == [
+                            seq for seq, _ in events[seen:]
+                        ]
+    check(events)
+    ending = events[-1][1]
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, HubRestarted)
+
+
+async def test_call_is_cancelled_by_another_client(tmp_path: Path) -> None:
+    with anyio.fail_after(SECONDS):
+        async with http_hub(config(tmp_path), tmp_path) as hub, HubClient(hub.url) as client:
+            async with client.stream("fix_progress", b'{"n":100000,"delay":0.01}') as stream:
+                events = [await anext(stream)]
+                assert stream.stream is not None
+                async with HubClient(hub.url) as other:
+                    assert (await other.cancel(stream.stream)).status == "working"
+                events += [event async for event in stream]
+                assert isinstance(events[-1], Cancelled)
+                assert (await client.cancel(stream.stream)).status == "cancelled"
+            await until(lambda: received(tmp_path / "journal", "notifications/cancelled"))
+
+
+async def test_call_goes_on_without_the_client_that_made_it(tmp_path: Path) -> None:
+    with anyio.fail_after(SECONDS):
+        async with http_hub(config(tmp_path), tmp_path) as hub, HubClient(hub.url) as client:
+            async with client.stream("jobs_run_job", job(3, 1)) as stream:
+                await anext(stream)
+            left = stream.stream
+            detached = await client.start("jobs_run_job", job(2, 0.5), key="mine")
+            assert await client.start("jobs_run_job", job(2, 0.5), key="mine") == detached
+            with pytest.raises(InvalidParams, match="used for another request"):
+                await client.start("jobs_run_job", job(3, 0.5), key="mine")
+            assert left is not None
+            for id_ in (left, detached):
+                events = await rest_of(client.resume(id_))
+                check(events)
+                assert isinstance(events[-1][1], Completed)
+                status = await client.status(id_)
+                assert (status.status, status.tool, status.last) == ("completed", "run_job", len(events))
+                assert await rest_of(client.resume(id_, len(events))) == []
+                with pytest.raises(InvalidParams, match="beyond the stream's last event"):
+                    await rest_of(client.resume(id_, len(events) + 1))
+
+
+async def test_stream_of_another_principal_is_not_found(tmp_path: Path) -> None:
+    with anyio.fail_after(SECONDS):
+        async with http_hub(config(tmp_path, tokens=TOKENS), tmp_path) as hub:
+            async with HubClient(hub.url, ALICE) as alice, HubClient(hub.url, BOB) as bob:
+                id_ = await alice.start("jobs_wait", b'{"seconds":60}')
+                said = set()
+                for stream in (id_, "st_" + "0" * 26):
+                    with pytest.raises(UnknownStream) as gone:
+                        await rest_of(bob.resume(stream))
+                    said.add(str(gone.value))
+                    for ask in (bob.status, bob.cancel):
+                        with pytest.raises(UnknownStream) as gone:
+                            await ask(stream)
+                        said.add(str(gone.value))
+                assert len(said) == 1
+                assert await bob.streams() == []
+                assert (await alice.cancel(id_)).status == "working"
+
+
+async def test_question_is_answered_by_whoever_follows(tmp_path: Path) -> None:
+    with anyio.fail_after(SECONDS):
+        async with http_hub(config(tmp_path), tmp_path) as hub, HubClient(hub.url) as client:
+            async with client.stream("fix_ask_form", b'{"nonce":"n"}') as stream:
+                async for event in stream:
+                    if isinstance(event, InputRequired):
+                        assert stream.stream is not None
+                        async with HubClient(hub.url) as other:
+                            [question] = (await other.status(stream.stream)).questions or []
+                            assert (question.key, question.method) == (event.key, "elicitation/create")
+                            await other.answer(stream.stream, event.key, action="accept", content=b'{"name":"Ada"}')
+            assert isinstance(event, Completed)
+            assert b"Ada" in bytes(event.result)

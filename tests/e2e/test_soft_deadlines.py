@@ -1,0 +1,272 @@
+"""Clients that would cut a long call, on both fronts, with their deadlines compressed to a fraction of a second."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.e2e.client import HttpClient, StdioClient, modern, running_hub, until
+from tests.e2e.held_tools import RESULT, Held, config
+from tests.interaction.fronts import Peer, http_hub, stdio_hub
+from tests.upstreams.messages import PREFIX, Message
+
+pytestmark = pytest.mark.anyio
+
+STREAMS = "dev.mcp-hub/streams"
+CLIENTS = {
+    "claude-desktop": {"soft_deadline": "600ms"},
+    "unknown": {"soft_deadline": "500ms"},
+    "short": {"soft_deadline": "400ms"},
+}
+DESKTOP = "claude-ai"
+UNKNOWN = "somebody"
+
+
+def hello(name: str) -> Message:
+    return {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
+
+
+@asynccontextmanager
+async def over_stdio(root: Path, name: str, *args: str) -> AsyncIterator[StdioClient]:
+    async with stdio_hub(config(clients=CLIENTS), root, *args, client=None) as client:
+        await client.request("initialize", hello(name))
+        await client.notify("notifications/initialized")
+        yield client
+
+
+async def connect(client: HttpClient, name: str) -> None:
+    answer = await client.request("initialize", hello(name))
+    client.session = answer.headers["mcp-session-id"]
+    client.version = "2025-11-25"
+    await client.notify("notifications/initialized")
+
+
+@pytest.fixture(params=["stdio", "http"])
+async def desktop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Peer, Held]]:
+    held = Held(tmp_path)
+    if request.param == "stdio":
+        async with over_stdio(tmp_path, DESKTOP) as client:
+            yield Peer(client, "handshake"), held
+        return
+    async with http_hub(config(clients=CLIENTS), tmp_path) as hub, HttpClient(hub.url) as client:
+        await connect(client, DESKTOP)
+        yield Peer(client, "handshake"), held
+
+
+def text_of(result: Message) -> str:
+    (block,) = result["content"]
+    return str(block["text"])
+
+
+def still(result: Message) -> dict[str, Any]:
+    """The arguments that go on waiting for what this says is still running."""
+    assert "Still running: this is not the result" in text_of(result) and not result["isError"]
+    mark = result["_meta"][STREAMS]
+    assert mark["status"] == "working"
+    return {"stream": mark["stream"], "after": int(mark["cursor"])}
+
+
+async def waited(peer: Peer, how: dict[str, Any]) -> tuple[str, Any]:
+    """What `hub_wait` says until it is over: all new output, and the last answer."""
+    output = ""
+    while True:
+        seen = await peer.call("hub_wait", how)
+        if "error" in seen.answer or STREAMS not in seen.result.get("_meta", {}):
+            return output, seen
+        how = still(seen.result)
+        new = text_of(seen.result).partition("New output:\n")[2]
+        output += new
+
+
+async def test_a_desktop_client_gets_its_answer_in_time_and_the_result_later(desktop: tuple[Peer, Held]) -> None:
+    peer, held = desktop
+    with anyio.fail_after(10):
+        first = await peer.call("job", {"nonce": "a"})
+        assert text_of(first.result).endswith("Output so far:\npart one\n")
+        how = still(first.result)
+        held.say("a.more")
+        second = await peer.call("hub_wait", how)
+        assert text_of(second.result).endswith("New output:\npart two\n")
+        held.say("a.done")
+        _, last = await waited(peer, still(second.result))
+        assert last.result == RESULT
+        again = await peer.call("hub_wait", {"stream": how["stream"]})
+        assert again.result == RESULT
+
+
+async def test_a_tools_error_and_a_json_rpc_error_come_as_they_were(desktop: tuple[Peer, Held]) -> None:
+    peer, held = desktop
+    first = await peer.call("job", {"nonce": "bad"})
+    second = await peer.call("fails", {"nonce": "f"})
+    held.say("bad.more")
+    held.say("bad.done")
+    held.say("f.done")
+    _, last = await waited(peer, still(first.result))
+    assert last.result == {**RESULT, "isError": True}
+    _, last = await waited(peer, still(second.result))
+    assert last.error["code"] == -32050 and last.error["message"] == "no luck" and last.error["data"]["x"] == 1
+
+
+async def test_the_call_can_be_cancelled(desktop: tuple[Peer, Held]) -> None:
+    peer, _ = desktop
+    how = still((await peer.call("job", {"nonce": "c"})).result)
+    assert "is being cancelled" in (await peer.call("hub_cancel", {"stream": how["stream"]})).text
+    _, last = await waited(peer, how)
+    assert last.result["isError"] and "was cancelled" in last.text
+    assert "has ended already" in (await peer.call("hub_cancel", {"stream": how["stream"]})).text
+
+
+async def test_quick_calls_and_lists_are_ordinary(desktop: tuple[Peer, Held]) -> None:
+    peer, _ = desktop
+    assert (await peer.call("quick")).result["content"] == [{"type": "text", "text": "quick"}]
+    assert await peer.names() == ["hub_wait", "hub_cancel", "job", "fails", "many", "quick"]
+    lists = [(await peer.request("tools/list")).result["tools"] for _ in range(2)]
+    assert json.dumps(lists[0]) == json.dumps(lists[1]) and "outputSchema" not in json.dumps(lists)
+
+
+async def test_many_calls_at_once_keep_apart(tmp_path: Path) -> None:
+    held = Held(tmp_path)
+    async with over_stdio(tmp_path, DESKTOP) as client:
+        peer = Peer(client, "handshake")
+        ids = [
+            await client.send_request("tools/call", {"name": "job", "arguments": {"nonce": f"n{n}"}}) for n in range(8)
+        ]
+        hows = [still((await client.response(id_))["result"]) for id_ in ids]
+        assert len({how["stream"] for how in hows}) == 8
+        for n in range(8):
+            held.say(f"n{n}.more")
+            held.say(f"n{n}.done")
+        for how in hows:
+            assert (await waited(peer, how))[1].result == RESULT
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "has_tools"),
+    [
+        (UNKNOWN, (), True),
+        ("claude-code", (), False),
+        (UNKNOWN, ("--client", "claude-code"), False),
+        ("claude-code", ("--client", "Short"), True),
+    ],
+)
+async def test_over_stdio_the_name_or_the_option_decides(
+    tmp_path: Path, name: str, args: tuple[str, ...], has_tools: bool
+) -> None:
+    held = Held(tmp_path)
+    async with over_stdio(tmp_path, name, *args) as client:
+        peer = Peer(client, "handshake")
+        assert ("hub_wait" in await peer.names()) is has_tools
+        if has_tools:
+            assert still((await peer.call("job", {"nonce": "a"})).result)
+            return
+        assert "outputSchema" in json.dumps((await peer.request("tools/list")).result)
+        id_ = await client.send_request("tools/call", {"name": "job", "arguments": {"nonce": "a"}})
+        await until(lambda: held.has_begun("a"))
+        unknown = await peer.call("hub_wait", {"stream": "st_0"})
+        assert unknown.error["code"] == -32602
+        held.say("a.more")
+        held.say("a.done")
+        answer = await client.response(id_)
+        assert answer["result"]["structuredContent"] == {"n": 7}
+
+
+async def test_over_http_only_clients_with_a_known_name_have_a_deadline(tmp_path: Path) -> None:
+    Held(tmp_path)
+    async with http_hub(config(clients=CLIENTS), tmp_path) as hub:
+        for name, has_tools in ((UNKNOWN, False), (DESKTOP, True), ("short", True), ("claude-code", False)):
+            async with HttpClient(hub.url) as client:
+                await connect(client, name)
+                assert ("hub_wait" in await Peer(client, "handshake").names()) is has_tools
+
+
+async def test_a_modern_client_of_a_known_name_has_one_unless_it_takes_tasks(tmp_path: Path) -> None:
+    held = Held(tmp_path)
+    tasks: Message = {"extensions": {PREFIX + "tasks": {}}}
+
+    def named(params: Message, name: str, capabilities: Message | None = None) -> Message:
+        found = modern(params, capabilities=capabilities)
+        found["_meta"][PREFIX + "clientInfo"] = {"name": name, "version": "1"}
+        return found
+
+    async with http_hub(config(clients=CLIENTS), tmp_path) as hub, HttpClient(hub.url) as client:
+        for name, capabilities, has_tools in ((DESKTOP, None, True), (DESKTOP, tasks, False), (UNKNOWN, None, False)):
+            listed = (await client.request("tools/list", named({}, name, capabilities))).last["result"]["tools"]
+            assert ("hub_wait" in [tool["name"] for tool in listed]) is has_tools
+        call = {"name": "job", "arguments": {"nonce": "m"}}
+        first = (await client.request("tools/call", named(call, DESKTOP))).last["result"]
+        assert first["resultType"] == "complete"
+        how = still(first)
+        held.say("m.more")
+        held.say("m.done")
+        while STREAMS in first.get("_meta", {}):
+            first = (await client.request("tools/call", named({"name": "hub_wait", "arguments": how}, DESKTOP))).last[
+                "result"
+            ]
+        assert first == {"resultType": "complete", **RESULT}
+
+
+async def test_another_principal_is_told_nothing(tmp_path: Path) -> None:
+    Held(tmp_path)
+    tokens = [{"token": name * 8, "principal": name} for name in ("anna", "bert")]
+    async with http_hub(config(clients=CLIENTS, tokens=tokens), tmp_path) as hub:
+        async with HttpClient(hub.url, "anna" * 8) as anna, HttpClient(hub.url, "bert" * 8) as bert:
+            await connect(anna, DESKTOP)
+            await connect(bert, DESKTOP)
+            how = still((await Peer(anna, "handshake").call("job", {"nonce": "a"})).result)
+            for tool in ("hub_wait", "hub_cancel"):
+                theirs = (await Peer(bert, "handshake").call(tool, {"stream": how["stream"]})).result
+                none = (await Peer(bert, "handshake").call(tool, {"stream": "st_0"})).result
+                assert theirs == none and theirs["isError"]
+            assert still((await Peer(anna, "handshake").call("hub_wait", how)).result)
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+async def test_the_hub_is_restarted_before_the_client_asks(tmp_path: Path, ends_first: bool) -> None:
+    held = Held(tmp_path)
+    env = {"MCP_HUB_STATE_DIR": str(tmp_path / "state")}
+    text = config(clients=CLIENTS)
+    async with running_hub(text, tmp_path=tmp_path, env=env) as hub, HttpClient(hub.url) as client:
+        await connect(client, DESKTOP)
+        how = still((await Peer(client, "handshake").call("job", {"nonce": "r"})).result)
+        if ends_first:
+            held.say("r.more")
+            held.say("r.done")
+            peer = Peer(client, "handshake")
+            assert (await waited(peer, how))[1].result == RESULT
+        hub.kill()
+    async with running_hub(text, tmp_path=tmp_path, env=env) as hub, HttpClient(hub.url) as client:
+        await connect(client, DESKTOP)
+        seen = await Peer(client, "handshake").call("hub_wait", how)
+        if ends_first:
+            assert seen.result == RESULT
+        else:
+            assert seen.error["code"] == 1006 and seen.error["data"]["outcome"] == "unknown"
+
+
+async def test_a_client_that_hangs_up_while_it_waits_ends_nothing(tmp_path: Path) -> None:
+    held = Held(tmp_path)
+    async with http_hub(config(clients=CLIENTS), tmp_path) as hub, HttpClient(hub.url) as client:
+        await connect(client, DESKTOP)
+        peer = Peer(client, "handshake")
+        how = still((await peer.call("job", {"nonce": "h"})).result)
+        with anyio.move_on_after(0.2):
+            await client.post(client.message("tools/call", {"name": "hub_wait", "arguments": how}))
+        assert still((await peer.call("hub_wait", how)).result)
+        held.say("h.more")
+        held.say("h.done")
+        assert (await waited(peer, how))[1].result == RESULT
+
+
+async def test_an_unknown_kind_of_client_is_refused_at_the_start(tmp_path: Path) -> None:
+    Held(tmp_path)
+    for args, reason in (
+        (("--client", "shrot"), "unknown client"),
+        (("--client", "short", "--http"), "--client belongs"),
+    ):
+        async with stdio_hub(config(clients=CLIENTS), tmp_path, *args, client=None) as client:
+            assert await client.wait() == 2
+        assert reason in client.stderr

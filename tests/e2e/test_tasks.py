@@ -1,0 +1,241 @@
+"""Calls of ordinary tools as tasks, over the real wires: from a hub process, in front of a server of either era."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.e2e.bad_input import ALICE, BOB, TOKENS
+from tests.e2e.client import HttpClient, Message, StdioClient, modern, until
+from tests.interaction.fronts import ERAS, FRONTS, http_hub, stdio_hub
+from tests.upstreams.child import WAIT
+from tests.upstreams.launch import argv, events, received, servers_yaml
+from tests.upstreams.messages import PREFIX, rpc
+
+pytestmark = pytest.mark.anyio
+
+CAPABILITIES: Mapping[str, Any] = {"elicitation": {}, "extensions": {PREFIX + "tasks": {}}}
+METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
+AFTER = 0.3
+
+
+class Client:
+    """A modern client that takes tasks."""
+
+    def __init__(self, wire: StdioClient | HttpClient) -> None:
+        self.wire = wire
+
+    async def request(self, method: str, params: Message, **capabilities: Any) -> Message:
+        body = modern(params, capabilities=capabilities.get("capabilities", CAPABILITIES))
+        answer = await self.wire.request(method, body)
+        return answer if isinstance(answer, dict) else answer.last
+
+    async def result(self, method: str, params: Message) -> Message:
+        answer = await self.request(method, params)
+        assert "result" in answer, answer
+        result: Message = answer["result"]
+        return result
+
+    async def task(self, tool: str, **arguments: Any) -> str:
+        """The id of a call that has become a task."""
+        created = await self.result("tools/call", {"name": tool, "arguments": arguments})
+        assert created["resultType"] == "task", created
+        id_: str = created["taskId"]
+        return id_
+
+    async def get(self, id_: str) -> Message:
+        return await self.result("tasks/get", {"taskId": id_})
+
+    async def polled(self, id_: str, is_so: Callable[[Message], bool]) -> Message:
+        """The task when it is so; it is polled meanwhile."""
+        with anyio.fail_after(WAIT):
+            while True:
+                task = await self.get(id_)
+                if is_so(task):
+                    return task
+                await anyio.sleep(0.02)
+
+    async def ended(self, id_: str) -> Message:
+        return await self.polled(id_, lambda task: task["status"] in ("completed", "failed", "cancelled"))
+
+
+def config(root: Path, era: str = "handshake", **hub: Any) -> str:
+    server = argv(era=era, journal=root / "journal")
+    settings = {"prefix": "never", "task_after": AFTER, "first_list_wait": WAIT, **hub}
+    return servers_yaml({"fixture": server}, hub=settings)
+
+
+@asynccontextmanager
+async def client_of(front: str, text: str, root: Path) -> AsyncIterator[Client]:
+    if front == "stdio":
+        async with stdio_hub(text, root) as wire:
+            await wire.request("tools/list", modern())
+            yield Client(wire)
+        return
+    async with http_hub(text, root) as hub, HttpClient(hub.url) as http:
+        await http.request("tools/list", modern())
+        yield Client(http)
+
+
+@pytest.fixture(params=[(front, era) for front in FRONTS for era in ERAS], ids="-".join)
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    """On each front, in front of a server of each era, whose journal is in `tmp_path`."""
+    front, era = request.param
+    async with client_of(front, config(tmp_path, era), tmp_path) as connected:
+        yield connected
+
+
+def cancellations(root: Path) -> int:
+    """How many calls the server was told to give up."""
+    return len(events(root / "journal", "cancelled"))
+
+
+async def test_slow_call_becomes_a_task_and_is_polled_to_its_end(client: Client) -> None:
+    id_ = await client.task("slow", seconds=1.5, nonce="x")
+    assert (await client.get(id_))["status"] == "working"
+    task = await client.ended(id_)
+    assert task["status"] == "completed"
+    assert json.loads(task["result"]["content"][0]["text"]) == {"slept": 1.5, "nonce": "x"}
+    quick = await client.result("tools/call", {"name": "slow", "arguments": {"seconds": 0}})
+    assert quick["resultType"] == "complete"
+
+
+async def test_progress_is_seen_in_the_status_message(client: Client) -> None:
+    id_ = await client.task("progress", n=1000, nonce="step", delay=0.05)
+    first = await client.polled(id_, lambda task: "statusMessage" in task)
+    assert first["statusMessage"].startswith("step ")
+    await client.polled(id_, lambda task: task["statusMessage"] != first["statusMessage"])
+
+
+async def test_a_cancelled_task_is_given_up_by_its_server(client: Client, tmp_path: Path) -> None:
+    id_ = await client.task("wait_cancel", nonce="x")
+    assert cancellations(tmp_path) == 0
+    assert await client.result("tasks/cancel", {"taskId": id_}) == {"resultType": "complete"}
+    assert (await client.ended(id_))["status"] == "cancelled"
+    await until(lambda: cancellations(tmp_path) == 1)
+    assert await client.result("tasks/cancel", {"taskId": id_}) == {"resultType": "complete"}
+
+
+async def test_a_task_asks_and_goes_on_with_the_answer(client: Client) -> None:
+    id_ = await client.task("ask_form", nonce="x", delay=2)
+    asking = await client.polled(id_, lambda task: task["status"] == "input_required")
+    ((key, request),) = asking["inputRequests"].items()
+    assert request["method"] == "elicitation/create"
+    answer = {"action": "accept", "content": {"name": "Ada"}}
+    update = {"taskId": id_, "inputResponses": {key: answer, "another": answer}}
+    assert await client.result("tasks/update", update) == {"resultType": "complete"}
+    task = await client.ended(id_)
+    told = json.loads(task["result"]["content"][0]["text"])
+    assert told == {"nonce": "x", "answers": {"form": {"result": answer}}}
+
+
+async def test_the_end_of_a_task_is_told_to_who_listens(client: Client) -> None:
+    id_ = await client.task("slow", seconds=1.5)
+    params = modern({"notifications": {"taskIds": [id_, "st_unknown"]}}, capabilities=CAPABILITIES)
+    wanted = {"taskIds": [id_]}
+    if isinstance(client.wire, StdioClient):
+        wire = client.wire
+        await wire.send(rpc("subscriptions/listen", params, id="listen"))
+
+        def heard(is_so: Callable[[Message], bool]) -> list[Message]:
+            return [message for message in wire.transcript if is_so(message)]
+
+        await until(lambda: bool(heard(lambda message: _is_notice(message, "completed"))))
+        (acknowledged,) = heard(lambda message: message.get("method") == "notifications/subscriptions/acknowledged")
+        assert acknowledged["params"]["notifications"] == wanted
+        return
+    async with client.wire.stream(client.wire.message("subscriptions/listen", params)) as stream:
+        acknowledged = (await stream.next_event()).message
+        assert acknowledged["params"]["notifications"] == wanted
+        done = await stream.wait_for(lambda message: _is_notice(message, "completed"))
+        assert done["params"]["result"]["content"]
+
+
+def _is_notice(message: Message, status: str) -> bool:
+    return message.get("method") == "notifications/tasks" and message["params"]["status"] == status
+
+
+async def test_until_it_is_a_task_a_call_ends_with_its_connection(tmp_path: Path) -> None:
+    text = config(tmp_path, task_after=600)
+    params = modern({"name": "wait_cancel", "arguments": {"nonce": "x"}}, capabilities=CAPABILITIES)
+    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url) as http:
+        await http.request("tools/list", modern())
+        with anyio.move_on_after(WAIT) as dropped:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(http.post, http.message("tools/call", params))
+                await until(lambda: len(received(tmp_path / "journal", "tools/call")) == 1)
+                dropped.cancel()
+        await until(lambda: cancellations(tmp_path) == 1)
+
+
+async def test_a_task_does_not_end_with_the_connection_that_it_came_over(tmp_path: Path) -> None:
+    async with http_hub(config(tmp_path), tmp_path) as hub:
+        async with HttpClient(hub.url) as http:
+            await http.request("tools/list", modern())
+            id_ = await Client(http).task("slow", seconds=1.5)
+        async with HttpClient(hub.url) as http:
+            assert (await Client(http).ended(id_))["status"] == "completed"
+    assert cancellations(tmp_path) == 0
+
+
+async def test_over_stdio_a_cancellation_counts_until_the_task_is_told_of(tmp_path: Path) -> None:
+    async with client_of("stdio", config(tmp_path), tmp_path) as client:
+        assert isinstance(client.wire, StdioClient)
+        call = modern({"name": "wait_cancel", "arguments": {"nonce": "x"}}, capabilities=CAPABILITIES)
+        await client.wire.send(rpc("tools/call", call, id="early"))
+        await until(lambda: len(received(tmp_path / "journal", "tools/call")) == 1)
+        await client.wire.notify("notifications/cancelled", {"requestId": "early"})
+        await until(lambda: cancellations(tmp_path) == 1)
+        created = await client.wire.request("tools/call", call, id="late")
+        await client.wire.notify("notifications/cancelled", {"requestId": "late"})
+        assert (await client.get(created["result"]["taskId"]))["status"] == "working"
+        assert cancellations(tmp_path) == 1
+        assert all(message.get("id") != "early" for message in client.wire.transcript)
+
+
+async def test_a_task_of_somebody_else_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
+    text = config(tmp_path, tokens=TOKENS)
+    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, ALICE) as alice, HttpClient(hub.url, BOB) as bob:
+        await alice.request("tools/list", modern())
+        id_ = await Client(alice).task("wait_cancel", nonce="x")
+        for method in METHODS:
+            seen = []
+            for named in (id_, "st_" + "0" * 26):
+                params = {"taskId": named, "inputResponses": {}}
+                answer = await bob.request(method, modern(params, capabilities=CAPABILITIES), id=1)
+                seen.append((answer.status, answer.text))
+            assert seen[0] == seen[1] and seen[0][0] == 400 and answer.last["error"]["code"] == -32602
+        assert (await Client(alice).get(id_))["status"] == "working"
+        assert cancellations(tmp_path) == 0
+
+
+async def test_any_hub_on_the_same_store_serves_a_task(tmp_path: Path) -> None:
+    """The one that runs it is told what the other was told."""
+    text = config(tmp_path)
+    async with client_of("stdio", text, tmp_path) as owner, client_of("http", text, tmp_path) as other:
+        asking = await owner.task("ask_form", nonce="x", delay=2)
+        task = await other.polled(asking, lambda task: task["status"] == "input_required")
+        answer = {"action": "accept", "content": {}}
+        responses = dict.fromkeys(task["inputRequests"], answer)
+        await other.result("tasks/update", {"taskId": asking, "inputResponses": responses})
+        ended = await other.ended(asking)
+        assert ended["status"] == "completed" and ended["result"] == (await owner.get(asking))["result"]
+        waiting = await owner.task("wait_cancel", nonce="y")
+        await other.result("tasks/cancel", {"taskId": waiting})
+        assert (await other.ended(waiting))["status"] == (await owner.ended(waiting))["status"] == "cancelled"
+
+
+async def test_what_becomes_of_a_task_whose_hub_ends_can_be_read_from_the_next(tmp_path: Path) -> None:
+    text = config(tmp_path)
+    async with client_of("stdio", text, tmp_path) as client:
+        assert isinstance(client.wire, StdioClient)
+        task = await client.task("wait_cancel", nonce="x")
+        assert await client.wire.close() == 0
+    async with client_of("stdio", text, tmp_path) as client:
+        failed = await client.get(task)
+        assert failed["status"] == "failed"
+        assert failed["error"]["code"] == 1005 and failed["error"]["data"]["outcome"] == "unknown"

@@ -8,6 +8,21 @@ import structlog
 __all__ = ["configure"]
 
 
+class _Logger(structlog.PrintLogger):
+    """Prints to stderr as long as somebody reads it: a client that was killed leaves a hub without, which has to end.
+
+    What cannot be written is dropped.
+    """
+
+    def msg(self, message: str) -> None:
+        try:
+            super().msg(message)
+        except OSError:
+            pass
+
+    log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
+
+
 def configure(level: str, style: str) -> None:
     """`level` is one of debug, info, warning, error; `style` one of auto, json, console."""
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -32,7 +47,7 @@ def configure(level: str, style: str) -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *args: _Logger(sys.stderr),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s: %(message)s")

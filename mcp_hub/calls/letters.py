@@ -1,4 +1,5 @@
-"""What another process has to say to the owner of a stream: that its call is to end, or what a question is answered.
+"""What another process has to say to the owner of a stream: that its call is to end, or what a question is answered,
+or that somebody reads it there.
 
 The letters themselves lie in the store (`EventStore.post`, `inbox`).
 """
@@ -10,7 +11,7 @@ from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.stores.base import Letter
 from mcp_hub.types import CallId, RawJson
 
-__all__ = ["Answer", "answer_in", "answering", "cancelling", "reason_in"]
+__all__ = ["Answer", "answer_in", "answering", "cancelling", "reason_in", "touching"]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -32,6 +33,10 @@ def cancelling(stream: CallId, reason: str) -> Letter:
 
 def reason_in(letter: Letter) -> str:
     return letter.body.decode("utf-8", "replace")
+
+
+def touching(stream: CallId) -> Letter:
+    return Letter(stream, "touch", b"")
 
 
 def answering(stream: CallId, key: str, outcome: RawJson | RpcError) -> Letter:

@@ -1,10 +1,11 @@
-"""What is configured for the calls of one tool, as far as calls themselves are concerned."""
+"""What is configured for calls, as far as they themselves are concerned."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-__all__ = ["CallRules"]
+__all__ = ["CallRules", "StreamLimits"]
 
 
 class CallRules(msgspec.Struct, frozen=True):
@@ -17,3 +18,15 @@ class CallRules(msgspec.Struct, frozen=True):
     task: Literal["auto", "always", "required", "never"] = "auto"
     orphan: Literal["cancel", "finish"] | float | None = None
     idempotent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """`detached` calls of one principal that run without a client, `followers` of one stream.
+
+    `retention` in seconds after the end.
+    """
+
+    detached: int = 64
+    followers: int = 16
+    retention: float = 86400.0

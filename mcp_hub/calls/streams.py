@@ -7,7 +7,6 @@ owner goes there through the inbox. What an owner that is gone left behind is cl
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -15,7 +14,8 @@ import anyio
 import structlog
 
 from mcp_hub.calls.heirs import GoOn, Heirs
-from mcp_hub.calls.letters import answer_in, answering, cancelling, reason_in
+from mcp_hub.calls.letters import answer_in, answering, cancelling, reason_in, touching
+from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.stored import asked, open_questions, own_name
 from mcp_hub.calls.stream import Stream, StreamReader
@@ -39,18 +39,6 @@ _SWEEP: Final = 60.0
 """Seconds between two looks for streams whose owner is gone, and for what has expired."""
 _LAST_DEADLINE: Final = 253_402_300_799.0
 """Unix seconds; what is later has no date."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
-    """`detached` calls of one principal that run without a client, `followers` of one stream.
-
-    `retention` in seconds after the end.
-    """
-
-    detached: int = 64
-    followers: int = 16
-    retention: float = 86400.0
 
 
 class Streams:
@@ -208,6 +196,8 @@ class Streams:
         if not row.has_ended and (self._heirs.is_at(row.id) or await self.store.is_orphan(row)):
             await self._heirs.take_over(row, self.go_on)
             row = await self._found(principal, id_)
+        if not row.has_ended and row.owner != self.store.instance:
+            await self.store.post(touching(row.id))  # whoever asks after a call wants it to go on
         return self._known(row)
 
     async def _found(self, principal: str, id_: str) -> StreamRow:
@@ -346,6 +336,10 @@ class Streams:
         if letter.kind == "cancel":
             self.cancel_call(writer.record, reason_in(letter))
             return
+        if letter.kind == "touch":
+            if writer.orphaned_at is not None:
+                writer.orphaned_at = self._clock.now() + writer.patience
+            return
         try:
             answer = answer_in(letter)
         except ValueError as problem:
@@ -354,7 +348,12 @@ class Streams:
             writer.record.answer(answer.key, answer.outcome)
 
     async def _inherit(self) -> None:
-        """Takes over what owners that are gone have left; what cannot be does not keep the others waiting."""
+        """Takes over what owners that are gone have left; what cannot be does not keep the others waiting.
+
+        Owners that are there hear who is followed here: a call that somebody reads goes on.
+        """
+        for stream in self._followed:
+            await self.store.post(touching(stream.row.id))
         for row in await self.store.orphans():
             try:
                 await self._heirs.take_over(row, self.go_on)
@@ -373,12 +372,7 @@ class Streams:
         """The call's client is gone: it goes on for at most that long, unless somebody follows it again."""
         writer = self._owned.get(record.call.id)
         if writer is not None:
-            writer.orphaned_at = self._clock.now() + seconds
-
-    def touch(self, id_: CallId, seconds: float) -> None:
-        """Somebody has asked after the call."""
-        writer = self._owned.get(id_)
-        if writer is not None and writer.orphaned_at is not None:
+            writer.patience = seconds
             writer.orphaned_at = self._clock.now() + seconds
 
     def _end_orphans(self, now: float) -> None:

@@ -53,7 +53,7 @@ class StreamWriter:
     __slots__ = (
         "_clock", "_coalescer", "_how", "_is_busy", "_is_due", "_is_new", "_leaves", "_lines", "_on_end", "_pending",
         "_reader", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "error", "is_detached",
-        "is_over", "orphaned_at", "record", "stream",
+        "is_over", "orphaned_at", "patience", "record", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,7 @@ class StreamWriter:
         self.stream = stream
         self.error: StoreError | None = stream.failed if isinstance(stream.failed, StoreError) else None
         self.orphaned_at: float | None = None
+        self.patience = 0.0  # seconds that it goes on without a client, once more with each who asks after it
         self.is_detached = False
         self.is_over = is_over
         self._store = store

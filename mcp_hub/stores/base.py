@@ -111,10 +111,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """For the owner of a stream, from another process: `cancel` (body: the reason) or `input` (body: JSON)."""
+    """For the owner of a stream, from another process: `cancel` (body: the reason), `input` (body: JSON) or `touch`."""
 
     stream: CallId
-    kind: Literal["cancel", "input"]
+    kind: Literal["cancel", "input", "touch"]
     body: bytes
 
 

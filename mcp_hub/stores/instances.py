@@ -64,7 +64,7 @@ class Instances:
             if sys.platform == "win32":
                 path.unlink(missing_ok=True)
                 return True
-            asked = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            asked = os.open(path, os.O_RDWR)
         except FileNotFoundError:
             return True
         except OSError:

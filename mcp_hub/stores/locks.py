@@ -1,7 +1,8 @@
 """Locks on files that end with the process that holds them, however it ends.
 
-`flock`: it belongs to the open file, which child processes are not given (O_CLOEXEC). Where there is none (Windows)
-every lock can be taken, and an open file protects itself: it can be neither removed nor renamed.
+`flock`: it belongs to the open file, which the programs that the process starts are not given (PEP 446); a bare `fork`
+would share it. Where there is no `flock` (Windows) every lock can be taken, and an open file protects itself: it can be
+neither removed nor renamed.
 """
 
 import os
@@ -21,7 +22,7 @@ def make_folder(path: Path) -> None:
 
 def lock_file(path: Path) -> int:
     """Opens a file to lock, for nobody else's eyes; makes it if need be. Raises `OSError`."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def take(file: int, *, shared: bool) -> bool:

@@ -189,7 +189,7 @@ class MemoryStore:
         if stream is None or stream.row.has_ended:
             return False
         waiting = [other.kind for other in self._letters if other.stream == letter.stream]
-        if letter.kind == "cancel" and "cancel" in waiting:
+        if letter.kind != "input" and letter.kind in waiting:
             return True
         if len(waiting) >= LETTERS:
             raise StoreError(f"stream {letter.stream}: {LETTERS} letters wait for its owner already")

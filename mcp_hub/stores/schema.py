@@ -67,7 +67,7 @@ def _create_private(path: Path) -> None:
     make_folder(path.parent)
     try:
         # never opened otherwise: closing it would release the locks that SQLite holds on it in this process
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         if path.is_file() and path.stat().st_mode & 0o077:
             path.chmod(0o600)

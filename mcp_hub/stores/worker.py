@@ -140,7 +140,8 @@ class Worker:
     def _main(self, opened: "asyncio.Future[StoreFault | None]") -> None:
         try:
             self._desk.open()
-        except StoreFault as fault:
+        except Exception as error:  # whoever started it is told
+            fault = error if isinstance(error, StoreFault) else StoreFault("unusable", f"{self._name}: {error}")
             self._hop(self._finish, opened, fault)
             return
         self._hop(_settle, opened, None)

@@ -131,12 +131,12 @@ def claim(
 
 
 def post(db: sqlite3.Connection, letter: Letter) -> bool:
-    """A second cancel is the same as the first. Raises `StoreError` if too many letters wait."""
+    """A second cancel or touch is the same as the first. Raises `StoreError` if too many letters wait."""
     head = _head(db, letter.stream)
     if head is None or head.has_ended:
         return False
     waiting = db.execute("SELECT kind FROM letters WHERE stream = ?", (head.number,)).fetchall()
-    if letter.kind == "cancel" and ("cancel",) in waiting:
+    if letter.kind != "input" and (letter.kind,) in waiting:
         return True
     if len(waiting) >= LETTERS:
         raise StoreError(f"stream {letter.stream}: {LETTERS} letters wait for its owner already")
@@ -169,8 +169,15 @@ def sweep(db: sqlite3.Connection, limits: StoreLimits, now: float) -> int:
     for table, column in (("chunks", "stream"), ("extras", "stream"), ("letters", "stream"), ("streams", "number")):
         db.executemany(f"DELETE FROM {table} WHERE {column} = ?", old)
     if old:
-        db.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+        _give_back(db)
     return len(old)
+
+
+def _give_back(db: sqlite3.Connection) -> None:
+    """Free pages, to the file system."""
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    for _ in range(min(free, _PAGES)):
+        db.execute("PRAGMA incremental_vacuum")  # `sqlite3` steps through one page of it each time
 
 
 def _used(db: sqlite3.Connection) -> int:

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from mcp_hub.calls.letters import touching
 from mcp_hub.calls.streams import StreamLimits
 from mcp_hub.errors import Busy, UnknownStream
 from mcp_hub.events import Cancelled, Failed, ToolCall
@@ -131,7 +132,7 @@ def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_follows
             hub.streams.orphan(call.record, 30)
         follower = await hub.follow(followed.id)
         await sleep(29)
-        hub.streams.touch(asked_after.id, 30)
+        hub.streams._take(touching(asked_after.id))
         assert not left.record.log.ended
         await sleep(3)
         assert left.record.log.ended and not followed.record.log.ended and not asked_after.record.log.ended
@@ -141,7 +142,7 @@ def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_follows
         again.reader.close()
         await sleep(30)
         assert asked_after.record.log.ended and not followed.record.log.ended, "who follows takes it on"
-        hub.streams.touch(followed.id, 1)
+        hub.streams._take(touching(followed.id))
         await sleep(5)
         assert not followed.record.log.ended
         last = await hub.follow(followed.id)

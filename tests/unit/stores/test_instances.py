@@ -8,7 +8,12 @@ from mcp_hub.stores.locks import lock_file, take
 
 
 def test_one_that_was_never_there_is_gone(tmp_path: Path) -> None:
-    assert Instances(tmp_path, "in_one").is_gone("in_none")
+    one = Instances(tmp_path, "in_one")
+    assert one.is_gone("in_none")
+    one.enter()
+    assert one.is_gone("in_none")
+    assert [path.name for path in (tmp_path / "instances").iterdir()] == ["in_one.lock"]
+    one.leave()
 
 
 def test_who_asks_at_the_same_time_is_not_taken_for_the_owner(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from mcp_hub.calls import own_tools
 from mcp_hub.calls.own_tools import OWN, OwnTools
@@ -80,7 +81,7 @@ class Facade:
         soft_deadline: Callable[[Session], float | None] = lambda session: None,
     ) -> None:
         self.catalog = catalog
-        self.soft_deadline = soft_deadline
+        self._soft_deadline = soft_deadline
         self._own_tools = OwnTools(streams)
         self.task_after = task_after
         self._follow_up = follow_up
@@ -97,6 +98,13 @@ class Facade:
 
     def view(self, session: Session) -> CatalogView:
         return self.catalog.view(session.caller.profile, answered_early=self.soft_deadline(session) is not None)
+
+    def soft_deadline(self, session: Session) -> float | None:
+        """After how many seconds the session's calls are answered though they still run; None for never."""
+        found = session.answers_after
+        if found is UNSET:
+            found = session.answers_after = self._soft_deadline(session)
+        return found
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""

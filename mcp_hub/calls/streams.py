@@ -7,6 +7,7 @@ owner goes there through the inbox. What an owner that is gone left behind is cl
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -24,7 +25,7 @@ from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, RpcError, UnknownStream
 from mcp_hub.events import Completed, InputRequired
 from mcp_hub.protocol.stream_events import start_data
-from mcp_hub.stores.base import EventStore, Fenced, KeyTaken, Letter, StreamRow
+from mcp_hub.stores.base import EventStore, Fenced, KeyTaken, Letter, StoreError, StreamRow
 from mcp_hub.types import CallId, RawJson
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 
@@ -197,7 +198,7 @@ class Streams:
             await self._heirs.take_over(row, self.go_on)
             row = await self._found(principal, id_)
         if not row.has_ended and row.owner != self.store.instance:
-            await self.store.post(touching(row.id))  # whoever asks after a call wants it to go on
+            await self._touch(row.id)  # whoever asks after a call wants it to go on
         return self._known(row)
 
     async def _found(self, principal: str, id_: str) -> StreamRow:
@@ -353,12 +354,16 @@ class Streams:
         Owners that are there hear who is followed here: a call that somebody reads goes on.
         """
         for stream in self._followed:
-            await self.store.post(touching(stream.row.id))
+            await self._touch(stream.row.id)
         for row in await self.store.orphans():
             try:
                 await self._heirs.take_over(row, self.go_on)
             except HubError as error:
                 log.warning("stream_not_inherited", stream=row.id, reason=str(error))
+
+    async def _touch(self, id_: CallId) -> None:
+        with suppress(StoreError):  # there are too many letters, or the file is locked: the next one may get through
+            await self.store.post(touching(id_))
 
     def _inherited(self, row: StreamRow) -> None:
         """A stream has been ended here: what this process writes is no news to it, but to those who follow."""

@@ -5,10 +5,11 @@ A token that was not given gets no progress; a level that was not asked for gets
 
 from collections.abc import Callable
 
+import anyio
 import msgspec
 
 from mcp_hub.calls.log import Reader
-from mcp_hub.calls.runner import CallRecord, call_later
+from mcp_hub.calls.runner import CallRecord, Timer, call_later
 from mcp_hub.calls.stream import Stream, StreamReader
 from mcp_hub.errors import CallCancelled, EventsGone, MethodNotFound, RpcError
 from mcp_hub.events import (
@@ -35,6 +36,8 @@ from mcp_hub.types import Era
 
 __all__ = ["Delivery", "level_admits"]
 
+_SOON = 1.0
+"""Seconds: what takes the place of a result sooner has its time from the start, else from when the call lasts."""
 _STARTED = 1
 """The first event of every log, which says nothing to a client: most calls are over with the next one."""
 
@@ -100,7 +103,12 @@ class Delivery:
             record.on_stream = self._has_stream
         self._substitute = instead
         self._is_due = False
-        self._timer = call_later(instead.after, self._prepare) if instead is not None else None
+        self._timer: Timer | None = None
+        if instead is not None:
+            if instead.after < _SOON or record.stream is not None:
+                self._timer = call_later(instead.after, self._prepare)
+            else:  # most calls are over before it is worth a timer
+                record.on_stream = self._has_stream
 
     @property
     def has_more(self) -> bool:
@@ -130,10 +138,17 @@ class Delivery:
         self.ended = reader.at_end
 
     def _has_stream(self, stream: Stream) -> None:
-        """The call has become a durable stream, before it said anything: that is followed in place of its log."""
-        after = self._reader.cursor
-        self._reader.close()
-        self._reader = stream.reader(self._wake, after)
+        """The call has become a durable stream, before it said anything: that is followed in place of its log.
+
+        So it lasts, and something may have to take the place of its result.
+        """
+        if self._by_cursor or self._partials is not None:
+            after = self._reader.cursor
+            self._reader.close()
+            self._reader = stream.reader(self._wake, after)
+        if self._substitute is not None and self._timer is None and not self.ended:
+            elapsed = anyio.current_time() - self.record.started
+            self._timer = call_later(max(self._substitute.after - elapsed, 0), self._prepare)
 
     def take(self) -> list[bytes]:
         """The next messages for the client; sets `answer` when the ending was among the events."""
@@ -228,6 +243,7 @@ class Delivery:
         """Stops following for good. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
+        self._substitute = None
         self._is_due = False
         self.pause()
 

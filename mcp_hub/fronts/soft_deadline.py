@@ -79,7 +79,7 @@ class SoftAnswer:
         self._hub = hub
         self._session = session
         self._record = record
-        self._said = Said(_MOST)
+        self._said: Said
         self._reader: StreamReader
         self._ready: Callable[[], None]
 
@@ -93,6 +93,7 @@ class SoftAnswer:
         self._ready = ready
         stream = self._hub.streams.begin(self._record).stream
         after = max(stream.row.last - _LATEST, stream.row.first - 1)
+        self._said = Said(_MOST)
         self._said.is_cut = after > 0
         self._reader = stream.reader(_nobody, after)
         self._reader.wake = self._look

@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from msgspec import UNSET, UnsetType
+
 from mcp_hub.errors import Busy
 from mcp_hub.types import Era, JsonObject, Kind
 
@@ -31,6 +33,7 @@ class Session:
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`);
+    `answers_after` is the soft deadline of its calls in seconds, None for never, once it was looked up.
     `lists` says which lists the client has seen or was told of last, by their digests, if it is told of changes at all.
     """
 
@@ -44,6 +47,7 @@ class Session:
     subscriptions: dict[tuple[str, str], str] = field(default_factory=dict)
     lists: dict[Kind, int] | None = None
     is_over: bool = False
+    answers_after: float | None | UnsetType = UNSET
 
 
 class Sessions:

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# test processes side by side: they wait most of the time
+WORKERS ?= 2
 
 .PHONY: run test check fmt bench clients chaos clean
 
@@ -15,7 +17,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

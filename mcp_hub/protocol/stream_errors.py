@@ -13,6 +13,7 @@ import msgspec
 
 from mcp_hub.errors import (
     Busy,
+    CallCancelled,
     DeadlineExceeded,
     EventsGone,
     ExecutorLost,
@@ -60,6 +61,7 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = MappingProxyType(
         UpstreamLost: _Kind("upstream_crashed", "upstream_crash", is_retryable=True),
         HttpRefused: _Kind("upstream_refused", "upstream_transport"),
         DeadlineExceeded: _Kind("deadline_exceeded", "upstream_timeout"),
+        CallCancelled: _Kind("cancelled", "cancelled"),
         Busy: _Kind("busy", "capacity", is_retryable=True),
         HubStopping: _Kind("hub_stopped", "hub_restart", is_retryable=True),
         HubRestarted: _Kind("hub_restarted", "hub_restart", is_retryable=True),

@@ -1,10 +1,13 @@
 """Client libraries from the package indexes, each in a folder of its own under `.venv/clients`."""
 
+import fcntl
 import importlib.util
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -26,10 +29,11 @@ def python_with(requirement: str, name: str) -> Path:
     """The Python of an environment of that name that has this requirement. Raises: `NotInstalled`."""
     folder = SIDE / name
     python = folder / "bin" / "python"
-    if not _is_there(folder, requirement):
-        _run([sys.executable, "-m", "venv", str(folder)])
-        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement])
-        _mark(folder, requirement)
+    with _alone(folder):
+        if not _is_there(folder, requirement):
+            _run([sys.executable, "-m", "venv", str(folder)])
+            _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement])
+            _mark(folder, requirement)
     return python
 
 
@@ -47,13 +51,23 @@ def node_package(requirement: str) -> Path:
     """The folder of this npm package, `name@version`; beside it is what it depends on. Raises: `NotInstalled`."""
     name = requirement.rpartition("@")[0]
     folder = SIDE / requirement.rpartition("/")[2].replace("@", "-")
-    if not _is_there(folder, requirement):
-        npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"  # its launcher is broken
-        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", *NPM_RETRIES]
-        folder.mkdir(parents=True)
-        _run([str(node()), str(npm), "install", "--prefix", str(folder), requirement, *options])
-        _mark(folder, requirement)
+    with _alone(folder):
+        if not _is_there(folder, requirement):
+            npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"  # its launcher is broken
+            options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", *NPM_RETRIES]
+            folder.mkdir(parents=True)
+            _run([str(node()), str(npm), "install", "--prefix", str(folder), requirement, *options])
+            _mark(folder, requirement)
     return folder / "node_modules" / name
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other test process installs there meanwhile."""
+    SIDE.mkdir(parents=True, exist_ok=True)
+    with (SIDE / f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def python_version(python: Path, package: str) -> str:

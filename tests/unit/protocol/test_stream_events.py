@@ -9,6 +9,7 @@ import pytest
 
 from mcp_hub.errors import (
     Busy,
+    CallCancelled,
     DeadlineExceeded,
     EventsGone,
     ExecutorLost,
@@ -159,6 +160,7 @@ ERRORS: list[tuple[RpcError, str, str, bool]] = [
     (DeadlineExceeded("x", data={"limit": "max_duration"}), "deadline_exceeded", "deadline", False),
     (DeadlineExceeded("x", data={"limit": "question_timeout"}), "deadline_exceeded", "client", False),
     (Busy("x"), "busy", "capacity", True),
+    (CallCancelled("x"), "cancelled", "cancelled", False),
     (HubStopping("x", data=UNKNOWN), "hub_stopped", "hub_restart", False),
     (HubRestarted("x", data=UNKNOWN), "hub_restarted", "hub_restart", False),
     (HubRestarted("x"), "hub_restarted", "hub_restart", True),

@@ -292,18 +292,26 @@ class Bell:
 
     def ring(self) -> None:
         self._is_rung = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._wake()
 
-    async def wait(self) -> None:
-        """Returns when it was rung since the last time."""
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Returns when it was rung since the last time; False if it was not within that time."""
         if not self._is_rung:
-            self._waiter = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(seconds, self._wake) if seconds is not None else None
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        self._is_rung = False
+                if timer is not None:
+                    timer.cancel()
+        was_rung, self._is_rung = self._is_rung, False
+        return was_rung
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 def call_later(seconds: float, callback: Callable[[], None]) -> Timer:

@@ -83,9 +83,16 @@ def fail(message: str, code: int) -> Any:
 
 
 def leave() -> None:
-    """Ends the process now if a thread still runs a function that was given up: joining it could take for ever."""
-    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+    """Ends the process now if a thread still runs a function that was given up: joining it could take for ever.
+
+    Or if nobody reads its output any more, of which the interpreter would make an exit code.
+    """
+    try:
+        sys.stdout.flush()
         sys.stderr.flush()
+    except OSError:
+        os._exit(0)
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         os._exit(0)
 
 

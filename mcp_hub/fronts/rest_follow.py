@@ -71,9 +71,7 @@ class Following:
                 raise reader.failed
             is_there = self.cursor < self._stream.row.last
             patience = max(until - anyio.current_time(), _FETCH if is_there else 0)
-            with anyio.move_on_after(patience) as waiting:
-                await self._bell.wait()
-            if waiting.cancelled_caught:
+            if not await self._bell.wait(max(patience, 0)):
                 return []
         return [entry.line for entry in reader.take_entries(most)]
 

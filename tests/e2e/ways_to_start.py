@@ -222,7 +222,8 @@ async def _is_gone(client: StdioClient) -> None:
     transport = client.process._process._transport  # closing the streams leaves the pipes open
     for number in (2, 1, 0):
         transport.get_pipe_transport(number).close()
-    assert await client.wait() == 0
+    code = await client.wait()
+    assert code == 0, code
 
 
 async def _closes(client: StdioClient) -> None:

@@ -49,7 +49,7 @@ _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 
 
 def rest_session(caller: Caller, key: str) -> Session:
-    """What a REST caller is to the hub: one one who can be asked everything."""
+    """What a REST caller is to the hub: one who can be asked everything."""
     return Session(key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info")
 
 

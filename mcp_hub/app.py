@@ -10,34 +10,39 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
 import anyio
 import platformdirs
+import structlog
 
 from mcp_hub import __version__
-from mcp_hub.calls import own_tools
+from mcp_hub.calls.keeping import Keeping
 from mcp_hub.calls.parking import Parking
+from mcp_hub.calls.read_result import ReadResult
 from mcp_hub.calls.registry import Registry
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.calls.streams import StreamLimits, Streams
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.instructions import compose
-from mcp_hub.catalog.view import ServerRules, ViewRules
-from mcp_hub.clock import Clock, SystemClock
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
+from mcp_hub.clock import Clock, SystemClock, wall_time
 from mcp_hub.config.load import Loaded
-from mcp_hub.config.schema import FilterSettings, ServerSettings, Settings
+from mcp_hub.config.schema import ServerSettings, Settings
+from mcp_hub.fronts.audiences import Audiences
 from mcp_hub.fronts.mcp_server import Binding, Identity
 from mcp_hub.fronts.soft_deadline import SoftDeadlines
-from mcp_hub.hub import Facade
+from mcp_hub.hub import Facade, LongResults
+from mcp_hub.rules import view_rules, virtual_name
 from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.documents import DocumentLimits, Documents
+from mcp_hub.stores.documents_open import open_documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.open import open_store
-from mcp_hub.types import Era
+from mcp_hub.types import Audience, Era
 from mcp_hub.upstreams import commands
 from mcp_hub.upstreams.absent import AbsentUpstream
 from mcp_hub.upstreams.base import Upstream
@@ -56,8 +61,11 @@ from mcp_hub.upstreams.virtual import VirtualLimits, VirtualUpstream
 
 __all__ = ["App", "open_app", "state_dir"]
 
+log = structlog.get_logger(__name__)
+
 _LAST_CALLS: Final = 0.3
 """Seconds that handlers have to end when the hub stops; with the upstreams' graces it stays under 2 s."""
+_ANYBODY: Final = Audience()
 _LAST_WRITES: Final = 0.5
 """Seconds in which the endings of durable streams have to be written."""
 
@@ -73,6 +81,7 @@ class App:
     registry: Registry
     changes: Changes
     streams: Streams
+    documents: Documents
     virtual: VirtualUpstream | None = None
 
     async def stop(self) -> None:
@@ -84,6 +93,12 @@ class App:
             if isinstance(upstream, Supervisor):
                 upstream.leave_tasks()
         await self.registry.close(_LAST_CALLS)
+
+    def unmatched(self) -> list[Unmatched]:
+        """Patterns of the settings that nothing matches of what servers have listed so far."""
+        absent = [name for name, own in self.settings.servers.items() if not own.enabled]
+        listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
+        return unmatched(listed, view_rules(self.settings), [*absent, virtual_name(self.settings)])
 
 
 def state_dir(env: Mapping[str, str]) -> Path:
@@ -99,17 +114,39 @@ async def open_app(loaded: Loaded, env: Mapping[str, str], *, has_executors: boo
     """
     app = build(loaded, env, has_executors=has_executors)
     await app.streams.store.open()
+    await app.documents.open()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(app.streams.run, name="streams")
         for upstream in app.upstreams.values():
             if isinstance(upstream, Supervisor | Scoped | VirtualUpstream):
                 tasks.start_soon(upstream.run, name=f"upstream {upstream.name}")
+        tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         try:
             yield app
         finally:
             await app.stop()
             await app.streams.close(_LAST_WRITES)
             tasks.cancel_scope.cancel()
+
+
+async def _warn_of_unmatched(app: App) -> None:
+    """Logs them once servers were listed for the first time; late ones count when they come."""
+    if not has_patterns(view_rules(app.settings)):
+        return
+    waited_for = {name for name, own in app.settings.servers.items() if own.enabled}
+    judged: set[str] = set()
+    told: set[Unmatched] = set()
+    await app.hub.catalog.settled()
+    while judged < waited_for:
+        version = app.changes.version
+        listed = {name for name in waited_for if app.upstreams[name].snapshot() is not None}
+        if not listed <= judged:
+            judged |= listed
+            for found in app.unmatched():
+                if found not in told:
+                    log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
+                told.add(found)
+        await app.changes.wait(version)
 
 
 def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False) -> App:
@@ -136,12 +173,16 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
                 make = partial(_member, name, connect, rules, clock)
                 upstreams[name] = Scoped(first, make, server.scope, clock)
     limits = settings.hub.limits
-    virtual = VirtualUpstream(_virtual_name(settings), changes, clock, _virtual_limits(settings))
+    virtual = VirtualUpstream(virtual_name(settings), changes, clock, _virtual_limits(settings))
     if has_executors:
         upstreams[virtual.name] = virtual
-    catalog = Catalog(upstreams, _view_rules(settings), changes, clock, settings.hub.first_list_wait, own_tools.OFFERED)
+    catalog = Catalog(
+        upstreams, view_rules(settings), changes, clock, settings.hub.first_list_wait, settings.hub.aliases
+    )
     streams = Streams(_store(settings, env), clock, _stream_limits(settings))
     registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls, lasting=streams.begin)
+    documents = _documents(settings, env)
+    soft_deadlines = SoftDeadlines(settings.soft_deadline)
     parking = Parking(clock, limits.question_timeout, registry.cancel)
     hub = Facade(
         catalog,
@@ -155,23 +196,37 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
         partial(_call_rules, settings),
         settings.hub.task_after,
         follow_up,
-        SoftDeadlines(settings.soft_deadline),
+        soft_deadlines,
+        Audiences(settings.client, soft_deadlines),
+        LongResults(Keeping(documents, estimate), ReadResult(documents, estimate, clock)),
     )
     info = {"name": settings.hub.name, "version": __version__}
     binding = Binding(hub, Identity(info, partial(_instructions, settings, catalog)))
-    return App(settings, hub, binding, upstreams, registry, changes, streams, virtual if has_executors else None)
+    return App(
+        settings, hub, binding, upstreams, registry, changes, streams, documents, virtual if has_executors else None
+    )
+
+
+def _documents(settings: Settings, env: Mapping[str, str]) -> Documents:
+    limits = settings.hub.limits
+    bounds = DocumentLimits(
+        ttl=limits.result_ttl,
+        principal_bytes=limits.results_size // 2,
+        principal_count=limits.results,
+        total_bytes=limits.results_size,
+        memory_bytes=limits.results_size,
+    )
+    return open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
+
+
+def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
+    chosen = settings.hub.store
+    return Path(chosen.path) if chosen.path is not None else state_dir(env)
 
 
 def _store(settings: Settings, env: Mapping[str, str]) -> EventStore:
-    chosen, limits = settings.hub.store, settings.hub.limits
-    folder = Path(chosen.path) if chosen.path is not None else state_dir(env)
+    chosen, limits, folder = settings.hub.store, settings.hub.limits, _store_folder(settings, env)
     return open_store(chosen.type, folder, StoreLimits(limits.stream_events, limits.stream_size), SystemClock())
-
-
-def _virtual_name(settings: Settings) -> str:
-    """Of the tools that clients execute, beside those of the configured servers."""
-    names = chain(["virtual"], (f"virtual{number}" for number in count(2)))
-    return next(name for name in names if name not in settings.servers)
 
 
 def _virtual_limits(settings: Settings) -> VirtualLimits:
@@ -248,43 +303,8 @@ def _time_limits(settings: Settings) -> dict[str, tuple[TimeLimits, TimeLimits]]
         limits[name] = TimeLimits(own.timeout, own.max_duration, answer=answer), reads
     general = settings.defaults
     of_virtual = TimeLimits(general.timeout, general.max_duration, answer=settings.hub.limits.question_timeout)
-    limits[_virtual_name(settings)] = of_virtual, of_virtual
+    limits[virtual_name(settings)] = of_virtual, of_virtual
     return limits
-
-
-def _view_rules(settings: Settings) -> dict[str | None, ViewRules]:
-    """One view of everything (None) and one for each profile."""
-    every = {name: _server_rules(settings, name) for name in settings.servers}
-    every[_virtual_name(settings)] = ServerRules()
-    length = settings.hub.max_name_length
-    rules: dict[str | None, ViewRules] = {
-        None: ViewRules(every, max_name_length=length, shared=not settings.profiles and not settings.hub.tokens)
-    }
-    for profile, chosen in settings.profiles.items():
-        servers = every if chosen.servers is None else {name: every[name] for name in every if name in chosen.servers}
-        rules[profile] = ViewRules(servers, _filter(chosen.tools), length, shared=False)
-    return rules
-
-
-def _server_rules(settings: Settings, name: str) -> ServerRules:
-    server = settings.servers[name]
-    own = server.prefix or settings.hub.prefix
-    policy = own if own in ("auto", "always", "never") else settings.hub.prefix
-    text = own if own not in ("auto", "always", "never") else name
-    if own == text and policy == "never":
-        policy = "auto"  # a prefix that is written out is meant
-    return ServerRules(
-        prefix=None if policy == "never" else text,
-        always=policy == "always",
-        rename=server.rename,
-        tools=_filter(server.tools),
-        resources=_filter(server.resources),
-        prompts=_filter(server.prompts),
-    )
-
-
-def _filter(settings: FilterSettings) -> Filter:
-    return Filter(tuple(settings.allow), tuple(settings.deny))
 
 
 def _instructions(settings: Settings, catalog: Catalog, profile: str | None) -> str | None:
@@ -295,4 +315,6 @@ def _instructions(settings: Settings, catalog: Catalog, profile: str | None) -> 
         for name, server in settings.servers.items()
         if server.enabled and (chosen is None or name in chosen)
     }
-    return compose(settings.hub.instructions, servers)
+    is_partial = catalog.rules(profile).expose == "auto" and bool(catalog.starting(profile))
+    is_search = is_partial or catalog.mode(profile, _ANYBODY) != "full"
+    return compose(settings.hub.instructions, servers, is_search=is_search)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -9,14 +10,19 @@ import msgspec
 from msgspec import UNSET
 
 from mcp_hub.calls import own_tools
-from mcp_hub.calls.own_tools import OWN, OwnTools
+from mcp_hub.calls.keeping import Keeping
+from mcp_hub.calls.own_tools import OwnTools
 from mcp_hub.calls.parking import Leg, Parking, is_parked, unmark
+from mcp_hub.calls.read_result import ReadResult
 from mcp_hub.calls.registry import Registry
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.calls.stored import asked, last_progress, own_name
 from mcp_hub.calls.streams import Streams
+from mcp_hub.catalog import meta_tools
 from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.exposure import results_of
+from mcp_hub.catalog.meta_tools import Finding, explaining, finding, refusing
 from mcp_hub.catalog.routes import Route, route
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import HubRestarted, RpcError
@@ -28,19 +34,28 @@ from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.subscriptions import Subscriptions
 from mcp_hub.stores.base import StreamRow
-from mcp_hub.types import Era, Kind, RawJson, RawObject, UpstreamStatus
+from mcp_hub.types import OWN, Audience, Era, Kind, RawJson, RawObject, UpstreamStatus
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Upstream
 from mcp_hub.upstreams.changes import Changes, Origin
 
-__all__ = ["Facade", "FollowUp"]
+__all__ = ["Facade", "FollowUp", "LongResults"]
 
 FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Completed]]
 """Asks the caller what a modern server's result asks for and repeats the call with it, until there is a result."""
 
+_ANYBODY: Final = Audience()
 _DETACHED: Final = 3600.0
 _READ_ONLY: Final = 30.0
 _OTHERS: Final = 600.0
 """Seconds that a call may go on without a client: one that was meant to, one that only reads, any other."""
+
+
+_SHORT: Final = TimeLimits(60, 60)
+"""Of the hub's own tools that wait for no call."""
+_MOST_TOKENS: Final = 8000
+"""Of an answer of the hub's own to a client whose results are not cut."""
+_CUT: Final = frozenset({"tools/call", "resources/read"})
+"""Methods whose results may be cut."""
 
 
 class _Hints(msgspec.Struct, frozen=True):
@@ -58,11 +73,20 @@ class _Left(msgspec.Struct):
     how: msgspec.Raw
 
 
+@dataclass(frozen=True, slots=True)
+class LongResults:
+    """Where results that are cut are kept, and how they are read on."""
+
+    keeping: Keeping
+    reading: ReadResult
+
+
 class Facade:
     """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
     `page_size` the entries of one list page. `task_after` is how many seconds the call of a client that takes tasks may
     run before it becomes one; `follow_up` serves those that have become one. `soft_deadline` is after how many seconds
-    a session's calls are answered though they still run, None for never.
+    a session's calls are answered though they still run, None for never; `audience` is the kind of client it is of.
+    Without `long_results` no result is cut.
     """
 
     def __init__(
@@ -79,7 +103,11 @@ class Facade:
         task_after: float = 5.0,
         follow_up: FollowUp | None = None,
         soft_deadline: Callable[[Session], float | None] = lambda session: None,
+        audience: Callable[[Session], Audience] = lambda session: _ANYBODY,
+        long_results: LongResults | None = None,
     ) -> None:
+        self._audience = audience
+        self._long_results = long_results
         self.catalog = catalog
         self._soft_deadline = soft_deadline
         self._own_tools = OwnTools(streams)
@@ -97,7 +125,15 @@ class Facade:
         self._subscriptions = Subscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
-        return self.catalog.view(session.caller.profile, answered_early=self.soft_deadline(session) is not None)
+        """What the session's client is listed and can call."""
+        return self.catalog.exposed(session.caller.profile, self.audience(session), session.mode)
+
+    def audience(self, session: Session) -> Audience:
+        """What kind of client the session is of."""
+        found = session.audience
+        if found is None:
+            found = session.audience = self._audience(session)
+        return found
 
     def soft_deadline(self, session: Session) -> float | None:
         """After how many seconds the session's calls are answered though they still run; None for never."""
@@ -108,7 +144,10 @@ class Facade:
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
-        page = self.view(session).page(kind, session.era, cursor, self._page_size)
+        view = self.view(session)
+        if session.mode is None and kind is Kind.TOOL:
+            session.mode = self.catalog.mode(session.caller.profile, self.audience(session))
+        page = view.page(kind, session.era, cursor, self._page_size)
         if session.lists is not None and cursor is None:
             session.lists[kind] = self.list_digest(session, kind)
         return page
@@ -126,8 +165,9 @@ class Facade:
         if session.era is Era.MODERN and ("inputResponses" in params or "requestState" in params):
             responses, state = questions.take_retry(params)
         deadline = self.soft_deadline(session)
-        view = self.catalog.view(session.caller.profile, answered_early=deadline is not None)
-        to = route(view, session.era, method, params)
+        view = self.view(session)
+        meant = meta_tools.meant(view, session.era, method, params, self.catalog.is_settled)
+        to, params = meant.to, meant.params
         goes_on = method == "tools/call" and self._may_go_on(session, to, deadline)
         call = Call(
             id=new_call_id(),
@@ -144,6 +184,7 @@ class Facade:
             asked=params.get("name", params.get("uri", msgspec.UNSET)),
             wants_progress=goes_on or meta.token is not None,
             log_level=session.log_level,
+            result_tokens=self.max_result_tokens(session) if method in _CUT else 0,
         )
         if state is not None and is_parked(state):
             parked = self._parking.fetch(state, call)
@@ -154,19 +195,68 @@ class Facade:
             own = unmark(state) if state is not None else None
             call = msgspec.structs.replace(call, input_responses=responses, request_state=own)
         if call.upstream == OWN:
-            return Leg(self._call_own(session, call, deadline or 0))
+            return Leg(self._call_own(session, call, deadline or 0, meant.refused))
         of_tools, of_reads = self._limits[call.upstream]
         limits = of_tools if method == "tools/call" else of_reads
-        handler = self._upstreams[call.upstream].call
-        is_asking = session.era is Era.MODERN and (goes_on or "extensions" in session.capabilities)
-        return Leg(self._registry.start(call, self._asking(handler) if is_asking else handler, limits))
+        handler: CallHandler = self._upstreams[call.upstream].call
+        if meant.entry is not None:
+            handler = explaining(handler, meant.entry, meant.params.get("arguments", b"{}"))
+        if session.era is Era.MODERN and (goes_on or "extensions" in session.capabilities):
+            handler = self._asking(handler)
+        return Leg(self._registry.start(call, self._shortening(call, handler, view), limits))
 
-    def _call_own(self, session: Session, call: Call, deadline: float) -> CallRecord:
-        """Starts a call of one of the hub's own tools. It is never a stream: it tells of one."""
-        caller = own_tools.Caller(deadline, partial(self.exported, session), partial(self.leave, session))
-        record = self._registry.start(call, self._own_tools.handler(caller), own_tools.limits(deadline))
+    def _shortening(self, call: Call, handler: CallHandler, view: CatalogView | None) -> CallHandler:
+        """`handler`, where a result that is too long for its caller is cut and kept.
+
+        Structured content is left alone where the caller's `view` shows a schema of it, or nobody knows.
+        """
+        if self._long_results is None or not call.result_tokens:
+            return handler
+
+        def may_drop_structured() -> bool:
+            return view is not None and not view.shows_output(asked(call))
+
+        return self._long_results.keeping.shortening(handler, may_drop_structured)
+
+    def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallRecord:
+        """Starts a call of one of the hub's own tools, or what `run_tool` is answered with. It is never a stream."""
+        handler, limits = self._own_handler(session, call, deadline, refused)
+        record = self._registry.start(call, handler, limits)
         record.lasting = None
         return record
+
+    def _own_handler(
+        self, session: Session, call: Call, deadline: float, refused: RpcError | None
+    ) -> tuple[CallHandler, TimeLimits]:
+        if refused is not None:
+            return refusing(refused), _SHORT
+        match own_name(call):
+            case meta_tools.FIND:
+                return self._shortening(call, finding(partial(self._finding, session)), None), _SHORT
+            case meta_tools.READ if self._long_results is not None:
+                return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
+            case _:
+                caller = own_tools.Caller(deadline, partial(self.exported, session), partial(self.leave, session))
+                return self._own_tools.handler(caller), own_tools.limits(deadline)
+
+    async def _finding(self, session: Session) -> Finding:
+        """Where `find_tools` looks for the session, once a list could be answered."""
+        profile = session.caller.profile
+        await self.catalog.settled()
+        return Finding(
+            view=self.catalog.view(profile),
+            search=partial(self.catalog.search, profile),
+            budget=self._most_tokens(session),
+            starting=self.catalog.starting(profile),
+        )
+
+    def _most_tokens(self, session: Session) -> int:
+        """Of an answer of the hub's own."""
+        return self.max_result_tokens(session) or _MOST_TOKENS
+
+    def max_result_tokens(self, session: Session) -> int:
+        """Tokens above which the session's results are cut; 0 for never."""
+        return results_of(self.catalog.rules(session.caller.profile), self.audience(session))
 
     def _may_go_on(self, session: Session, to: Route, deadline: float | None) -> bool:
         """Whether the call may be answered before it ends. Raises -32021 where it must be a task but cannot."""
@@ -258,7 +348,7 @@ class Facade:
 
         limits, _ = self._limits.get(left.call.upstream, (TimeLimits(60, 60), None))
         progressed = await last_progress(self.streams.store, row)
-        record = self._registry.start(left.call, resumed, limits)
+        record = self._registry.start(left.call, self._shortening(left.call, resumed, None), limits)
         record.take_up(left.how, progressed, row.last)
         self.streams.take_up(record, row)
         self.streams.orphan(record, _DETACHED)

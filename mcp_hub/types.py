@@ -7,16 +7,20 @@ spliced, never parsed into models and dumped again (architecture.md, "Raw JSON i
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, Final, Literal, NewType
 
 import msgspec
 
 __all__ = [
+    "OWN",
+    "PROGRAM",
+    "Audience",
     "CacheHint",
     "CallId",
     "Era",
     "JsonObject",
     "Kind",
+    "Mode",
     "RawJson",
     "RawObject",
     "Snapshot",
@@ -32,6 +36,10 @@ RawObject = dict[str, msgspec.Raw]
 
 CallId = NewType("CallId", str)
 """`st_` + 26 Crockford base32 characters of 128 random bits; also the stream id (streams.md §1)."""
+
+
+OWN: Final = ""
+"""The server of the hub's own tools: no configured one can have this name."""
 
 
 class Era(StrEnum):
@@ -61,6 +69,31 @@ class UpstreamState(StrEnum):
     STOPPED = "stopped"
     DISABLED = "disabled"
     INCOMPATIBLE = "incompatible"
+
+
+Mode = Literal["full", "search", "names"]
+"""How the tools of a list are exposed (context.md §1); `auto` is a rule that comes to one of these."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Audience:
+    """What a list depends on besides the profile: the kind of client that asks. One object a kind: it is a key.
+
+    `expose` None leaves it to the profile. `max_tools` is how many the client takes (None = any number);
+    `defers_tools` says that it keeps definitions from its model until they are asked for. `max_result_tokens` are those
+    above which its results are cut, 0 for never, None for the profile's. `own` are the definitions of the hub's own
+    tools for clients that are answered before a long call ends.
+    """
+
+    expose: Literal["auto"] | Mode | None = None
+    max_tools: int | None = None
+    defers_tools: bool = False
+    max_result_tokens: int | None = None
+    own: tuple[bytes, ...] = ()
+
+
+PROGRAM: Final = Audience(expose="full", max_result_tokens=0)
+"""Who asks for no model: listed every tool, given whole results."""
 
 
 @dataclass(frozen=True, slots=True)

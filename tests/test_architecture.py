@@ -14,6 +14,7 @@ ORDER = [
     {"__main__"},
     {"cli", "library", "examples"},
     {"app", "client"},
+    {"rules"},
     {"dashboard"},
     {"fronts"},
     {"hub"},
@@ -32,11 +33,19 @@ CLIENT_MAY = {"types", "errors", "events", "protocol", "client"}
 PURE = {
     *("types", "events", "errors", "config.plan", "protocol", "formats", "dashboard.views", "fronts.sse"),
     *("catalog.names", "catalog.filters", "catalog.compact", "catalog.view", "catalog.search"),
+    *("catalog.search_documents", "catalog.search_postings", "catalog.search_queries", "catalog.search_scores"),
+    "catalog.search_words",
+    *("catalog.compact_inlining", "catalog.compact_keywords", "catalog.compact_references", "catalog.compact_rules"),
     *(
         "calls.machine",
         "calls.cursors",
         "calls.coalesce",
         "calls.progress",
+        "calls.cutting",
+        "calls.fitting",
+        "calls.json_paths",
+        "calls.reading",
+        "calls.records",
         "upstreams.lifecycle",
         "upstreams.producers",
         "client.messages",
@@ -46,8 +55,10 @@ PURE = {
     ),
     # not named by the document, but their docstrings claim it
     *("catalog.uris", "catalog.links", "catalog.definitions", "catalog.routes", "catalog.instructions"),
+    *("catalog.rules", "catalog.overrides", "catalog.entries", "catalog.diffs", "catalog.unmatched", "rules"),
+    *("catalog.sentences", "catalog.signatures", "catalog.tokens", "catalog.discovery", "catalog.accounting"),
     "fronts.guard",
-    *("stores.base", "stores.rules", "stores.limits"),
+    *("stores.base", "stores.documents", "stores.rules", "stores.limits"),
 }
 IMPURE = {"anyio", "asyncio", "socket", "subprocess", "starlette", "uvicorn", "sqlite3", "structlog"}
 
@@ -56,7 +67,7 @@ SDK = {
     *("fronts.mcp_server", "fronts.streamable_http", "fronts.http_modern", "fronts.legacy_sse"),
 }
 ABSTRACT = {"hub", "catalog", "calls", "sessions", "fronts", "dashboard"}
-SEAMS = {"upstreams.base", "upstreams.changes", "upstreams.producers", "stores.base"}
+SEAMS = {"upstreams.base", "upstreams.changes", "upstreams.producers", "stores.base", "stores.documents"}
 ASYNCIO = {"wire", "calls.runner", "stores.worker"}
 
 MAX_FILE, MAX_FUNCTION = 400, 60

@@ -23,14 +23,16 @@ from mcp_hub.events import (
 )
 from mcp_hub.types import RawJson
 
-__all__ = ["LAG", "Coalescer", "merge", "suppressed"]
+__all__ = ["LAG", "OFTEN", "Coalescer", "merge", "suppressed"]
 
 LAG: Final = 8192
 """Unread events above which a reader counts as slow and merging begins: more than one read of an upstream's pipe can
 hold (256 KiB of the shortest notifications), so that a reader which takes all there is each time never loses any."""
 
+OFTEN: Final = 50
+"""Progress events in any second that are kept each by itself."""
 _PROGRESS_EVERY: Final = 0.25
-"""Seconds between two progress events of a stream."""
+"""Seconds between two progress events of a stream when more come."""
 _DELTA_HELD: Final = 0.05
 """Seconds that partial content waits for more of it."""
 _DELTA_BYTES: Final = 4096
@@ -55,16 +57,16 @@ def suppressed(count: int) -> Log:
 class Coalescer:
     """Between a call's log and its stored stream: what has to be written, and by when. Times are a clock's seconds.
 
-    `is_eager` is for followers that keep up: nothing is merged and everything is due at once. Else progress goes out
-    at most 4 times a second, newest wins; adjacent partial content at one place is merged, for 50 ms or up to 4 KiB;
-    50 log messages a second are let through, then they are counted. Anything else may not wait and lets nothing that
-    came before it wait either. What is never dropped has no bound here: whoever feeds this stops at some `size` (bytes
-    of payload) or `count`.
+    `is_eager` is for followers that keep up: nothing is merged and everything is due at once. Else progress that comes
+    more than 50 times a second goes out at most 4 times a second, newest wins; adjacent partial content at one place is
+    merged, for 50 ms or up to 4 KiB; 50 log messages a second are let through, then they are counted. Anything else may
+    not wait and lets nothing that came before it wait either. What is never dropped has no bound here: whoever feeds
+    this stops at some `size` (bytes of payload) or `count`.
     """
 
     __slots__ = (
-        "_delta_at", "_due", "_held", "_logs", "_now", "_pending", "_progress_at", "_progress_due", "_suppressed",
-        "_suppressed_due", "is_eager", "size",
+        "_delta_at", "_due", "_held", "_logs", "_now", "_pending", "_progress_at", "_progress_due", "_recent",
+        "_suppressed", "_suppressed_due", "is_eager", "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -75,6 +77,7 @@ class Coalescer:
         self._due: float | None = None  # of all that is neither held progress nor a count
         self._suppressed = 0
         self._logs: deque[float] | None = None  # when the last ones were let through
+        self._recent: deque[float] | None = None  # when the last progress came
         self._progress_at = self._delta_at = -math.inf  # taken last
         self._progress_due = self._suppressed_due = self._now = 0.0
 
@@ -155,6 +158,14 @@ class Coalescer:
         self._append(event, now)
 
     def _add_progress(self, event: Progress, now: float) -> None:
+        if self._recent is None:
+            self._recent = deque(maxlen=OFTEN)
+        is_often = len(self._recent) == OFTEN and now < self._recent[0] + _SECOND
+        self._recent.append(now)
+        if not is_often:
+            self._held = None
+            self._append(event, now)
+            return
         if self._held is None:
             self._progress_due = max(now, self._progress_at + _PROGRESS_EVERY)
         else:

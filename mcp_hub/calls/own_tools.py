@@ -28,13 +28,11 @@ from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.protocol.stream_events import decoded
 from mcp_hub.stores.base import StoreError, StreamRow
-from mcp_hub.types import Era, Kind, RawJson, Snapshot
+from mcp_hub.types import RawJson
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 
-__all__ = ["CANCEL", "OFFERED", "OWN", "WAIT", "Caller", "OwnTools", "limits"]
+__all__ = ["CANCEL", "OFFERED", "WAIT", "Caller", "OwnTools", "limits"]
 
-OWN: Final = ""
-"""The name of their server: no configured one can have it."""
 WAIT: Final = "hub_wait"
 CANCEL: Final = "hub_cancel"
 
@@ -77,7 +75,7 @@ _DEFINITIONS: Final = (
         "_meta": _META,
     },
 )
-OFFERED: Final = Snapshot(OWN, Era.MODERN, {Kind.TOOL: tuple(map(msgspec.json.encode, _DEFINITIONS))})
+OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))
 """The same bytes always."""
 
 

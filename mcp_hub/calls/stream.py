@@ -86,10 +86,15 @@ class Stream:
             self._bytes -= len(tail.popleft().line)
             self._tail_first += 1
 
-    def trimmed(self, first: int) -> None:
-        """The store has let go of what came before event `first`: it does so on its own."""
-        if first > self.row.first:
-            self.row = msgspec.structs.replace(self.row, first=first)
+    def seen(self, row: StreamRow) -> None:
+        """What the store says of a stream that is written here: it lets go of events on its own.
+
+        Others may have read there already what this hub is only about to be told that it is written.
+        """
+        if row.last > self.row.last:
+            self.committed(row)
+        elif row.first > self.row.first:
+            self.row = msgspec.structs.replace(self.row, first=row.first)
 
     def fail(self, error: HubError) -> None:
         """Nothing more will be known of it here."""

@@ -191,7 +191,7 @@ class Streams:
             if writer.error is None:
                 kept = await self.store.find(writer.stream.row.id)
                 if kept is not None:
-                    writer.stream.trimmed(kept.first)
+                    writer.stream.seen(kept)
                 return writer.stream
         row = await self._found(principal, id_)
         if not row.has_ended and (self._heirs.is_at(row.id) or await self.store.is_orphan(row)):

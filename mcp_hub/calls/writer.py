@@ -6,13 +6,14 @@ treats the writer as the slow reader that it is (streams.md §4).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from itertools import groupby
+from typing import Final, cast
 
 import msgspec
 import structlog
 
 from mcp_hub.calls import machine, runner
-from mcp_hub.calls.coalesce import LAG, Coalescer
+from mcp_hub.calls.coalesce import LAG, OFTEN, Coalescer
 from mcp_hub.calls.machine import CallStatus, IllegalEvent
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.stand_ins import UNWRITABLE, unwritable
@@ -239,25 +240,14 @@ class StreamWriter:
 
 
 def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
-    """The same with each run of progress as its last, which is what the coalescer would make of it, only slower."""
-    held: Progress | None = None
-    hidden = 0
-    for event in events:
-        if type(event) is Progress:
-            if held is not None:
-                hidden += held.skipped + 1
-            held = event
-            continue
-        if held is not None:
-            yield _hiding(held, hidden)
-            held, hidden = None, 0
-        yield event
-    if held is not None:
-        yield _hiding(held, hidden)
-
-
-def _hiding(progress: Progress, hidden: int) -> Progress:
-    return msgspec.structs.replace(progress, skipped=progress.skipped + hidden) if hidden else progress
+    """The same with each long run of progress as its last: what the coalescer would make of it, only slower."""
+    for kind, group in groupby(events, type):
+        run = list(group)
+        if kind is Progress and len(run) > OFTEN:
+            told = cast("list[Progress]", run)
+            hidden = len(told) - 1 + sum(progress.skipped for progress in told)
+            run = [msgspec.structs.replace(told[-1], skipped=hidden)]
+        yield from run
 
 
 def _last_message(events: list[CallEvent]) -> str | None:

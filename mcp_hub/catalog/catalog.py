@@ -4,15 +4,19 @@ First-list rule (product.md, promise 9): a list waits only for servers that are 
 until `first_list_wait` seconds after the hub's start; then it answers with what is known.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import anyio
 
+from mcp_hub.catalog.exposure import decided, exposed
+from mcp_hub.catalog.indexing import Indexes
 from mcp_hub.catalog.links import Remembered, readdress
 from mcp_hub.catalog.routes import text
+from mcp_hub.catalog.search import Answer
 from mcp_hub.catalog.view import CatalogView, ViewRules, build
 from mcp_hub.clock import Clock
-from mcp_hub.types import RawJson, Snapshot, UpstreamState
+from mcp_hub.types import Audience, Mode, RawJson, Snapshot, UpstreamState
 from mcp_hub.upstreams.base import Call, Upstream
 from mcp_hub.upstreams.changes import Changes
 
@@ -20,7 +24,7 @@ __all__ = ["Catalog"]
 
 
 class Catalog:
-    """Views by profile over what the upstreams offer now. `own` are the hub's own tools, for some clients only."""
+    """Views by profile and audience over what the upstreams offer now. `aliases` are for searches."""
 
     def __init__(
         self,
@@ -29,9 +33,8 @@ class Catalog:
         changes: Changes,
         clock: Clock,
         first_list_wait: float,
-        own: Snapshot | None = None,
+        aliases: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        self._own = own
         self._upstreams = upstreams
         self._rules = rules
         self._changes = changes
@@ -39,7 +42,11 @@ class Catalog:
         self._deadline = clock.now() + first_list_wait
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
-        self._views: dict[tuple[str | None, bool], CatalogView] = {}
+        self._starting: tuple[str, ...] = ()
+        self._views: dict[str | None, CatalogView] = {}
+        self._exposed: dict[tuple[str | None, Audience, Mode | None], CatalogView] = {}
+        self._modes: dict[tuple[str | None, Audience], Mode] = {}
+        self._indexes = Indexes(aliases)
         self._remembered = Remembered()
 
     @property
@@ -51,33 +58,65 @@ class Catalog:
     def profiles(self) -> frozenset[str | None]:
         return frozenset(self._rules)
 
-    def view(self, profile: str | None, *, answered_early: bool = False) -> CatalogView:
-        """The view of a profile (None: everything), as clients see it whose calls may be `answered_early` or not.
+    def view(self, profile: str | None) -> CatalogView:
+        """All that a profile (None: everything) lets through, without the hub's own tools.
 
         Raises `KeyError` for a profile that is not configured.
         """
         self._look()
-        view = self._views.get((profile, answered_early))
+        view = self._views.get(profile)
         if view is None:
-            view = self._views[profile, answered_early] = self._built(profile, answered_early)
+            view = self._views[profile] = build(self._snapshots, self._rules[profile], self._remembered)
         return view
 
-    def _built(self, profile: str | None, answered_early: bool) -> CatalogView:
-        if answered_early:
-            return self.view(profile).for_early_answers(self._own)
-        return build(self._snapshots, self._rules[profile], self._remembered)
+    def exposed(self, profile: str | None, audience: Audience, mode: Mode | None) -> CatalogView:
+        """The same as clients of this kind are listed it; `mode` None is what `auto` comes to now."""
+        self._look()
+        view = self._exposed.get((profile, audience, mode))
+        if view is None:
+            chosen = mode or self.mode(profile, audience)
+            rules, is_partial = self._rules[profile], bool(self.starting(profile))
+            view = exposed(self.view(profile), rules, audience, chosen, is_partial=is_partial)
+            self._exposed[profile, audience, mode] = view
+        return view
+
+    def mode(self, profile: str | None, audience: Audience) -> Mode:
+        """How the tools would be exposed to a client that asks now for the first time."""
+        self._look()
+        mode = self._modes.get((profile, audience))
+        if mode is None:
+            mode = self._modes[profile, audience] = decided(self.view(profile), self._rules[profile], audience)
+        return mode
+
+    def starting(self, profile: str | None) -> list[str]:
+        """The profile's servers that are on their way up and have never been listed."""
+        self._look()
+        return [name for name in self._starting if name in self._rules[profile].servers]
+
+    async def search(self, profile: str | None, query: str, limit: int, server: str | None = None) -> Answer:
+        """The tools of the profile that fit the query."""
+        return await self._indexes.search(profile, self.view(profile), query, limit, server)
+
+    def rules(self, profile: str | None) -> ViewRules:
+        """Raises `KeyError` for a profile that is not configured."""
+        return self._rules[profile]
 
     def is_shared(self, profile: str | None) -> bool:
         """Whether nothing but the servers decides what callers of this profile get (see `ViewRules`)."""
         return self._rules[profile].shared
 
     def _look(self) -> None:
-        if self._changes.version != self._seen:
-            self._seen = self._changes.version
-            fresh = tuple(s for u in self._upstreams.values() if (s := u.snapshot()) is not None)
-            if fresh != self._snapshots:
-                self._snapshots = fresh
-                self._views.clear()
+        if self._changes.version == self._seen:
+            return
+        self._seen = self._changes.version
+        fresh = tuple(s for u in self._upstreams.values() if (s := u.snapshot()) is not None)
+        starting = tuple(name for name, upstream in self._upstreams.items() if _is_awaited(upstream))
+        if fresh != self._snapshots:
+            self._views.clear()
+        if fresh != self._snapshots or starting != self._starting:
+            self._snapshots, self._starting = fresh, starting
+            self._exposed.clear()
+            self._modes.clear()
 
     def exported_in_result(self, profile: str | None, call: Call, result: RawJson) -> RawJson:
         """The result of `call` with each resource URI as callers of this profile can read it.
@@ -113,6 +152,12 @@ class Catalog:
     async def wait_changed(self, after: int) -> int:
         """The version of what the upstreams offer, as soon as it is above `after`."""
         return await self._changes.wait(after)
+
+
+def _is_awaited(upstream: Upstream) -> bool:
+    """Whether it may yet turn out to have tools."""
+    state = upstream.status().state
+    return upstream.snapshot() is None and state in (UpstreamState.STARTING, UpstreamState.BACKING_OFF)
 
 
 def _on_first_way_up(upstream: Upstream) -> bool:

@@ -13,15 +13,29 @@ from typing import Literal
 
 import msgspec
 
+from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
 from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Era, Kind, RawObject
 
-__all__ = ["MAX_DEPTH", "MAX_KEY_LENGTH", "Definition", "Quarantined", "encode_as", "in_era", "parse", "without_output"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_KEY_LENGTH",
+    "Definition",
+    "Quarantined",
+    "encode_as",
+    "first_line",
+    "in_era",
+    "parse",
+    "without_output",
+]
 
 MAX_KEY_LENGTH = 1024
 # serde_json gives up at 128 levels counted from the envelope, jiter at 200; the deepest of 611 real tools has 19
 MAX_DEPTH = 100
+# more tags, or longer ones, are not read: they come from strangers
+_MAX_TAGS = 100
+_MAX_TAG = 200
 # room for a sentence; a reason may quote the upstream's text
 _MAX_REASON = 240
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -31,12 +45,17 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A usable definition. `key` is the upstream's name, URI or template; `summary` the description's first line."""
+    """A usable definition. `key` is the upstream's name, URI or template; `summary` the description's first line.
+
+    `traits` are what it says of itself: the hints of a tool's annotations, and tags, of which the protocol knows none:
+    `tags` or `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`).
+    """
 
     kind: Kind
     key: str
     fields: RawObject
     summary: str = ""
+    traits: Traits = UNTOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +68,7 @@ class Quarantined:
     reason: str
 
 
-# What clients' models check. Decoding into these gives the verdict and the reason in one pass; the values are
+# What clients' models check. Decoding into these gives the verdict and the reason in one pass; most values are
 # thrown away and unknown members never looked at. null counts as absent, as the Python SDK's servers send it.
 
 
@@ -79,6 +98,16 @@ class _ToolHints(msgspec.Struct, rename="camel"):
     destructive_hint: bool | None = None
     idempotent_hint: bool | None = None
     open_world_hint: bool | None = None
+
+    def read(self) -> Hints:
+        """With the defaults of the specification; of a tool that changes nothing, those that this implies."""
+        read_only = bool(self.read_only_hint)
+        return Hints(
+            read_only,
+            not read_only if self.destructive_hint is None else self.destructive_hint,
+            read_only if self.idempotent_hint is None else self.idempotent_hint,
+            self.open_world_hint is not False,
+        )
 
 
 class _Tool(_Listed, kw_only=True, rename="camel"):
@@ -120,6 +149,7 @@ class _Prompt(_Listed, kw_only=True, rename="camel"):
 
 _OBJECT = msgspec.json.Decoder(RawObject)
 _TEXT = msgspec.json.Decoder(str)
+_ITEMS = msgspec.json.Decoder(list[object])
 _CHECKS: Mapping[Kind, Callable[[bytes], _Listed]] = {
     Kind.TOOL: msgspec.json.Decoder(_Tool).decode,
     Kind.RESOURCE: msgspec.json.Decoder(_Resource).decode,
@@ -222,7 +252,27 @@ def _read(kind: Kind, raw: bytes) -> Definition:
     except msgspec.DecodeError as error:
         raise _Unfit(str(error)) from None
     _check_key(kind, key)
-    return Definition(kind, key, fields, _first_line(listed.description or ""))
+    return Definition(kind, key, fields, first_line(listed.description or ""), _traits(listed, fields))
+
+
+def _traits(listed: _Listed, fields: RawObject) -> Traits:
+    meta = listed.meta or {}
+    fastmcp = [raw_object(meta[name]) or {} for name in ("fastmcp", "_fastmcp") if name in meta]
+    said = [holder["tags"] for holder in (fields, meta, *fastmcp) if "tags" in holder]
+    hints = listed.annotations if isinstance(listed, _Tool) else None
+    if not said and hints is None:
+        return UNTOLD
+    tags = frozenset(tag for raw in said for tag in _tags(raw))
+    return Traits(tags, Hints() if hints is None else hints.read())
+
+
+def _tags(raw: msgspec.Raw) -> list[str]:
+    """Those that are texts; none of what is no list."""
+    try:
+        items = _ITEMS.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [tag for tag in items[:_MAX_TAGS] if isinstance(tag, str) and len(tag) <= _MAX_TAG]
 
 
 def _check_key(kind: Kind, key: str) -> None:
@@ -251,7 +301,8 @@ def _is_too_deep(raw: bytes) -> bool:
     return max(accumulate(map(_STEPS.__getitem__, b"".join(outside)))) > MAX_DEPTH
 
 
-def _first_line(description: str) -> str:
+def first_line(description: str) -> str:
+    """What of a description is shown where there is little room."""
     return description.strip().partition("\n")[0].rstrip()
 
 

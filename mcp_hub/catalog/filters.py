@@ -1,32 +1,112 @@
-"""Allow and deny globs over names and URIs; matching takes time linear in the text for each pattern."""
+"""Allow and deny entries over names, URIs, tags and hints; each glob takes time linear in the text it is tried on."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
+from typing import Final
 
-__all__ = ["EVERYTHING", "Filter"]
+__all__ = ["EVERYTHING", "UNTOLD", "Filter", "Hints", "Selector", "Traits", "any_matches", "first_match"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """How a tool behaves, as it says itself (server/tools, `ToolAnnotations`); what is not said is the worse."""
+
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a definition can be selected by besides its names."""
+
+    tags: frozenset[str] = frozenset()
+    hints: Hints = Hints()
+
+
+UNTOLD: Final = Traits()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """An entry of a filter all of whose parts have to hold: globs on a name and on a tag, and hints as they must be."""
+
+    name: str | None = None
+    tag: str | None = None
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+    def selects(self, names: Iterable[str], traits: Traits) -> bool:
+        """Whether it means something known by these names. Without any part it means nothing."""
+        hints = traits.hints
+        told = (
+            (self.read_only, hints.read_only),
+            (self.destructive, hints.destructive),
+            (self.idempotent, hints.idempotent),
+            (self.open_world, hints.open_world),
+        )
+        if self.name is not None and not any_matches((self.name,), names):
+            return False
+        if self.tag is not None and not any_matches((self.tag,), traits.tags):
+            return False
+        return self != _NOTHING and all(wanted is None or wanted is said for wanted, said in told)
+
+
+_NOTHING: Final = Selector()
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Case-sensitive globs (`*`, `?`, `[a-z]`; `*` also crosses `/`). No `allow` means all; `deny` wins."""
+    """Selectors and globs on names (`*`, `?`, `[a-z]`; case matters; `*` also crosses `/`).
 
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
+    No `allow` means all; `deny` wins.
+    """
 
-    def admits(self, *names: str) -> bool:
+    allow: tuple[str | Selector, ...] = ()
+    deny: tuple[str | Selector, ...] = ()
+
+    def admits(self, *names: str, traits: Traits = UNTOLD) -> bool:
         """Whether something known by these names (the upstream's, the exported one) may be seen and used."""
-        if self.denies(*names):
+        if self.denies(*names, traits=traits):
             return False
-        return not self.allow or any(map(_matcher(self.allow), names))
+        return not self.allow or _any_selects(self.allow, names, traits)
 
-    def denies(self, *names: str) -> bool:
-        return bool(self.deny) and any(map(_matcher(self.deny), names))
+    def denies(self, *names: str, traits: Traits = UNTOLD) -> bool:
+        return bool(self.deny) and _any_selects(self.deny, names, traits)
 
 
-EVERYTHING = Filter()
+EVERYTHING: Final = Filter()
+
+
+def any_matches(patterns: tuple[str, ...], names: Iterable[str]) -> bool:
+    """Whether one of the names matches one of the globs."""
+    return bool(patterns) and any(map(_matcher(patterns), names))
+
+
+def first_match(name: str, patterns: tuple[str, ...]) -> str | None:
+    """The pattern that is `name` itself, else the first glob that matches it."""
+    if name in patterns:
+        return name
+    if not any_matches(patterns, (name,)):
+        return None
+    return next(pattern for pattern in patterns if _matcher((pattern,))(name))
+
+
+def _any_selects(entries: tuple[str | Selector, ...], names: tuple[str, ...], traits: Traits) -> bool:
+    globs, selectors = _sorted_out(entries)
+    return any_matches(globs, names) or any(entry.selects(names, traits) for entry in selectors)
+
+
+@lru_cache(maxsize=1024)
+def _sorted_out(entries: tuple[str | Selector, ...]) -> tuple[tuple[str, ...], tuple[Selector, ...]]:
+    globs = tuple(entry for entry in entries if isinstance(entry, str))
+    return globs, tuple(entry for entry in entries if isinstance(entry, Selector))
 
 
 @lru_cache(maxsize=1024)

@@ -28,7 +28,8 @@ _string = msgspec.json.Decoder(str).decode
 def route(view: CatalogView, era: Era, method: str, params: RawObject) -> Route:
     """Where `method` goes for a caller who sees `view`.
 
-    Raises `InvalidParams` for members that are missing or of a wrong type, `UnknownEntry` for what the view lacks.
+    Arguments that the settings give are added. Raises `InvalidParams` for members that are missing, of a wrong type or
+    not the caller's to give, `UnknownEntry` for what the view lacks.
     """
     match method:
         case "tools/call":
@@ -69,7 +70,11 @@ def _named(view: CatalogView, kind: Kind, method: str, params: RawObject) -> Rou
     entry = view.find(kind, name)
     if entry is None:
         raise _unknown(view, kind, name)
-    return Route(entry.server, params if entry.key == name else {**params, "name": _encoded(entry.key)})
+    if entry.key != name:
+        params = {**params, "name": _encoded(entry.key)}
+    if entry.supplied is not None:
+        params = {**params, "arguments": entry.supplied.completed(params.get("arguments"), name)}
+    return Route(entry.server, params)
 
 
 def _unknown(view: CatalogView, kind: Kind, name: str) -> UnknownEntry:

@@ -1,92 +1,39 @@
 """The catalog as one kind of caller sees it: snapshots and rules become an immutable, deterministic `CatalogView`.
 
-Everything here is decided from frozen data: a change of a server or of the settings is a new view, and `diff` tells
-what to announce. Names are assigned before filters apply, so a tool has the same name in every profile, and a
-hidden one is neither listed nor found.
+Everything here is decided from frozen data: a change of a server or of the settings is a new view. Names are assigned
+before filters apply (`entries`), so a tool has the same name in every profile, and a hidden one is neither listed nor
+found.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from heapq import nlargest
+from itertools import compress
+from operator import not_
 from types import MappingProxyType
 
 import msgspec
 
-from mcp_hub.catalog import names, uris
-from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse, without_output
-from mcp_hub.catalog.filters import EVERYTHING, Filter
+from mcp_hub.catalog import uris
+from mcp_hub.catalog.definitions import Quarantined, in_era
+from mcp_hub.catalog.entries import Entry, Origin, entry_of, is_admitted, offered, present
+from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.links import Remembered
+from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
 
-__all__ = [
-    "CatalogView",
-    "Entry",
-    "ListDiff",
-    "ServerRules",
-    "ViewDiff",
-    "ViewRules",
-    "apply",
-    "build",
-    "diff",
-    "same_list",
-]
+__all__ = ["CatalogView", "Entry", "ServerRules", "ViewRules", "build", "same_list"]
 
-Origin = tuple[str, str]
 # all pages of 10,000 entries at 100 a page, in both eras
 _MAX_PAGES = 256
 # an unknown name costs at most this many comparisons, of names of at most this length
 _MAX_COMPARED = 100
 _MAX_COMPARED_LENGTH = 64
 _LIKENESS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class ServerRules:
-    """What the settings say of one server's listing. No `prefix` means `never`; `rename` maps upstream names.
-
-    `tools` and `prompts` see the upstream's and the exported name; `resources` sees URIs and URI templates.
-    """
-
-    prefix: str | None = None
-    always: bool = False
-    rename: Mapping[str, str] = field(default_factory=dict)
-    tools: Filter = EVERYTHING
-    resources: Filter = EVERYTHING
-    prompts: Filter = EVERYTHING
-
-
-@dataclass(frozen=True, slots=True)
-class ViewRules:
-    """The servers in the order of their lists, and the profile's own filter, on exported tool names.
-
-    `shared` is a claim that no profile, token or session influences the answer.
-    """
-
-    servers: Mapping[str, ServerRules]
-    tools: Filter = EVERYTHING
-    max_name_length: int = 48
-    shared: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One listed thing. `key` is the upstream's own name, URI or template; `raw` the definition under `exported`."""
-
-    kind: Kind
-    server: str
-    key: str
-    exported: str
-    raw: bytes
-    summary: str = ""
-
-    @property
-    def has_header_params(self) -> bool:
-        """Whether arguments of this tool may have to travel as HTTP headers (2026-07-28, `x-mcp-header`)."""
-        return b"x-mcp-header" in self.raw
 
 
 class CatalogView:
@@ -97,11 +44,13 @@ class CatalogView:
         entries: Mapping[Kind, tuple[Entry, ...]],
         hidden: Mapping[Kind, Sequence[Origin]],
         table: uris.UriTable,
-        filters: Mapping[str, Filter],
+        filters: Mapping[str, tuple[Filter, Filter]],
         hints: Mapping[Kind, CacheHint],
         quarantined: tuple[Quarantined, ...],
+        callable_tools: Mapping[str, Entry] | None = None,
     ) -> None:
         self._entries = entries
+        self._callable_tools = callable_tools
         self._origins_hidden = hidden
         self._places = {
             kind: {entry.exported: place for place, entry in enumerate(listed)} for kind, listed in entries.items()
@@ -121,12 +70,20 @@ class CatalogView:
         return f"<CatalogView {counts}, {len(self.quarantined)} quarantined>"
 
     def entries(self, kind: Kind) -> tuple[Entry, ...]:
-        """In configured order of servers, then in the upstream's order."""
+        """What is listed, in configured order of servers, then in the upstream's order."""
         return self._entries[kind]
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
+        """What the callers know, or can find, by this name; only that can be used."""
+        if kind is Kind.TOOL and self._callable_tools is not None:
+            return self._callable_tools.get(exported)
         place = self._places[kind].get(exported)
         return None if place is None else self._entries[kind][place]
+
+    def shows_output(self, exported: str) -> bool:
+        """Whether this is a tool that is listed with an output schema."""
+        place = self._places[Kind.TOOL].get(exported)
+        return place is not None and b'"outputSchema"' in self._entries[Kind.TOOL][place].raw
 
     def resolve_uri(self, uri: str) -> Origin | None:
         """The server and its own URI behind `uri`, listed or not; None if nobody's, ambiguous or hidden."""
@@ -134,13 +91,13 @@ class CatalogView:
         if origin is None or origin in self._listed:
             return origin
         server, upstream_uri = origin
-        allowed = self._filters[server]
-        if origin in self._hidden or allowed.denies(upstream_uri, uri):
+        filters = self._filters[server]
+        if origin in self._hidden or any(own.denies(upstream_uri, uri) for own in filters):
             return None
         if self._templates.covers(server, upstream_uri):
             return origin
         hidden = self._hidden_templates.covers(server, upstream_uri)
-        return origin if allowed.admits(upstream_uri, uri) and not hidden else None
+        return origin if all(own.admits(upstream_uri, uri) for own in filters) and not hidden else None
 
     def exported_uri(self, server: str, upstream_uri: str) -> str:
         """The URI under which clients know it, or can reach it from now on if it is not listed (it is remembered)."""
@@ -150,7 +107,10 @@ class CatalogView:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
         wanted = name[:_MAX_COMPARED_LENGTH].lower()
         grams = [wanted[at : at + 3] for at in range(0, max(1, len(wanted) - 2), 3)]
-        folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in self._places[kind]}
+        known: Iterable[str] = self._places[kind]
+        if kind is Kind.TOOL and self._callable_tools is not None:
+            known = self._callable_tools
+        folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in known}
         pool = nlargest(_MAX_COMPARED, folded, key=lambda text: sum(gram in text for gram in grams))
         return [folded[text] for text in get_close_matches(wanted, pool, n, _LIKENESS)]
 
@@ -168,20 +128,20 @@ class CatalogView:
             self._pages[wanted] = page
         return page
 
-    def for_early_answers(self, own: Snapshot | None) -> "CatalogView":
-        """The same for clients that are answered before their calls have ended, with the hub's `own` tools in front.
+    def exposed(self, tools: Iterable[Entry], listed: Iterable[Entry], *, is_partial: bool = False) -> "CatalogView":
+        """The same with other tools: all of `tools` can be found and used, `listed` are those in lists.
 
-        Without output schemas: such an answer would not be valid. In front because clients cut long lists at the end.
+        Of two with one name the first is found. Such a list depends on who asks, so no cache may share it, and one that
+        `is_partial`, as all of this view's are then, is not to be kept at all.
         """
-        offered, _ = parse(Kind.TOOL, own.lists[Kind.TOOL], own.server) if own is not None else ([], [])
-        server = own.server if own is not None else ""
-        first = [
-            Entry(Kind.TOOL, server, tool.key, tool.key, encode_as(tool, tool.key), tool.summary) for tool in offered
-        ]
-        tools = (*first, *(replace(entry, raw=without_output(entry.raw)) for entry in self._entries[Kind.TOOL]))
+        found: dict[str, Entry] = {}
+        for entry in tools:
+            found.setdefault(entry.exported, entry)
         hints = {**self._hints, Kind.TOOL: replace(self._hints[Kind.TOOL], public=False)}
-        entries = MappingProxyType({**self._entries, Kind.TOOL: tools})
-        return CatalogView(entries, self._origins_hidden, self._table, self._filters, hints, self.quarantined)
+        if is_partial:
+            hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
+        entries = MappingProxyType({**self._entries, Kind.TOOL: tuple(listed)})
+        return CatalogView(entries, self._origins_hidden, self._table, self._filters, hints, self.quarantined, found)
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
@@ -223,76 +183,24 @@ def build(snapshots: Iterable[Snapshot], rules: ViewRules, remembered: Remembere
 
     `remembered` holds the unlisted URIs that servers mentioned and outlives the view; by default it is the view's own.
     """
-    offered = {snapshot.server: snapshot for snapshot in snapshots}
-    present = [offered[server] for server in rules.servers if server in offered]
-    found: dict[Kind, list[tuple[str, Definition]]] = {}
-    quarantined: list[Quarantined] = []
-    for kind in Kind:
-        found[kind] = []
-        for snapshot in present:
-            usable, unfit = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
-            found[kind] += ((snapshot.server, definition) for definition in usable)
-            quarantined += unfit
-    exported = {kind: _exported_ids(kind, found[kind], rules) for kind in Kind}
-    shown, hidden = _filtered(found, exported, rules)
-    table = uris.UriTable(
-        exported[Kind.RESOURCE],
-        uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE]),
-        [snapshot.server for snapshot in present],
-        [snapshot.server for snapshot in present if _lists(snapshot, Kind.RESOURCE)],
-        Remembered() if remembered is None else remembered,
-    )
-    filters = {snapshot.server: rules.servers[snapshot.server].resources for snapshot in present}
-    hints = {kind: _hint(kind, present, rules) for kind in Kind}
-    return CatalogView(MappingProxyType(shown), hidden, table, filters, hints, tuple(quarantined))
-
-
-def _exported_ids(kind: Kind, found: Sequence[tuple[str, Definition]], rules: ViewRules) -> Mapping[Origin, str]:
-    origins = [(server, definition.key) for server, definition in found]
-    if kind is Kind.RESOURCE:
-        return uris.assign(origins)
-    if kind is Kind.TEMPLATE:
-        return uris.assign_templates(origins)
-    wanted = []
-    for server, key in origins:
-        own = rules.servers[server]
-        wanted.append(names.Wanted(server, key, own.prefix, own.always, own.rename.get(key)))
-    reserved = names.RESERVED if kind is Kind.TOOL else frozenset()
-    return names.assign(wanted, max_length=rules.max_name_length, reserved=reserved)
-
-
-def _filtered(
-    found: Mapping[Kind, Sequence[tuple[str, Definition]]],
-    exported: Mapping[Kind, Mapping[Origin, str]],
-    rules: ViewRules,
-) -> tuple[dict[Kind, tuple[Entry, ...]], dict[Kind, list[Origin]]]:
-    """The entries to list, and the origins of those to hide."""
+    servers = present(snapshots, rules)
+    offers, quarantined = offered(servers, rules)
     shown: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
-    for kind, pairs in found.items():
-        listed: list[Entry] = []
-        hidden[kind] = []
-        for server, definition in pairs:
-            key = definition.key
-            name = exported[kind][server, key]
-            if _is_admitted(kind, rules, server, key, name):
-                raw = encode_as(definition, name)
-                listed.append(Entry(kind, server, key, name, raw, definition.summary))
-            else:
-                hidden[kind].append((server, key))
-        shown[kind] = tuple(listed)
-    return shown, hidden
-
-
-def _is_admitted(kind: Kind, rules: ViewRules, server: str, key: str, exported: str) -> bool:
-    own = rules.servers[server]
-    match kind:
-        case Kind.TOOL:
-            return own.tools.admits(key, exported) and rules.tools.admits(exported)
-        case Kind.PROMPT:
-            return own.prompts.admits(key, exported)
-        case _:
-            return own.resources.admits(key, exported)
+    for kind, found in offers.items():
+        admitted = [is_admitted(kind, offer, rules) for offer in found]
+        shown[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(found, admitted))
+        hidden[kind] = [offer.origin for offer in compress(found, map(not_, admitted))]
+    table = uris.UriTable(
+        {offer.origin: offer.exported for offer in offers[Kind.RESOURCE]},
+        uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE]),
+        [snapshot.server for snapshot in servers],
+        [snapshot.server for snapshot in servers if _lists(snapshot, Kind.RESOURCE)],
+        Remembered() if remembered is None else remembered,
+    )
+    filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
+    hints = {kind: _hint(kind, servers, rules) for kind in Kind}
+    return CatalogView(MappingProxyType(shown), hidden, table, filters, hints, quarantined)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:
@@ -312,52 +220,6 @@ def _hint(kind: Kind, present: Sequence[Snapshot], rules: ViewRules) -> CacheHin
     return CacheHint(max(0, ttl_ms), rules.shared and bool(hints) and all(hint.public for hint in hints))
 
 
-@dataclass(frozen=True, slots=True)
-class ListDiff:
-    """What turns one list into another: ids that go, entries that are new or changed, and the ids in final order."""
-
-    removed: tuple[str, ...]
-    upserted: tuple[Entry, ...]
-    order: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ViewDiff:
-    """The lists that differ; `bool(diff)` says whether any does."""
-
-    lists: Mapping[Kind, ListDiff]
-
-    def __bool__(self) -> bool:
-        return bool(self.lists)
-
-
 def same_list(a: CatalogView, b: CatalogView, kind: Kind) -> bool:
     """Whether a client would see no difference: compared by content, never by version."""
     return [entry.raw for entry in a.entries(kind)] == [entry.raw for entry in b.entries(kind)]
-
-
-def diff(a: CatalogView, b: CatalogView) -> ViewDiff:
-    """What changed from `a` to `b`, origins included: a name that moved to another server is an upsert."""
-    return ViewDiff({kind: _list_diff(a, b, kind) for kind in Kind if a.entries(kind) != b.entries(kind)})
-
-
-def _list_diff(a: CatalogView, b: CatalogView, kind: Kind) -> ListDiff:
-    return ListDiff(
-        removed=tuple(old.exported for old in a.entries(kind) if b.find(kind, old.exported) is None),
-        upserted=tuple(new for new in b.entries(kind) if a.find(kind, new.exported) != new),
-        order=tuple(new.exported for new in b.entries(kind)),
-    )
-
-
-def apply(entries: Mapping[Kind, tuple[Entry, ...]], change: ViewDiff) -> dict[Kind, tuple[Entry, ...]]:
-    """`apply(entries of a, diff(a, b))` is the entries of b."""
-    return {kind: _applied(listed, change.lists.get(kind)) for kind, listed in entries.items()}
-
-
-def _applied(listed: tuple[Entry, ...], change: ListDiff | None) -> tuple[Entry, ...]:
-    if change is None:
-        return listed
-    known = {entry.exported: entry for entry in (*listed, *change.upserted)}
-    for exported in change.removed:
-        del known[exported]
-    return tuple(known[exported] for exported in change.order)

@@ -17,6 +17,8 @@ _COMMANDS: Final = {
     "serve": "serve",
     "list": "list_servers",
     "tools": "tools",
+    "tokens": "tokens",
+    "search": "search",
     "call": "call",
     "streams": "streams",
     "resume": "resume",

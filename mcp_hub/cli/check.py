@@ -1,28 +1,44 @@
-"""`mcp-hub check`: says what is wrong with a configuration, without starting anything."""
+"""`mcp-hub check`: says what is wrong with a configuration.
+
+Servers are started only where there are patterns to compare with what they list.
+"""
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from mcp_hub.catalog.unmatched import has_patterns
+from mcp_hub.cli import waiting
 from mcp_hub.cli.programs import find_program
-from mcp_hub.cli.setup import EXIT_CONFIG, config_option, read_config
+from mcp_hub.cli.results import visible
+from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
 from mcp_hub.cli.tables import masked, plural
 from mcp_hub.config.findings import Report
 from mcp_hub.config.load import Loaded
 from mcp_hub.config.locate import read_document
 from mcp_hub.config.schema import ServerSettings
 from mcp_hub.errors import ConfigError, StartFailed
+from mcp_hub.rules import view_rules
 from mcp_hub.types import JsonObject
 
-__all__ = ["check"]
+if TYPE_CHECKING:
+    from mcp_hub.app import App
+
+__all__ = ["check", "unmatched_patterns"]
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--no-start", is_flag=True, help="Start no server, even if there are patterns to compare with its tools.")
+@wait_option
 @config_option
-def check(as_json: bool, config: str | None) -> None:
-    """Validate the configuration. Exit code 2 when it cannot be used; a warning is no failure."""
+def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> None:
+    """Validate the configuration. Exit code 2 when it cannot be used; a warning is no failure.
+
+    Where it has globs, renames or other patterns the servers are started, to tell which of these match nothing.
+    """
     try:
         loaded = read_config(config)
     except ConfigError as exc:
@@ -31,7 +47,24 @@ def check(as_json: bool, config: str | None) -> None:
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _programs(loaded)
     warnings = [masked(text, loaded.secrets) for text in (*loaded.warnings, *missing)]
-    _print({"ok": True, "errors": [], "warnings": warnings, **summary(loaded, found)}, as_json)
+    report = {"ok": True, "errors": [], "warnings": warnings, **summary(loaded, found)}
+    if no_start or not has_patterns(view_rules(loaded.settings)):
+        _print(report, as_json)
+        return
+    quiet_logs(0)
+    run_with_app(loaded, lambda app: _compared(app, loaded, report, wait, as_json))
+
+
+async def _compared(app: "App", loaded: Loaded, report: JsonObject, wait: float, as_json: bool) -> int:
+    """Adds warnings about patterns that match nothing, and about servers whose lists nobody knows."""
+    await waiting.settle(app.hub, wait)
+    report["warnings"] += unmatched_patterns(app, loaded)
+    report["warnings"] += [
+        f"servers.{status.server}: {status.state}, so that nothing was compared with what it lists"
+        for status in waiting.not_ready(app.hub.statuses())
+    ]
+    _print(report, as_json)
+    return 0
 
 
 def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -62,6 +95,19 @@ def _report(loaded: Loaded) -> Report:
     return Report(name, document.lines, {"servers": "mcpServers"} if is_named_otherwise else {})
 
 
+def unmatched_patterns(app: "App", loaded: Loaded) -> list[str]:
+    """Warnings about patterns that match nothing of what the servers have listed, with their lines in the file.
+
+    An app of only some of the configured servers says nothing about what is for all.
+    """
+    report = _report(loaded)
+    has_all = app.settings.servers.keys() == loaded.settings.servers.keys()
+    for found in app.unmatched():
+        if has_all or found.path[0] == "servers":
+            report.warn(found.path, found.reason)
+    return [masked(text, loaded.secrets) for text in report.rendered(report.warnings)]
+
+
 def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
     """What is configured; arguments and environment are left out, they may be secret."""
     settings = loaded.settings
@@ -76,7 +122,16 @@ def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
 
 def _server(server: ServerSettings, program: str | None) -> JsonObject:
     kind = next(key for key in ("command", "url", "local") if getattr(server, key) is not None)
-    return {"kind": kind, "enabled": server.enabled, "runs": program}
+    return {"kind": kind, "enabled": server.enabled, "runs": program, "overrides": overrides(server)}
+
+
+def overrides(server: ServerSettings) -> dict[str, list[str]]:
+    """What of this server's tools clients get differently than the server has them: keys by name or glob."""
+    found = {name: ["name"] for name in server.rename}
+    for pattern, own in server.per_tool.items():
+        if changed := own.changed():
+            found[pattern] = [*found.get(pattern, []), *changed]
+    return found
 
 
 def _print(report: JsonObject, as_json: bool) -> None:
@@ -94,6 +149,12 @@ def _print(report: JsonObject, as_json: bool) -> None:
     for name, server in servers.items():
         state = server["runs"] or "not found" if server["enabled"] else "disabled"
         click.echo(f"  {name}: {state}")
+        for pattern, changed in server["overrides"].items():
+            click.echo(visible(f"    {pattern}: changed {', '.join(changed)}"))
+
+
+def _changed(report: JsonObject) -> int:
+    return sum(len(server["overrides"]) for server in report["servers"].values())
 
 
 def _counted(report: JsonObject) -> str:
@@ -101,6 +162,7 @@ def _counted(report: JsonObject) -> str:
         plural(len(report["servers"]), "server"),
         plural(len(report["profiles"]), "profile"),
         plural(report["tokens"], "token"),
+        *([plural(changed, "override")] if (changed := _changed(report)) else []),
         plural(len(report["warnings"]), "warning"),
     ]
     return ", ".join(parts)

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from mcp_hub.cli import tables, waiting
+from mcp_hub.cli.check import unmatched_patterns
 from mcp_hub.cli.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.results import visible
@@ -65,7 +66,7 @@ def doctor(servers: tuple[str, ...], as_json: bool, wait: float | None, verbose:
     check_servers(loaded, servers)
     quiet_logs(verbose)
     chosen = _only(loaded, servers)
-    run_with_app(chosen, lambda app: _doctor(app, chosen, wait, as_json))
+    run_with_app(chosen, lambda app: _doctor(app, loaded, wait, as_json))
 
 
 def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
@@ -77,15 +78,17 @@ def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
 async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool) -> int:
     clock = SystemClock()
     watch = Stopwatch(clock, clock.now())
-    settings = loaded.settings
+    settings = app.settings
     longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)
     await _settle(app.hub, longest + _SPARE if wait is None else wait, watch)
-    findings = _findings(app, loaded, watch.seconds)
+    findings, warnings = _findings(app, loaded, watch.seconds), unmatched_patterns(app, loaded)
     if as_json:
-        told = {"servers": [finding_data(finding, loaded.secrets) for finding in findings]}
+        told = {"servers": [finding_data(finding, loaded.secrets) for finding in findings], "warnings": warnings}
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
     else:
         _print(findings, loaded.secrets)
+        for text in warnings:
+            click.echo(visible(f"warning: {text}"), err=True)
     return 0 if all(finding.diagnosis.is_ok for finding in findings) else EXIT_UNAVAILABLE
 
 

@@ -16,7 +16,7 @@ from mcp_hub.protocol import eras
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.types import Era, Kind, RawJson, UpstreamStatus
+from mcp_hub.types import PROGRAM, Era, Kind, RawJson, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp_hub.calls.runner import CallRecord
@@ -35,7 +35,9 @@ class OwnHub:
         self._hub = hub
         self._prefixes = prefixes
         self._wait = wait
-        self._session = Session(new_session_id(), Caller(), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+        self._session = Session(
+            new_session_id(), Caller(), Era.HANDSHAKE, eras.LATEST_HANDSHAKE, audience=PROGRAM, mode="full"
+        )
 
     async def definition(self, name: str, doing: Callable[[str], None]) -> RawJson:
         """The tool, as soon as a server has it.

@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 )
 @click.option("--host", help="Address to listen on (hub.http.host).")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on, 0 takes a free one (hub.http.port).")
-@click.option("--profile", help="The profile that clients get (with tokens: the token's).")
+@click.option("--profile", help="The profile that clients get, and no other (with tokens: the token's).")
 @click.option("--client", metavar="NAME", help="The kind of client that this is for, of hub.clients or built in.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="hub.log.level")
 @config_option
@@ -221,7 +221,8 @@ def _guard(settings: Settings, listener: socket.socket, profile: str | None) -> 
         token.token.get_secret_value(): Caller(token.principal, token.profile or profile)
         for token in settings.hub.tokens
     }
-    return Guard(tokens, [*http.allowed_hosts, http.host], http.allowed_origins, Caller(profile=profile))
+    hosts = [*http.allowed_hosts, http.host]
+    return Guard(tokens, hosts, http.allowed_origins, Caller(profile=profile), settings.profiles)
 
 
 def _announce(app: App, listener: socket.socket) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_hub.cli import tables, waiting
+from mcp_hub.cli.check import unmatched_patterns
 from mcp_hub.cli.results import visible
 from mcp_hub.cli.running_hub import run_with_hub, url_options
 from mcp_hub.cli.setup import (
@@ -25,11 +26,11 @@ from mcp_hub.errors import RpcError
 from mcp_hub.types import Era, Kind, RawJson
 
 if TYPE_CHECKING:
+    from mcp_hub.app import App
     from mcp_hub.catalog.view import Entry
     from mcp_hub.client import HubClient
-    from mcp_hub.hub import Facade
 
-__all__ = ["check_servers", "tools"]
+__all__ = ["check_profile", "check_servers", "tools"]
 
 
 @click.command()
@@ -57,7 +58,7 @@ def tools(
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])
     quiet_logs(verbose)
-    run_with_app(loaded, lambda app: _tools(app.hub, loaded, server, wait, as_json))
+    run_with_app(loaded, lambda app: _tools(app, loaded, server, wait, as_json))
 
 
 def check_servers(loaded: Loaded, names: Sequence[str]) -> None:
@@ -69,8 +70,17 @@ def check_servers(loaded: Loaded, names: Sequence[str]) -> None:
             fail(f'{loaded.path}: no server "{name}"{hint}', EXIT_CONFIG)
 
 
-async def _tools(hub: "Facade", loaded: Loaded, server: str | None, wait: float, as_json: bool) -> int:
+def check_profile(loaded: Loaded, name: str | None) -> None:
+    """Exits with 2 for a profile that is not configured."""
+    known = loaded.settings.profiles
+    if name is not None and name not in known:
+        hint = nearest(name, known) or f"; configured: {', '.join(known) or 'none'}"
+        fail(visible(f'{loaded.path}: no profile "{name}"{hint}'), EXIT_CONFIG)
+
+
+async def _tools(app: "App", loaded: Loaded, server: str | None, wait: float, as_json: bool) -> int:
     # all servers, whichever is asked for: a name can depend on what the others have
+    hub = app.hub
     await waiting.settle(hub, wait)
     statuses, view = hub.statuses(), hub.catalog.view(None)
     entries = [entry for entry in view.entries(Kind.TOOL) if server in (None, entry.server)]
@@ -78,6 +88,8 @@ async def _tools(hub: "Facade", loaded: Loaded, server: str | None, wait: float,
     missing = [status for status in waiting.not_ready(statuses) if server in (None, status.server)]
     for text, _ in tables.reasons(missing, loaded.secrets):
         click.echo(text, err=True)
+    for text in unmatched_patterns(app, loaded):
+        click.echo(visible(f"warning: {text}"), err=True)
     return EXIT_UNAVAILABLE if missing else 0
 
 

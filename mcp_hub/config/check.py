@@ -32,6 +32,7 @@ _MESSAGES: Mapping[str, Callable[[JsonObject], str]] = {
     "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
     "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
     "too_short": lambda ctx: "must not be empty",
+    "too_long": lambda ctx: f"must have at most {ctx['max_length']} entries",
     "string_too_short": lambda ctx: "must not be empty",
     "string_unicode": lambda ctx: "holds half of a character (a lone surrogate)",
     "string_too_long": lambda ctx: f"must have at most {ctx['max_length']} characters",

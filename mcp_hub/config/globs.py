@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from fnmatch import translate
 from functools import lru_cache
 
-__all__ = ["best_match"]
+__all__ = ["best_match", "is_glob"]
 
 
 def best_match(name: str, patterns: Collection[str]) -> str | None:
@@ -13,6 +13,11 @@ def best_match(name: str, patterns: Collection[str]) -> str | None:
     if name in patterns:
         return name
     return next((pattern for pattern in patterns if _matcher(pattern)(name)), None)
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether it can match anything but itself."""
+    return "*" in pattern or "?" in pattern or ("[" in pattern and "]" in pattern)
 
 
 @lru_cache(maxsize=1024)

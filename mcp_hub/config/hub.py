@@ -1,11 +1,24 @@
-"""The `hub` section: the fronts, who may come in, where streams are kept, how long clients wait, and limits."""
+"""The `hub` section: the fronts, who may come in, what clients are listed, where streams are kept, and limits."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from mcp_hub.config.clients import ClientSettings, check_clients
-from mcp_hub.config.scalars import Count, Duration, KiB, MiB, PositiveDuration, Size, Text, TextLine
+from mcp_hub.config.scalars import (
+    Aliases,
+    Amount,
+    Count,
+    Duration,
+    Expose,
+    Globs,
+    KiB,
+    MiB,
+    PositiveDuration,
+    Size,
+    Text,
+    TextLine,
+)
 from mcp_hub.config.section import Section, finding
 
 __all__ = ["HttpSettings", "HubSettings", "LimitSettings", "LogSettings", "StoreSettings", "TokenSettings"]
@@ -69,7 +82,8 @@ class LimitSettings(Section):
     REST, past a soft deadline. `tools_per_server` and `pages` bound a server's lists; `stderr_lines` are remembered per
     server. `question_timeout` in seconds is how long a client may leave a server's question open. `followers` read one
     stream at a time; `stream_events` and `stream_size` in bytes bound what is kept of it, and `event` in bytes one
-    event of a producer.
+    event of a producer. `results` are the long results that are kept for one principal to be read on, `results_size` in
+    bytes all of them together, and `result_ttl` in seconds is how long each is kept.
     """
 
     line: Size = 32 * MiB
@@ -84,11 +98,19 @@ class LimitSettings(Section):
     stream_events: Count = 10000
     stream_size: Size = 64 * MiB
     event: Size = 256 * KiB
+    results: Count = 200
+    results_size: Size = 256 * MiB
+    result_ttl: PositiveDuration = 86400.0
 
 
 class HubSettings(Section):
-    """The hub itself: what it calls itself, how it names tools, who may come in, and its limits.
+    """The hub itself: what it calls itself, how it names and lists tools, who may come in, and its limits.
 
+    `expose` is what clients are listed (context.md §1): every tool (full), `find_tools` and `run_tool` for them all
+    (search), these with all names in a description (names), or (auto) every tool if the list fits `budget` tokens and
+    the client, else search. Tools whose exported name one of the globs of `pinned` matches are listed in any case.
+    `compact` leaves out of listed schemas what says nothing. A result of more than `max_result_tokens` is cut and its
+    rest kept for `read_result` (0 = never cut). `aliases` are words that the search takes for other ones.
     `max_name_length` (16 to 64) bounds exported names. `first_list_wait` in seconds is how long a first list waits for
     servers that still start (0 = never). `page_size` is the entries of one page of a list. `task_after` in seconds is
     how long a call of a client that takes tasks may run before it is answered with one (0 = at once). `clients` has an
@@ -96,7 +118,12 @@ class HubSettings(Section):
     """
 
     name: Text = "mcp-hub"
-    expose: Literal["full"] = "full"
+    expose: Expose = "auto"
+    budget: Amount = 8000
+    compact: bool = False
+    pinned: Globs = []
+    max_result_tokens: Amount = 8000
+    aliases: Aliases = {}
     prefix: Literal["auto", "always", "never"] = "auto"
     max_name_length: Annotated[int, Field(ge=16, le=64)] = 48
     first_list_wait: Duration = 2.0

@@ -19,6 +19,7 @@ from mcp_hub.types import JsonObject
 __all__ = ["Loaded", "find_config", "load", "parse"]
 
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
+_OWN_TOOLS = 250  # tokens, at most (context.md §2)
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled server keeps the shape it was written in
@@ -98,8 +99,19 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
     for server, own in settings.servers.items():
         if own.url is not None and own.enabled and is_cleartext(own.url):
             report.warn(("servers", server, "url"), "http:// lets everybody on the way read along; use https://")
+    _check_budgets(settings, report)
     secrets = frozenset(interpolation.secrets | _written_secrets(settings))
     return Loaded(settings, Path(name), secrets, report.rendered(report.warnings))
+
+
+def _check_budgets(settings: Settings, report: Report) -> None:
+    """A list is not worth hiding behind tools that take more than it does (context.md §2)."""
+    chosen: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
+    chosen["hub",] = settings.hub.budget
+    for path, budget in chosen.items():
+        if budget is not None and budget < _OWN_TOOLS:
+            needed = f"less than the {_OWN_TOOLS} tokens that find_tools, run_tool and read_result take themselves"
+            report.warn((*path, "budget"), f'{needed}; to list no other tools, write "expose: search"')
 
 
 def _written_secrets(settings: Settings) -> set[str]:

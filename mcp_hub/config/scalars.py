@@ -3,18 +3,32 @@
 Durations are float seconds and sizes int bytes once validated. Messages never repeat a value.
 """
 
+import json
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from mcp_hub.config.quantities import format_duration, format_size, parse_duration, parse_size
 from mcp_hub.types import JsonObject
 
 __all__ = [
+    "Aliases",
+    "Amount",
+    "Arguments",
     "Count",
     "Duration",
     "ExportedName",
+    "Expose",
+    "Globs",
     "KiB",
     "Line",
     "MiB",
@@ -59,6 +73,14 @@ def _variable_name(name: str) -> str:
     if not name or "=" in name:
         raise ValueError('a variable\'s name must not be empty or contain "="')
     return _one_line(name)
+
+
+def _finite(arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        json.dumps(arguments, allow_nan=False)
+    except ValueError:
+        raise ValueError("holds a number that JSON does not have (.inf or .nan)") from None
+    return arguments
 
 
 def _reference(text: str) -> str:
@@ -131,6 +153,15 @@ Reference = Annotated[str, AfterValidator(_reference)]
 ExportedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=64)]
 Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=32)]
 Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[int, Field(ge=0)]
+# each glob is tried on every name
+Globs = Annotated[list[Text], Field(max_length=1000)]
+_Word = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+# each word of a query is looked up, and all that it stands for is searched
+Aliases = Annotated[dict[_Word, Annotated[list[_Word], Field(min_length=1, max_length=32)]], Field(max_length=1000)]
+Arguments = Annotated[dict[Text, JsonValue], AfterValidator(_finite)]
+"""Values of a tool's arguments, as JSON."""
+Expose = Literal["auto", "full", "search", "names"]
 TaskRule = Literal["auto", "always", "required", "never"]
 Orphan = Annotated[
     Literal["cancel", "finish"] | float,

@@ -2,15 +2,16 @@
 
 Durations are float seconds and sizes int bytes once validated. Messages never repeat a value. References
 between sections (profiles to servers, tokens to profiles) are checked by `load`, which knows the lines. The sections
-have modules of their own: `hub`, `servers` and `tools`, `defaults`, `clients`.
+have modules of their own: `hub`, `servers` and `tools`, `filters`, `profiles`, `defaults`, `clients`.
 """
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import Self
 
-from mcp_hub.config.clients import ClientSettings, ClientTable
+from mcp_hub.config.clients import ClientRules, ClientSettings, ClientTable
 from mcp_hub.config.defaults import Defaults, RestartSettings
+from mcp_hub.config.filters import FilterSettings, Selector, ToolFilterSettings, ToolSelector
 from mcp_hub.config.hub import (
     HttpSettings,
     HubSettings,
@@ -19,13 +20,15 @@ from mcp_hub.config.hub import (
     StoreSettings,
     TokenSettings,
 )
+from mcp_hub.config.profiles import ProfileSettings
 from mcp_hub.config.scalars import ServerName, Text
 from mcp_hub.config.section import Section
-from mcp_hub.config.servers import FilterSettings, ServerSettings
+from mcp_hub.config.servers import ServerSettings
 from mcp_hub.config.tools import ToolRules, ToolSettings, rules_of
 from mcp_hub.types import JsonObject
 
 __all__ = [
+    "ClientRules",
     "ClientSettings",
     "Defaults",
     "FilterSettings",
@@ -35,21 +38,17 @@ __all__ = [
     "LogSettings",
     "ProfileSettings",
     "RestartSettings",
+    "Selector",
     "ServerSettings",
     "Settings",
     "StoreSettings",
     "TokenSettings",
+    "ToolFilterSettings",
     "ToolRules",
+    "ToolSelector",
     "ToolSettings",
     "json_schema",
 ]
-
-
-class ProfileSettings(Section):
-    """A named narrower view: only these servers (None = all), only the exported names that `tools` lets through."""
-
-    servers: list[Text] | None = None
-    tools: FilterSettings = FilterSettings()
 
 
 class Settings(Section):
@@ -73,17 +72,20 @@ class Settings(Section):
         """
         return self._tool_rules(server, tool)
 
+    def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
+        """What holds for a client that calls itself `client_name`; `chosen` (`serve --client`) goes before that name.
+
+        Raises: ConfigError for a `chosen` that is unknown.
+        """
+        return self._clients.rules(client_name, chosen)
+
     def soft_deadline(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> float | None:
         """After how many seconds a call of this client is answered though it still runs; None is never.
 
         `chosen` (`serve --client`) goes before the name that the client gives itself. `known_only`: the entry for
         unknown clients holds for nobody. Raises: ConfigError for a `chosen` that is unknown.
         """
-        if chosen is not None:
-            client: ClientSettings | None = self._clients.require(chosen)
-        else:
-            client = self._clients.known(client_name) if known_only else self._clients.find(client_name)
-        return None if client is None or client.soft_deadline == "never" else client.soft_deadline
+        return self._clients.rules(client_name, chosen, known_only=known_only).soft_deadline
 
     def require_client(self, chosen: str) -> None:
         """Raises: ConfigError that names the known clients if `chosen` is none of them."""

@@ -5,6 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from mcp_hub.config.defaults import RestartSettings
+from mcp_hub.config.filters import FilterSettings, ToolFilterSettings
+from mcp_hub.config.findings import quoted
+from mcp_hub.config.globs import is_glob
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.remote import TRANSPORTS, problem_of
 from mcp_hub.config.scalars import (
@@ -23,7 +26,7 @@ from mcp_hub.config.section import Section, finding
 from mcp_hub.config.tools import ToolSettings
 from mcp_hub.types import JsonObject
 
-__all__ = ["FilterSettings", "ServerSettings"]
+__all__ = ["ServerSettings"]
 
 _OTHER_CLIENTS: JsonObject = {
     "disabled": {"type": "boolean", "description": "The opposite of enabled, as other clients write it."},
@@ -45,13 +48,6 @@ _BELONGS = {
 }
 
 
-class FilterSettings(Section):
-    """Globs on names; an empty `allow` allows everything, and `deny` wins over `allow`."""
-
-    allow: list[Text] = []
-    deny: list[Text] = []
-
-
 def _describe_server(schema: JsonObject) -> None:
     schema["properties"].update(_OTHER_CLIENTS)
     schema["oneOf"] = [{"required": [key]} for key in _SOURCES]
@@ -65,9 +61,10 @@ class ServerSettings(Section):
     default; for each session; for each call) belong to a command. `type` (found out if left out),
     `headers` and `bearer` (a token, sent as `Authorization`) belong to a url. `tools`, `resources` and
     `prompts` filter on the server's own names; `rename` maps such a name to the exported one. `prefix` is a text or one
-    of auto, always, never. `per_tool` maps such a name, or a glob, to what differs for the calls of that tool from the
-    server's `task`, `orphan` and `idempotent`: ask `Settings.tool_rules`. A duration, `restart` or one of these three
-    left out is taken from `defaults`: ask `Settings.effective`.
+    of auto, always, never. `per_tool` maps such a name, or a glob, to what differs for that tool; one entry decides,
+    that of the exact name, else of the first glob: ask `Settings.tool_rules` for calls. `expose` lists all its tools in
+    any case (full), or leaves them to `find_tools` (search); `compact` is that of the hub for its tools. A duration,
+    `restart`, `task`, `orphan` or `idempotent` left out is taken from `defaults`: ask `Settings.effective`.
     `disabled`, `transport`, other words for `type`, and `type: stdio` next to a command are read as other clients write
     them.
     """
@@ -85,9 +82,11 @@ class ServerSettings(Section):
     headers: dict[str, SecretStr] = {}
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
     enabled: bool = True
-    tools: FilterSettings = FilterSettings()
+    tools: ToolFilterSettings = ToolFilterSettings()
     resources: FilterSettings = FilterSettings()
     prompts: FilterSettings = FilterSettings()
+    expose: Literal["full", "search"] | None = None
+    compact: bool | None = None
     prefix: Prefix | None = None
     rename: dict[Text, ExportedName] = {}
     era: Literal["auto", "handshake", "modern"] = "auto"
@@ -129,8 +128,20 @@ class ServerSettings(Section):
         for key, owner in _BELONGS.items():
             if owner not in found and getattr(self, key):
                 raise finding(f"belongs to a {owner}; a {found[0]} has none", key)
-        if len(set(self.rename.values())) < len(self.rename):
-            raise finding("two names are exported as the same one", "rename")
+        return self
+
+    @model_validator(mode="after")
+    def _has_each_name_once(self) -> Self:
+        renamed = dict(self.rename)
+        for key, own in self.per_tool.items():
+            if own.name is not None and key in renamed:
+                raise finding(f"per_tool says the name of {quoted(key)}, too: keep one of them", "rename")
+            if own.name is not None and is_glob(key):
+                raise finding(f"{quoted(key)} is a glob: a name belongs to one tool", "per_tool")
+            if own.name is not None:
+                renamed[key] = own.name
+        if len(set(renamed.values())) < len(renamed):
+            raise finding("two names are exported as the same one", "rename" if self.rename else "per_tool")
         return self
 
     @model_validator(mode="after")

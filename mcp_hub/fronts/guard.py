@@ -1,12 +1,13 @@
-"""What every HTTP request must pass before anything reads it: Host, Origin, bearer token (reliability.md §4).
+"""What every HTTP request must pass before anything reads it: Host, Origin, bearer token (reliability.md §4), profile.
 
 Pure decisions over headers. DNS rebinding needs a name: a Host that is an address, `localhost` or a configured name is
 let through. An Origin must be this machine, the host that is asked, a configured name, or listed itself.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -25,7 +26,10 @@ class Refusal:
 
 
 class Guard:
-    """Checks requests. Without tokens everybody is `local`; with tokens, one is required on every request."""
+    """Checks requests. Without tokens everybody is `local`; with tokens, one is required on every request.
+
+    Who is bound to none of the `profiles`, by a token or by `default`, may name one.
+    """
 
     def __init__(
         self,
@@ -33,7 +37,9 @@ class Guard:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         default: Caller = LOCAL,
+        profiles: Collection[str] = (),
     ) -> None:
+        self._profiles = frozenset(profiles)
         # looked up by digest, so that the time taken says nothing about the token
         self._callers = {_digest(token.encode()): caller for token, caller in tokens.items()}
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
@@ -56,6 +62,12 @@ class Guard:
         if caller is None:
             return Refusal(401, "a valid bearer token is required", ((b"www-authenticate", b"Bearer"),))
         return caller
+
+    def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:
+        """The caller with the profile that the URL names; one that is bound to another hears that there is none."""
+        if profile not in self._profiles or caller.profile not in (None, profile):
+            return Refusal(404, f"no profile {json.dumps(profile[:100])} that you may use")
+        return replace(caller, profile=profile)
 
     def _host_passes(self, host: bytes) -> bool:
         passes = self._passed_hosts.get(host)

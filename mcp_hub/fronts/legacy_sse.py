@@ -8,7 +8,7 @@ specification 2024-11-05, basic/transports "HTTP with SSE".
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.duplex import Duplex
@@ -30,6 +30,7 @@ __all__ = ["LegacySse"]
 
 _STALLED: Final = 60.0
 """Seconds in which a client has to take a chunk (streams.md §4)."""
+_STREAM: Final = "/sse"
 _PATH: Final = "/messages"
 _ID: Final = "sessionId"
 """The query parameter; SDKs look for it by this name."""
@@ -52,7 +53,7 @@ class LegacySse:
 
     @property
     def routes(self) -> Mapping[str, Serve]:
-        return {"/sse": self._open, _PATH: self._post}
+        return {_STREAM: self._open, _PATH: self._post}
 
     def close(self) -> None:
         """Opens no more streams; those that there are end when their last answer is out."""
@@ -75,7 +76,8 @@ class LegacySse:
         self._streams[id_] = caller, stream
         try:
             await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-            await stream.run(receive, send, f"{_PATH}?{_ID}={id_}")
+            profile = quote(scope["path"].removeprefix(_STREAM).removesuffix("/"))  # as it is asked for, or nothing
+            await stream.run(receive, send, f"{_PATH}{profile}?{_ID}={id_}")
         finally:
             del self._streams[id_]
 

@@ -1,4 +1,4 @@
-"""The REST front at `/v1`, for programs that do not speak MCP: tools, calls as durable streams, executors.
+"""The REST front at `/v1`, for programs that do not speak MCP: tools and their cost, calls as streams, executors.
 
 A request is dispatched by the table in `rest_routes`, from which the OpenAPI document is made, too. All errors are
 problems (`rest_problem`). Source: streams.md §2 "REST", formats.md §4.
@@ -22,6 +22,7 @@ from mcp_hub.fronts.rest_http import ClientGone, RestRequest, refuse, respond
 from mcp_hub.fronts.rest_problem import Problem, problem_for
 from mcp_hub.fronts.rest_routes import PREFIX, Found, Route, find
 from mcp_hub.fronts.rest_streams import RestStreams
+from mcp_hub.fronts.rest_tokens import RestTokens
 from mcp_hub.hub import Facade
 from mcp_hub.sessions.session import Caller
 
@@ -31,7 +32,12 @@ log = structlog.get_logger(__name__)
 
 _LAST: Final = 1.0
 """Seconds to end a response that its client may not be reading."""
-_REFUSALS: Final[Mapping[int, str]] = {401: "unauthorized", 403: "origin_not_allowed", 421: "host_not_served"}
+_REFUSALS: Final[Mapping[int, str]] = {
+    401: "unauthorized",
+    403: "origin_not_allowed",
+    404: "unknown_profile",
+    421: "host_not_served",
+}
 
 Handler = Callable[[RestRequest], Awaitable[None]]
 
@@ -53,6 +59,7 @@ class Rest:
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         self._handlers: Mapping[str, Handler] = {
             "listTools": calls.list_tools,
+            "countTokens": RestTokens(hub).count_tokens,
             "callTool": calls.call_tool,
             "listStreams": streams.list_streams,
             "getStream": streams.get_stream,

@@ -6,7 +6,8 @@ What its tool asks on the way goes to the stream and waits for an answer there.
 
 import re
 from contextlib import suppress
-from typing import Final
+from dataclasses import replace
+from typing import Final, Literal
 
 import anyio
 import msgspec
@@ -28,7 +29,7 @@ from mcp_hub.protocol.envelope import object_bytes, raw_object
 from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.types import Era, JsonObject, Kind, RawObject
+from mcp_hub.types import PROGRAM, Audience, Era, JsonObject, Kind, Mode, RawObject
 
 __all__ = ["OF_REST", "RestCalls", "rest_session"]
 
@@ -44,13 +45,17 @@ _TOKEN: Final = b'"rest"'
 """Progress is wanted; each upstream is given a token of the hub's own."""
 _BATCH: Final = 256
 _EMPTY: Final = Raw(b"{}")
+_EXPOSE: Final[tuple[Mode | Literal["auto"], ...]] = ("full", "search", "names", "auto")
+_AUDIENCES: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in _EXPOSE}
 _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 """Everything can be asked, and is asked on the stream, as it is on a task."""
 
 
 def rest_session(caller: Caller, key: str) -> Session:
-    """What a REST caller is to the hub: one who can be asked everything."""
-    return Session(key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info")
+    """What a REST caller is to the hub: a program, which can be asked everything."""
+    return Session(
+        key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info", audience=PROGRAM, mode="full"
+    )
 
 
 class RestCalls:
@@ -67,7 +72,7 @@ class RestCalls:
         if wanted != "mcp":
             raise Problem(400, "unknown_format", f"unknown format {wanted[:50]!r}; known: mcp")
         await self._hub.catalog.settled()
-        entries = self._hub.view(rest_session(request.caller, "")).entries(Kind.TOOL)
+        entries = self._hub.catalog.exposed(request.caller.profile, _audience(request), None).entries(Kind.TOOL)
         tools = b",".join(in_era(Kind.TOOL, entry.raw, Era.MODERN) for entry in entries)
         await respond(request.send, 200, b'{"tools":[%b]}' % tools)
 
@@ -152,6 +157,14 @@ class RestCalls:
         row = stream.row
         result = outcome(row.id, await last_event(self._hub, row))
         await respond(request.send, 200, msgspec.json.encode(CallAnswer(row.id, row.status, result)))
+
+
+def _audience(request: RestRequest) -> Audience:
+    """For whom `expose` asks. Raises `Problem`."""
+    wanted = request.query.get("expose", "full")
+    if wanted not in _AUDIENCES:
+        raise Problem(400, "unknown_expose", f"unknown expose {wanted[:50]!r}; known: {', '.join(_AUDIENCES)}")
+    return _AUDIENCES[wanted]
 
 
 def _arguments(body: CallBody) -> Raw:

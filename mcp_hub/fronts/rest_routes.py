@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from mcp_hub.catalog.accounting import TokenAccount
 from mcp_hub.fronts import rest_bodies as bodies
 
 __all__ = ["PREFIX", "ROUTES", "Answer", "Found", "Parameter", "Route", "find"]
@@ -53,6 +54,7 @@ _NDJSON: Final = "application/x-ndjson"
 
 _WAIT: Final = Parameter("wait", "seconds to wait for something, at most 300 (25)", "number")
 _LIMIT: Final = Parameter("limit", "most entries of the answer", "integer")
+_PROFILE: Final = Parameter("profile", "the profile whose tools these are (that of the token, else all tools)")
 _EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
 _PRODUCER: Final = (
     Parameter("Producer-Epoch", "the registration's", "integer", is_header=True, is_required=True),
@@ -63,8 +65,14 @@ ROUTES: Final = (
     Route(
         "GET", "/v1/tools", "listTools", "Every tool that the caller may use",
         (Answer(200, "the tools", {_JSON: bodies.ToolList}),),
-        parameters=(Parameter("format", "mcp"),),
-        problems=(400,), has_head=True,
+        parameters=(Parameter("format", "mcp"), _PROFILE),
+        problems=(400, 404), has_head=True,
+    ),
+    Route(
+        "GET", "/v1/tokens", "countTokens", "What the tools cost a model, each and in every way to list them",
+        (Answer(200, "the tokens, by estimate", {_JSON: TokenAccount}),),
+        parameters=(Parameter("client", "the kind of client that is listed the tools (unknown)"), _PROFILE),
+        problems=(400, 404), has_head=True,
     ),
     Route(
         "POST", "/v1/tools/{name}/call", "callTool", "Call a tool; the call goes on when the connection closes",
@@ -76,6 +84,7 @@ ROUTES: Final = (
         parameters=(
             Parameter("Prefer", "wait=N: seconds to wait for the result, at most 300 (25)", is_header=True),
             Parameter("Idempotency-Key", "the same key and request: the same call", is_header=True),
+            _PROFILE,
         ),
         problems=(400, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
     ),

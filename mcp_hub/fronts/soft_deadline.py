@@ -11,7 +11,6 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from mcp_hub.calls.own_tools import OWN
 from mcp_hub.calls.runner import CallRecord, call_later
 from mcp_hub.calls.said import Said, still_running
 from mcp_hub.calls.stream import StreamReader
@@ -22,7 +21,7 @@ from mcp_hub.hub import Facade
 from mcp_hub.protocol import shape
 from mcp_hub.protocol.extensions import TASKS, declares
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Era
+from mcp_hub.types import OWN, Era
 
 __all__ = ["SoftAnswer", "SoftDeadlines", "soft_answer"]
 

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from mcp_hub.calls.own_tools import OWN
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.stream import Stream, StreamReader
 from mcp_hub.calls.writer import StreamWriter
@@ -21,7 +20,7 @@ from mcp_hub.protocol.extensions import TASKS, declares
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Session
 from mcp_hub.stores.base import StoreError
-from mcp_hub.types import Era, RawObject
+from mcp_hub.types import OWN, Era, RawObject
 
 __all__ = ["TaskAnswer", "Tasks", "task_answer", "task_methods"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from msgspec import UNSET, UnsetType
 
 from mcp_hub.errors import Busy
-from mcp_hub.types import Era, JsonObject, Kind
+from mcp_hub.types import Audience, Era, JsonObject, Kind, Mode
 
 __all__ = ["LOCAL", "Caller", "Session", "Sessions"]
 
@@ -33,7 +33,8 @@ class Session:
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`);
-    `answers_after` is the soft deadline of its calls in seconds, None for never, once it was looked up.
+    `answers_after` is the soft deadline of its calls in seconds, None for never, and `audience` the kind of client that
+    lists are made for, once they were looked up; `mode` is how it was first listed tools, which it keeps.
     `lists` says which lists the client has seen or was told of last, by their digests, if it is told of changes at all.
     """
 
@@ -48,6 +49,8 @@ class Session:
     lists: dict[Kind, int] | None = None
     is_over: bool = False
     answers_after: float | None | UnsetType = UNSET
+    audience: Audience | None = None
+    mode: Mode | None = None
 
 
 class Sessions:

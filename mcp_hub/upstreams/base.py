@@ -20,7 +20,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
     `input_responses` and `request_state` belong to a retry that a modern server asked for.
     `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
-    as the client sent it.
+    as the client sent it. `result_tokens` are those above which its result is cut, 0 for never.
     """
 
     id: CallId
@@ -39,6 +39,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     asked: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     input_responses: RawObject | None = None
     request_state: str | None = None
+    result_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

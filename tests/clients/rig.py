@@ -91,7 +91,7 @@ async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIte
         yield Rig({**task, "prefix": "", "target": {"command": command, "args": args, "env": {}}})
     elif front == "stdio":
         (root / "servers.yaml").write_text(config(root))
-        args = ["-m", "mcp_hub", "serve", "--client", "claude-code", "--config", str(root / "servers.yaml")]
+        args = ["-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(root / "servers.yaml")]
         yield Rig({**task, "target": {"command": sys.executable, "args": args, "env": state(root)}})
     elif front == "http":
         async with anyio.create_task_group() as tasks:

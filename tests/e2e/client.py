@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import anyio
 import httpx2
+import yaml
 from anyio.abc import TaskGroup
 
 from tests.e2e.answers import Answers
@@ -346,11 +347,29 @@ class Hub(Child):
         await super().stop(grace)
 
 
+def relaying_all(config_text: str) -> str:
+    """The same configuration with what makes the hub a mere relay for clients that it does not know."""
+    try:
+        config = yaml.safe_load(config_text)
+    except yaml.YAMLError:
+        return config_text
+    hub = config.get("hub") or {}
+    clients = hub.get("clients") or {}
+    unknown = {"expose": "full", "max_result_tokens": 0, **clients.get("unknown", {})}
+    return json.dumps({**config, "hub": {**hub, "clients": {**clients, "unknown": unknown}}}, indent=2)
+
+
 @asynccontextmanager
 async def running_hub(
-    config_text: str, *args: str, tmp_path: Path | None = None, env: Mapping[str, str] | None = None
+    config_text: str,
+    *args: str,
+    tmp_path: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    relays_all: bool = True,
 ) -> AsyncIterator[Hub]:
     """A hub over HTTP on a free port of 127.0.0.1 with this `servers.yaml`.
+
+    Clients that it does not know are listed all tools and given whole results, unless it is not to (`relays_all`).
 
     Its cache and state go under `tmp_path` (a new directory unless given; give the same again to restart on it).
     At the end it gets SIGTERM. Raises: `AssertionError`, with its stderr, if it does not start, or does not stop
@@ -359,7 +378,7 @@ async def running_hub(
     with tempfile.TemporaryDirectory() as temporary:
         root = tmp_path or Path(temporary)
         config = root / "servers.yaml"
-        config.write_text(config_text, "utf-8")
+        config.write_text(relaying_all(config_text) if relays_all else config_text, "utf-8")
         own = {f"XDG_{kind}_HOME": str(root / kind.lower()) for kind in ("CONFIG", "CACHE", "DATA", "STATE")}
         argv = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", "0", "--config", str(config), *args]
         async with Hub(argv, {**own, **(env or {})}) as hub:

@@ -91,7 +91,7 @@ class Fleet:
     def stdio(self) -> StdioClient:
         """A client with a hub of its own, not yet started."""
         command = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(self.root / "servers.yaml")]
-        return StdioClient([*command, "--client", "claude-code"], self.env)
+        return StdioClient([*command, "--client", "mcp-hub"], self.env)
 
     @property
     def env(self) -> Mapping[str, str]:

@@ -80,4 +80,9 @@ class Held:
 
 def config(**hub: Any) -> str:
     """A `servers.yaml` of these tools, without a prefix."""
-    return json.dumps({"hub": {"prefix": "never", **hub}, "servers": {"held": {"local": "held_tools:registry"}}})
+    return json.dumps(
+        {
+            "hub": {"prefix": "never", "max_result_tokens": 0, **hub},
+            "servers": {"held": {"local": "held_tools:registry"}},
+        }
+    )

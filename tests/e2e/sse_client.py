@@ -17,7 +17,8 @@ __all__ = ["SseClient", "sse_url"]
 
 
 def sse_url(mcp_url: str) -> str:
-    return mcp_url.removesuffix("/mcp") + "/sse"
+    """`/sse` beside `/mcp`, of the same profile if the URL names one."""
+    return mcp_url.replace("/mcp", "/sse", 1)
 
 
 class SseClient:

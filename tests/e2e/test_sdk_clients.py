@@ -75,7 +75,7 @@ async def session(
     if front == "stdio":
         root = tmp_path_factory.mktemp("stdio")
         (root / "servers.yaml").write_text(config(root))
-        args = ["-m", "mcp_hub", "serve", "--client", "claude-code", "--config", str(root / "servers.yaml")]
+        args = ["-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(root / "servers.yaml")]
         server = StdioServerParameters(command=sys.executable, args=args, env={"MCP_HUB_STATE_DIR": str(root / "s")})
     client = Client(server, mode=mode, logging_callback=log, log_level="warning", read_timeout_seconds=WAIT)
     with anyio.fail_after(4 * WAIT):

@@ -51,8 +51,8 @@ async def test_discovery_names_versions_capabilities_servers_and_the_hub(wire_hu
     assert {"tools", "resources", "prompts", "completions", "logging"} <= result["capabilities"].keys()
     assert "ttlMs" in result
     assert "cacheScope" in result
-    assert "h (I am h)" in result["instructions"]
-    assert "m (I am m)" in result["instructions"]
+    assert "h: I am h." in result["instructions"]
+    assert "m: I am m." in result["instructions"]
     assert len(result["instructions"].encode()) <= 2000
 
 
@@ -119,8 +119,8 @@ async def test_instructions_say_what_servers_are_for_as_soon_as_they_are_ready(t
         for name in servers:
             await running.wait_stderr(rf'"upstream": "{name}".*upstream_ready')
         instructions = (await client.initialize()).last["result"]["instructions"]
-        assert "a (I do sums)" in instructions
-        assert "b (configured)" in instructions
+        assert "a: I do sums. More." in instructions
+        assert "b: configured." in instructions
 
 
 CR_SERVER = r"""

@@ -4,11 +4,13 @@
 """
 
 import itertools
+import json
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,46 +203,50 @@ CASES: dict[str, Case] = {
 }
 
 
-@asynccontextmanager
-async def _places(front: str, root: Path) -> AsyncIterator[list[Place]]:
-    """Every client era and server at hubs of one front; a stdio client has a hub to itself."""
-    async with AsyncExitStack() as stack:
-        places = []
-        shared: Hub | None = None
-        journals = {name: root / f"{name}.journal" for name in UPSTREAMS}
-        config = servers_yaml(
-            {name: argv(name=name, era=era, journal=journals[name]) for name, era in UPSTREAMS.items()},
-            hub={"limits": {"question_timeout": "2s"}},
-        )
-        if front == "http":
-            shared = await stack.enter_async_context(http_hub(config, root))
-        for era, upstream in itertools.product(ERAS, UPSTREAMS):
-            opener = _opener(shared, era, config, root)
-            places.append(Place(opener, era, upstream, journals[upstream]))
-        yield places
+class _Hubs:
+    """The hubs of one front, open as long as `stack`: one over HTTP, over stdio one for each handshake."""
 
+    def __init__(self, front: str, root: Path, stack: AsyncExitStack) -> None:
+        self._front = front
+        self._root = root
+        self._stack = stack
+        self._open: dict[str, Hub | StdioClient] = {}
+        self.journals = {name: root / f"{name}.journal" for name in UPSTREAMS}
 
-def _opener(shared: Hub | None, era: str, config: str, root: Path) -> Callable[[Answers | None], Any]:
+    async def hub(self, era: str, answers: Answers | None) -> Hub | StdioClient:
+        """One that is up, and over stdio past a handshake in which the client said that it can answer that."""
+        is_greeted = self._front == "stdio" and era == HANDSHAKE
+        kind = json.dumps(answers and answers.capabilities) if is_greeted else ""
+        if kind not in self._open:
+            servers = {name: argv(name=name, era=of, journal=self.journals[name]) for name, of in UPSTREAMS.items()}
+            config = servers_yaml(servers, hub={"limits": {"question_timeout": "2s"}})
+            root = self._root / str(len(self._open))
+            root.mkdir()
+            opened = http_hub(config, root) if self._front == "http" else stdio_hub(config, root)
+            hub = self._open[kind] = await self._stack.enter_async_context(opened)
+            if is_greeted:
+                assert isinstance(hub, StdioClient)
+                hub.answers = answers
+                await hub.initialize()
+        return self._open[kind]
+
     @asynccontextmanager
-    async def opened(answers: Answers | None) -> AsyncIterator[Peer]:
-        async with AsyncExitStack() as stack:
-            hub: Hub | StdioClient | None = shared
-            if hub is None:
-                hub = await stack.enter_async_context(stdio_hub(config, root))
-                if era == HANDSHAKE:
-                    hub.answers = answers
-                    await hub.initialize()
-            peer = await stack.enter_async_context(connected(hub, era, answers=answers))
+    async def client(self, era: str, runs_tools: bool, answers: Answers | None) -> AsyncIterator[Peer]:
+        hub = await self.hub(era, answers)
+        async with connected(hub, era, answers=answers, runs_tools=runs_tools) as peer:
             await peer.names()  # the servers are up
             yield peer
 
-    return opened
 
-
-async def measure(front: str, root: Path) -> Found:
-    """What happened on one front."""
+async def measure(front: str, root: Path, *, runs_tools: bool = False) -> Found:
+    """What happened on one front, to calls of the tools or of `run_tool`."""
     found: Found = {}
-    async with _places(front, root) as places:
+    async with AsyncExitStack() as stack:
+        hubs = _Hubs(front, root, stack)
+        places = [
+            Place(partial(hubs.client, era, runs_tools), era, upstream, hubs.journals[upstream])
+            for era, upstream in itertools.product(ERAS, UPSTREAMS)
+        ]
         for name, case in CASES.items():
             for place in places:
                 found[name, place.era, UPSTREAMS[place.upstream]] = await case(place)
@@ -255,6 +261,7 @@ def render(by_front: dict[str, Found]) -> str:
         "A server may ask its caller in the middle of a call. What happens to the question, measured by",
         "`python -m tests.interaction.bridge` on real hubs and servers; a test holds this page equal to it.",
         "The limit of an unanswered question is `hub.limits.question_timeout` (10 minutes by default).",
+        "It makes no difference whether the client calls a tool itself or has `run_tool` run it.",
     ]
     for client, server in itertools.product(ERAS, ERAS):
         lines += ["", f"## {client} client, {server} server", "", "| case | what happens |", "| --- | --- |"]
@@ -266,13 +273,13 @@ def render(by_front: dict[str, Found]) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def measure_all() -> dict[str, Found]:
+async def measure_all(*, runs_tools: bool = False) -> dict[str, Found]:
     """What happened on every front, measured side by side: most of it is waiting."""
     by_front: dict[str, Found] = {front: {} for front in FRONTS}
 
     async def one(front: str) -> None:
         with tempfile.TemporaryDirectory() as root:
-            by_front[front] = await measure(front, Path(root))
+            by_front[front] = await measure(front, Path(root), runs_tools=runs_tools)
 
     async with anyio.create_task_group() as tasks:
         for front in FRONTS:

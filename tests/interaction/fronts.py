@@ -25,6 +25,7 @@ __all__ = [
     "http_hub",
     "is_alive",
     "stdio_hub",
+    "through_run_tool",
 ]
 
 HANDSHAKE = "handshake"
@@ -75,13 +76,16 @@ class Peer:
     """A client of one era; the handshake must have happened where the era has one. One request at a time.
 
     With `answers` it answers the server's questions in the way of its era, and declares that it can (a handshake must
-    have declared it, too).
+    have declared it, too). One that `runs_tools` calls no tool but `run_tool`, which runs those that it means.
     """
 
-    def __init__(self, wire: StdioClient | HttpClient, era: str, answers: Answers | None = None) -> None:
+    def __init__(
+        self, wire: StdioClient | HttpClient, era: str, answers: Answers | None = None, *, runs_tools: bool = False
+    ) -> None:
         self.wire = wire
         self.era = era
         self.answers = answers
+        self.runs_tools = runs_tools
         if era == HANDSHAKE and answers is not None:
             wire.answers = answers
 
@@ -101,6 +105,8 @@ class Peer:
         A modern peer with answers goes on until no more input is required; `id` is then that of the first leg.
         """
         body = self.params(params, **meta)
+        if self.runs_tools and method == "tools/call":
+            body = through_run_tool(body)
         if self.era == HANDSHAKE or self.answers is None:
             return await self._exchange(method, body, id, seconds)
         legs: list[Seen] = []
@@ -140,6 +146,12 @@ class Peer:
             params = {"cursor": page["nextCursor"]}
 
 
+def through_run_tool(params: Message) -> Message:
+    """The params of the call of `run_tool` that stands for this one."""
+    meant = {key: params[key] for key in ("name", "arguments") if key in params}
+    return {**params, "name": "run_tool", "arguments": meant}
+
+
 def _config(root: Path, text: str) -> Path:
     config = root / "servers.yaml"
     config.write_text(text, "utf-8")
@@ -148,7 +160,7 @@ def _config(root: Path, text: str) -> Path:
 
 @asynccontextmanager
 async def stdio_hub(
-    config_text: str, root: Path, *args: str, client: str | None = "claude-code", **env: str
+    config_text: str, root: Path, *args: str, client: str | None = "mcp-hub", **env: str
 ) -> AsyncIterator[StdioClient]:
     """A hub over stdio with this `servers.yaml`; its state stays under `root`.
 
@@ -162,23 +174,28 @@ async def stdio_hub(
 
 
 @asynccontextmanager
-async def http_hub(config_text: str, root: Path, *args: str, **env: str) -> AsyncIterator[Hub]:
-    """A hub over HTTP with this `servers.yaml`; its state stays under `root`."""
+async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = True, **env: str) -> AsyncIterator[Hub]:
+    """A hub over HTTP with this `servers.yaml`; its state stays under `root`. `relays_all` as in `running_hub`."""
     own = {"MCP_HUB_STATE_DIR": str(root / "state")}
-    async with running_hub(config_text, *args, tmp_path=root, env={**own, **env}) as hub:
+    async with running_hub(config_text, *args, tmp_path=root, env={**own, **env}, relays_all=relays_all) as hub:
         yield hub
 
 
 @asynccontextmanager
 async def connected(
-    wire: StdioClient | Hub | HttpUpstream, era: str, token: str | None = None, *, answers: Answers | None = None
+    wire: StdioClient | Hub | HttpUpstream,
+    era: str,
+    token: str | None = None,
+    *,
+    answers: Answers | None = None,
+    runs_tools: bool = False,
 ) -> AsyncIterator[Peer]:
     """A client of that era; over stdio it shares the one pipe (whose handshake is the caller's)."""
     if isinstance(wire, StdioClient):
-        yield Peer(wire, era, answers)
+        yield Peer(wire, era, answers, runs_tools=runs_tools)
         return
     async with HttpClient(wire.url, token) as client:
-        peer = Peer(client, era, answers)
+        peer = Peer(client, era, answers, runs_tools=runs_tools)
         if era == HANDSHAKE:
             answer = await client.initialize()
             assert answer.status == 200, answer.text

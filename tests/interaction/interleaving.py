@@ -17,7 +17,7 @@ import httpx2
 
 from tests.e2e.answers import Answers, Reply, follow_input, form
 from tests.e2e.client import HttpClient, Message, SseStream, modern
-from tests.interaction.fronts import HANDSHAKE
+from tests.interaction.fronts import HANDSHAKE, through_run_tool
 from tests.interaction.hearing import ACKNOWLEDGED, UPDATED
 from tests.upstreams.child import PeerClosed
 
@@ -29,6 +29,8 @@ FIRST: Final = 100
 """Id of the first call; smaller ones are for what is no call."""
 LEG: Final = 1000
 """Between the ids of a modern call and of its retry."""
+INDIRECT: Final = 0.4
+"""Share of the calls that are left to `run_tool`."""
 NONCE: Final = "$NONCE"
 """In arguments: that of the call."""
 
@@ -152,7 +154,9 @@ class Client:
         call = Call(number, f"{self.secret}.{number}", plan, [level])
         self.calls.append(call)
         arguments = {key: call.nonce if value == NONCE else value for key, value in plan.arguments.items()}
-        params = {"name": f"{plan.server}_{plan.tool}", "arguments": arguments}
+        params: Message = {"name": f"{plan.server}_{plan.tool}", "arguments": arguments}
+        if random.Random(call.nonce).random() < INDIRECT:
+            params = through_run_tool(params)
         await (self._handshake(call, params) if self.era == HANDSHAKE else self._modern(call, params))
         return call
 

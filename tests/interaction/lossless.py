@@ -37,7 +37,9 @@ INTRODUCTION = """\
 
 Measured by `python -m tests.interaction.lossless` on real hubs and servers, from the JSON text that was sent and the
 JSON text that arrived; a test holds this page equal to it. `same`: every byte. –: there is no such thing. Clients are
-connected over stdio and over Streamable HTTP, and so are servers; where that makes a difference, it is said."""
+connected over stdio and over Streamable HTTP, and so are servers; where that makes a difference, it is said. What
+`run_tool` runs gets and gives the same as what is called, but for the definition of a tool that refuses its arguments
+(-32602), which is added to the message."""
 
 Found = dict[tuple[str, str], dict[Place, list[str] | None]]
 """What changed, by section and row, and place."""

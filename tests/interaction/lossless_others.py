@@ -190,13 +190,12 @@ async def listed_uri(place: Place) -> list[str]:
 
 
 async def instructions(place: Place) -> list[str] | None:
-    """Of a server that says more than one sentence; a handshake may come before the server has said anything."""
+    """Of a server; a handshake may come before the server has said anything."""
     if place.era == HANDSHAKE:
         return None
     got = member((await place.request("server/discover"))[-1], "result", "instructions")
-    first, _, rest = INSTRUCTIONS.partition(". ")
-    assert f"{place.server} ({first})" in got and rest not in got, got
-    return ["first sentence, in those of the hub"]
+    assert f"{place.server}: {INSTRUCTIONS}" in got, got
+    return ["in those of the hub"]
 
 
 LISTED: dict[str, Row] = {

@@ -25,6 +25,8 @@ FIRST = "first"
 """The server in front of all: where a URI is listed by several, it is the one that keeps it."""
 CLASHING = "test://shared/info"
 INSTRUCTIONS = "I am for tests. There is more to say."
+WHOLE = {"expose": "full", "max_result_tokens": 0}
+"""All tools are listed, and results of any length come whole."""
 VERBATIM = Path(__file__).with_name("verbatim_server.py")
 RESERVED = "io.modelcontextprotocol/"
 MARK = "example.org/mark"
@@ -52,7 +54,7 @@ class RawPipe(StdioClient):
 class Place:
     """One client at one hub, and the server that is measured from there; one request at a time.
 
-    `front` and `transport` (of the server) are `stdio` or `HTTP`.
+    `front` and `transport` (of the server) are `stdio` or `HTTP`. Where it `runs_tools`, `run_tool` runs every tool.
     """
 
     wire: RawPipe | HttpClient = field(repr=False)
@@ -61,6 +63,7 @@ class Place:
     server: str
     journal: Path = field(repr=False)
     lists: dict[str, list[str]] = field(default_factory=dict, hash=False, repr=False)
+    runs_tools: bool = False
 
     @property
     def server_era(self) -> str:
@@ -72,6 +75,8 @@ class Place:
 
     async def request(self, method: str, params: str = "", meta: str = "") -> list[str]:
         """Send members of the params, and of their `_meta`: the messages that come, the answer last."""
+        if self.runs_tools and method == "tools/call":
+            params = _through_run_tool(params)
         own = dict(modern(capabilities=EVERYTHING)["_meta"]) if self.era == MODERN else {}
         envelope = ",".join(part for part in (text_of(own)[1:-1], meta) if part)
         inner = ",".join(part for part in (params, f'"_meta":{{{envelope}}}' if envelope else "") if part)
@@ -152,6 +157,14 @@ class Place:
             await self.request("logging/setLevel", '"level":"debug"')
 
 
+def _through_run_tool(params: str) -> str:
+    """The members of the params of the call of `run_tool` that stands for this one."""
+    meant: dict[bool, list[str]] = {True: [], False: ['"name":"run_tool"']}
+    for key, value in members(f"{{{params}}}"):
+        meant[key in ("name", "arguments")].append(f'"{key}":{value}')
+    return ",".join([*meant[False], f'"arguments":{{{",".join(meant[True])}}}'])
+
+
 def vendor_meta(params: str) -> str:
     """The `_meta` of a request without what is made anew for each hop, and without our own marks."""
     kept = [
@@ -188,7 +201,7 @@ async def places(root: Path, definitions: Mapping[str, list[str]]) -> AsyncItera
                 remote = HttpUpstream(**options)
                 remote.argv = _verbatim(remote.argv, lists)
                 servers[name] = (await stack.enter_async_context(remote)).url
-        wires = await _wires(stack, root, servers_yaml(servers))
+        wires = await _wires(stack, root, servers_yaml(servers, hub=WHOLE))
         groups: dict[tuple[str, str], list[Place]] = {}
         for (front, era), wire in wires.items():
             for name in SERVERS:
@@ -206,7 +219,7 @@ async def _wires(stack: AsyncExitStack, root: Path, config: str) -> dict[tuple[s
     found: dict[tuple[str, str], RawPipe | HttpClient] = {}
     hub = await stack.enter_async_context(http_hub(config, root))
     for era in ERAS:
-        serve = ["serve", "--client", "claude-code", "--config", str(root / "servers.yaml")]
+        serve = ["serve", "--client", "mcp-hub", "--config", str(root / "servers.yaml")]
         command = [sys.executable, "-m", "mcp_hub", *serve]
         pipe = await stack.enter_async_context(RawPipe(command, {"MCP_HUB_STATE_DIR": str(root / f"state-{era}")}))
         client = await stack.enter_async_context(HttpClient(hub.url))

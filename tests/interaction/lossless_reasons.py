@@ -49,9 +49,7 @@ BESIDES = (
     Reason("a total that is no number is of no use to a client", "`total` dropped"),
     Reason("a URI of more than 8192 characters is looked for in no template: not found", "error `-32(002|602)`"),
     Reason("negotiated with anew, a server over HTTP still refuses the version", "error `1001` of the hub", "", MODERN),
-    Reason(
-        "the hub has instructions of its own, with a sentence of each server", "first sentence, in those of the hub"
-    ),
+    Reason("the hub has instructions of its own, with a line of what each server says", "in those of the hub"),
 )
 """Rules that are not."""
 

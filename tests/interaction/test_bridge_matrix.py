@@ -7,7 +7,8 @@ from tests.interaction.bridge import DOCUMENT, measure_all, render
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_matrix_is_as_documented() -> None:
-    found = render(await measure_all())
+@pytest.mark.parametrize("runs_tools", [False, True], ids=["direct", "run_tool"])
+async def test_the_matrix_is_as_documented(runs_tools: bool) -> None:
+    found = render(await measure_all(runs_tools=runs_tools))
     print(found)
     assert found == DOCUMENT.read_text("utf-8"), "run `python -m tests.interaction.bridge` and read what changed"

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from tests.interaction.json_text import changes, members
-from tests.interaction.lossless import DOCUMENT, measure, render
+from tests.interaction.lossless import DOCUMENT, SECTIONS, Found, measure, render
 from tests.interaction.lossless_others import DEFINITIONS
 from tests.interaction.lossless_places import Place, places
 from tests.interaction.lossless_reasons import RELAY
@@ -25,10 +26,36 @@ async def groups(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[list
         yield found
 
 
-async def test_what_crosses_the_hub_is_as_documented(groups: list[list[Place]]) -> None:
-    found = render(await measure(groups))
+@pytest.fixture(scope="module")
+async def direct(groups: list[list[Place]]) -> Found:
+    return await measure(groups)
+
+
+async def test_what_crosses_the_hub_is_as_documented(direct: Found) -> None:
+    found = render(direct)
     print(found)
     assert found == DOCUMENT.read_text("utf-8"), "run `python -m tests.interaction.lossless` and read what changed"
+
+
+CALLS = ("Results of tools", "Resource URIs", "Errors", "Requests, as the server gets them", "Notifications")
+REFUSED = "-32602"
+"""The row of a server that refuses arguments."""
+
+
+async def test_run_tool_changes_nothing_but_what_is_said_of_refused_arguments(
+    direct: Found, groups: list[list[Place]]
+) -> None:
+    places = [[replace(place, runs_tools=True) for place in group] for group in groups]
+    found = await measure(places, {name: SECTIONS[name] for name in CALLS})
+    for (section, name), cells in found.items():
+        for place, got in cells.items():
+            before = direct[section, name][replace(place, runs_tools=False)]
+            if (section, name) == ("Errors", REFUSED):
+                assert before == [] and got is not None
+                (change,) = got
+                assert change.startswith('`message` `"no"` → `"no\\n\\n{\\"name\\":'), (change, place)
+            else:
+                assert got == before, (section, name, place)
 
 
 def test_the_reasons_that_name_the_rules_of_the_relay_are_such_rules() -> None:

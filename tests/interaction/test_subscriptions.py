@@ -120,6 +120,7 @@ async def test_after_the_servers_restart_a_subscriber_is_told_once_and_hears_on(
 ) -> None:
     readme = f"test://{server}/readme"
     async with hub.client(era) as peer, hearing(peer, [readme, SHARED[server]]) as ear:
+        await until(lambda: len(hub.watched(server)) == 2)
         before = hub.watched(server)
         await peer.call(f"{server}_crash")
         await ear.next(UPDATED, uri=readme)

@@ -51,7 +51,8 @@ class Running:
 @asynccontextmanager
 async def running(front: str, root: Path) -> AsyncIterator[Running]:
     servers = {name: argv(name=name, era=era, journal=root / f"{name}.journal") for name, era in UPSTREAMS.items()}
-    async with (stdio_hub if front == "stdio" else http_hub)(servers_yaml(servers), root) as wire:
+    text = servers_yaml(servers, hub={"expose": "full"})
+    async with (stdio_hub if front == "stdio" else http_hub)(text, root) as wire:
         if isinstance(wire, StdioClient):
             await wire.initialize()
         async with connected(wire, HANDSHAKE) as peer:

@@ -3,12 +3,26 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.filters import Filter
+from mcp_hub.catalog.filters import Filter, Hints, Selector, Traits
 
 names = st.text("ab_[]-!*?\n", max_size=6)
 globs = st.text("ab_[]-!*?", max_size=6)
 patterns = st.lists(globs, max_size=4).map(tuple)
 filters = st.builds(Filter, patterns, patterns)
+
+told = st.none() | st.booleans()
+selectors = st.builds(Selector, st.none() | globs, st.none() | globs, told, told, told, told)
+entries = st.lists(globs | selectors, max_size=4).map(tuple)
+mixed = st.builds(Filter, entries, entries)
+traits = st.builds(Traits, st.frozensets(names, max_size=3), st.builds(Hints, *[st.booleans()] * 4))
+
+
+@given(mixed, globs | selectors, st.lists(names, max_size=2), traits)
+def test_adding_a_deny_of_any_kind_never_admits_more(
+    before: Filter, deny: str | Selector, known_as: list[str], told: Traits
+) -> None:
+    after = Filter(before.allow, (*before.deny, deny))
+    assert before.admits(*known_as, traits=told) or not after.admits(*known_as, traits=told)
 
 
 @given(filters, globs, st.lists(names, max_size=2))

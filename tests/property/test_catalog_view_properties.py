@@ -6,8 +6,9 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mcp_hub.catalog.diffs import apply, diff
 from mcp_hub.catalog.filters import EVERYTHING, Filter
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, apply, build, diff, same_list
+from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build, same_list
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 

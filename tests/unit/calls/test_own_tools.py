@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.calls.own_tools import OWN, WAIT
+from mcp_hub.calls.own_tools import WAIT
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.errors import EventsGone, UpstreamLost
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.stores.base import Chunk, StoreError, StreamRow
-from mcp_hub.types import CallId
+from mcp_hub.types import OWN, CallId
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.soft_hub import DEADLINE, SoftHub, delta, in_virtual_time, said, soft
 from tests.unit.fronts.task_hub import Sent, text

@@ -54,6 +54,29 @@ def test_for_another_principal_a_stream_is_as_unknown_as_one_that_never_was(stat
     run(scenario)
 
 
+def test_whoever_asks_is_told_what_the_store_has_though_its_writer_has_not_heard_of_it_yet() -> None:
+    """Another hub's reader may have told its client of the ending already."""
+
+    async def scenario() -> None:
+        hub = DurableHub()
+        assert isinstance(hub.store, HubStore)
+        call = hub.call()
+        await sleep(1)
+        hub.store.is_held = True
+        call.says(STEP)
+        call.ends()
+        await sleep(1)
+        assert call.record.stream is not None and not call.record.stream.row.has_ended
+        hub.store.is_held = False  # the writer's own answer is still on its way
+        assert (await hub.streams.open("p", call.id)).row.has_ended
+        follower = await hub.follow(call.id)
+        hub.store.let_go()
+        await settle(lambda: follower.at_end)
+        assert [type(event).__name__ for event in follower.events] == ["Started", "ToolCall", "Completed"]
+
+    run(scenario)
+
+
 def test_a_stream_whose_first_event_is_not_committed_yet_is_waited_for_not_unknown() -> None:
     async def scenario() -> None:
         hub = DurableHub(HubStore(delay=lambda: 3.0))

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from mcp_hub.catalog.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
+from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
 from mcp_hub.types import Era, Kind
 
 TOOL = b'{"name":"%s","inputSchema":{"type":"object"}}'
@@ -186,3 +187,57 @@ def test_handshake_form_offers_no_tasks(execution: object, kept: object) -> None
 def test_handshake_form_of_a_tool_with_both_loses_both() -> None:
     shown = era_form(tool(outputSchema={"type": "array"}, execution={"taskSupport": "required"}), Era.HANDSHAKE)
     assert not {"outputSchema", "execution"} & shown.keys() and "inputSchema" in shown
+
+
+def traits(kind: Kind, raw: bytes) -> Traits:
+    (found,), _ = parse(kind, [raw], "s")
+    return found.traits
+
+
+@pytest.mark.parametrize(
+    ("annotations", "hints"),
+    [
+        ({}, Hints(read_only=False, destructive=True, idempotent=False, open_world=True)),
+        ({"title": "T", "readOnlyHint": None, "destructiveHint": None}, Hints()),
+        ({"readOnlyHint": False}, Hints()),
+        ({"readOnlyHint": True}, Hints(read_only=True, destructive=False, idempotent=True)),
+        ({"readOnlyHint": True, "destructiveHint": True}, Hints(read_only=True, destructive=True, idempotent=True)),
+        ({"readOnlyHint": True, "idempotentHint": False}, Hints(read_only=True, destructive=False)),
+        ({"destructiveHint": False, "openWorldHint": False}, Hints(destructive=False, open_world=False)),
+        ({"idempotentHint": True}, Hints(idempotent=True)),
+    ],
+)
+def test_hints_have_the_specifications_defaults(annotations: dict[str, object], hints: Hints) -> None:
+    assert traits(Kind.TOOL, tool(annotations=annotations)) == Traits(hints=hints)
+
+
+def test_tool_without_annotations_is_not_taken_for_one_that_only_reads() -> None:
+    for raw in (tool(), tool(annotations=None)):
+        assert traits(Kind.TOOL, raw) == UNTOLD
+        assert not traits(Kind.TOOL, raw).hints.read_only
+
+
+@pytest.mark.parametrize(
+    ("members", "tags"),
+    [
+        ({"tags": ["a", "b"]}, {"a", "b"}),
+        ({"_meta": {"tags": ["a"]}}, {"a"}),
+        ({"_meta": {"fastmcp": {"tags": ["jira", "toolset:x"]}}}, {"jira", "toolset:x"}),
+        ({"_meta": {"_fastmcp": {"tags": ["old"]}}, "tags": ["own"]}, {"old", "own"}),
+        ({"tags": ["a", 5, None, ["b"], "x" * 201]}, {"a"}),
+        ({"tags": [f"t{n:03}" for n in range(500)]}, {f"t{n:03}" for n in range(100)}),
+        ({"tags": "a"}, set()),
+        ({"tags": {"a": True}}, set()),
+        ({"_meta": {"fastmcp": ["tags"], "_fastmcp": 5, "tags": None}}, set()),
+        ({"_meta": None}, set()),
+    ],
+)
+def test_tags_are_read_where_servers_put_them_and_odd_ones_passed_over(
+    members: dict[str, object], tags: set[str]
+) -> None:
+    for kind, raw in ((Kind.TOOL, tool), (Kind.RESOURCE, resource), (Kind.TEMPLATE, template), (Kind.PROMPT, prompt)):
+        assert traits(kind, raw(**members)).tags == tags
+
+
+def test_annotations_of_a_resource_are_no_hints() -> None:
+    assert traits(Kind.RESOURCE, resource(annotations={"priority": 1, "readOnlyHint": True})) == UNTOLD

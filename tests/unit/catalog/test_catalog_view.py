@@ -3,8 +3,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from mcp_hub.catalog.filters import EVERYTHING, Filter
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, apply, build, diff, same_list
+from mcp_hub.catalog.diffs import apply, diff
+from mcp_hub.catalog.filters import EVERYTHING, Filter, Selector
+from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build, same_list
 from mcp_hub.errors import InvalidParams
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 
@@ -254,3 +255,56 @@ def test_a_difference_applied_gives_the_new_entries() -> None:
 def test_the_repr_says_what_is_in_it() -> None:
     expected = "<CatalogView 1 tools, 0 resources, 0 templates, 0 prompts, 0 quarantined>"
     assert repr(view(snapshot("a", "x"))) == expected
+
+
+def test_profile_filters_resources_and_prompts_too_and_cannot_be_got_round() -> None:
+    prompts = (b'{"name":"ask"}', b'{"name":"tell","_meta":{"tags":["risky"]}}')
+    offered = resources("a", "x:1", "x:2", "y:1", templates=("x:{+any}", "y:{+any}"))
+    snapshots = [offered, Snapshot("b", HANDSHAKE, {Kind.PROMPT: prompts})]
+    servers = {"a": ServerRules(resources=Filter(deny=("x:2",))), "b": ServerRules("b")}
+    rules = ViewRules(
+        servers, resources=Filter(deny=("y:*",)), prompts=Filter(allow=("b_*",), deny=(Selector(tag="risky"),))
+    )
+    catalog = build(snapshots, rules)
+    assert listed(catalog, Kind.RESOURCE) == ["x:1"]
+    assert listed(catalog, Kind.TEMPLATE) == ["x:{+any}"]
+    for uri in ("x:2", "y:1", "y:other", "hub://a/y:1", "hub://a/y:other"):
+        assert catalog.resolve_uri(uri) is None, uri
+    assert catalog.resolve_uri("x:other") == ("a", "x:other")
+    assert listed(catalog, Kind.PROMPT) == ["b_ask"]
+    assert catalog.find(Kind.PROMPT, "b_tell") is None
+    closed = build(snapshots, ViewRules(servers, resources=Filter(allow=("z:*",)), prompts=Filter(allow=("ask",))))
+    assert listed(closed, Kind.RESOURCE) == [] and closed.resolve_uri("x:other") is None
+    assert listed(closed, Kind.PROMPT) == []  # a profile sees exported names
+
+
+def test_profile_filters_unlisted_uris_too() -> None:
+    templated, bare = resources("a", "x:1", templates=("x:{+any}",)), resources("a", "x:1")
+    denying = ViewRules({"a": ServerRules()}, resources=Filter(deny=("x:secret*",)))
+    assert build([templated], denying).resolve_uri("x:secret1") is None
+    assert build([templated], denying).resolve_uri("x:2") == ("a", "x:2")
+    allowing = ViewRules({"a": ServerRules()}, resources=Filter(allow=("x:*",)))
+    assert build([bare], allowing).resolve_uri("y:1") is None
+    assert build([bare], allowing).resolve_uri("x:2") == ("a", "x:2")
+
+
+def test_resource_can_be_hidden_by_a_tag() -> None:
+    tagged = b'{"uri":"x:1","name":"n","_meta":{"fastmcp":{"tags":["private"]}}}'
+    offered = Snapshot("a", HANDSHAKE, {Kind.RESOURCE: (tagged, resource("x:2"))})
+    catalog = view(offered, a=ServerRules(resources=Filter(deny=(Selector(tag="priv*"),))))
+    assert listed(catalog, Kind.RESOURCE) == ["x:2"]
+    assert catalog.resolve_uri("x:1") is None
+
+
+def test_tool_that_is_exposed_by_other_means_is_found_but_not_listed() -> None:
+    catalog = view(snapshot("a", "x", "y", hint=CacheHint(9, public=True)))
+    x, y = catalog.entries(Kind.TOOL)
+    narrow = catalog.exposed([x, y], [y])
+    assert listed(narrow) == ["a_y"]
+    assert (narrow.find(Kind.TOOL, "a_x"), narrow.find(Kind.TOOL, "a_y")) == (x, y)
+    assert narrow.nearest(Kind.TOOL, "a_xx") == ["a_x", "a_y"]
+    assert page(narrow, MODERN)["cacheScope"] == "private"
+    assert page(narrow, MODERN, size=1) == page(narrow, MODERN)
+    with pytest.raises(InvalidParams):
+        narrow.page(Kind.TOOL, MODERN, str(page(catalog, MODERN, size=1)["nextCursor"]), 1)
+    assert catalog.exposed([], []).find(Kind.TOOL, "a_x") is None

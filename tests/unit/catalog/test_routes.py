@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from mcp_hub.catalog.filters import Filter
+from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.routes import Route, route
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
 from mcp_hub.errors import InvalidParams, UnknownEntry
@@ -188,3 +189,58 @@ def test_what_a_result_mentioned_is_read_and_completed_where_it_came_from() -> N
         assert to.server == server and json.loads(bytes(to.params["context"])) == context
         assert json.loads(bytes(to.params["ref"])) == {"type": "ref/resource", "uri": "x:1"}
         assert route(view, MODERN, "resources/read", raws({"uri": exported})).server == server
+
+
+def supplying(arguments: dict[str, Any], fixed: dict[str, Any]) -> CatalogView:
+    rules = ServerRules(overrides={"log": Override(supplied=Supplied(raws(arguments), raws(fixed)))})
+    return build([offer("git", tool=named("log", "status"), prompt=named("log"))], ViewRules({"git": rules}))
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("{}", '{"n":5,"key":"k"}'),
+        ('{"n":1.10}', '{"n":1.10,"key":"k"}'),
+        ('{"n":null}', '{"n":null,"key":"k"}'),
+        ('{"a":{"n" : 1}}', '{"a":{"n" : 1},"n":5,"key":"k"}'),
+        ("null", '{"n":5,"key":"k"}'),
+        (None, '{"n":5,"key":"k"}'),
+        (r'{"\u006e":1}', '{"n":1,"key":"k"}'),
+    ],
+)
+def test_arguments_of_the_settings_are_added_to_the_callers(given: str | None, sent: str) -> None:
+    params = raws({"name": "log"})
+    if given is not None:
+        params["arguments"] = msgspec.Raw(given.encode())
+    to = route(supplying({"n": 5}, {"key": "k"}), MODERN, "tools/call", params)
+    assert bytes(to.params["arguments"]) == sent.encode()
+
+
+@pytest.mark.parametrize("given", ['{"key":"mine"}', '{"key":null}', r'{"n":1,"\u006bey":1}'])
+def test_argument_that_is_fixed_is_refused_from_a_caller(given: str) -> None:
+    params = {**raws({"name": "log"}), "arguments": msgspec.Raw(given.encode())}
+    with pytest.raises(InvalidParams, match="argument 'key' of log is set by the hub: leave it out") as refused:
+        route(supplying({}, {"key": "s3cret"}), MODERN, "tools/call", params)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_broken_arguments_are_refused_where_some_are_added() -> None:
+    params = {**raws({"name": "log"}), "arguments": msgspec.Raw(b'{"a"')}
+    with pytest.raises(InvalidParams, match="must be an object"):
+        route(supplying({"n": 5}, {}), MODERN, "tools/call", params)
+
+
+def test_other_tools_and_prompts_of_that_name_get_nothing_added() -> None:
+    view = supplying({"n": 5}, {"key": "k"})
+    for method, name in (("tools/call", "status"), ("prompts/get", "log")):
+        params = raws({"name": name, "arguments": {"key": "x"}})
+        assert route(view, MODERN, method, params).params is params
+
+
+def test_tool_that_is_hidden_is_unknown_by_each_of_its_names_in_both_eras() -> None:
+    rules = ServerRules("git", overrides={"log": Override(name="history", hide=True)})
+    view = build([offer("git", tool=named("log", "status"))], ViewRules({"git": rules}))
+    for era in Era:
+        for name in ("log", "git_log", "history"):
+            with pytest.raises(UnknownEntry):
+                route(view, era, "tools/call", raws({"name": name}))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.config.load import parse
-from mcp_hub.config.schema import Settings
+from mcp_hub.config.schema import ClientRules, Settings
 from mcp_hub.errors import ConfigError
 
 OWN = """
@@ -98,7 +98,7 @@ def test_chosen_client_may_be_one_of_the_file() -> None:
     ("chosen", "said"),
     [
         ("claud-code", 'unknown client "claud-code"; did you mean "claude-code"? known: '),
-        ("xyz", 'unknown client "xyz"; known: claude-code, claude-desktop, codex, mine, unknown; hub.clients adds'),
+        ("xyz", 'unknown client "xyz"; known: claude-code, claude-desktop, codex, cursor, mcp-hub, mine, '),
         ("claude-ai", 'unknown client "claude-ai"; did you mean '),  # what it calls itself is not its entry's name
         ("", 'unknown client ""; known: '),
     ],
@@ -128,8 +128,11 @@ def test_copy_with_other_clients_forgets_the_old_ones() -> None:
     ("entry", "said"),
     [
         ("  a: {soft_deadlin: 1s, soft_deadline: 1s}", ".a.soft_deadlin: unknown key"),
-        ("  a: {matches: [x]}", ".a.soft_deadline: is missing"),
-        ("  a: {soft_deadline: }", ".a.soft_deadline: is missing"),
+        ("  a: {soft_deadline: }", ".a: says nothing: give one of its keys"),
+        ("  a: {}", ".a: says nothing"),
+        ("  a: {max_tools: 0}", ".a.max_tools: must be at least 1"),
+        ("  a: {max_tools: many}", ".a.max_tools: expected a whole number"),
+        ("  a: {defers_tools: perhaps}", ".a.defers_tools: expected true or false"),
         ("  a: {soft_deadline: soon}", ".a.soft_deadline: expected a duration such as "),
         ("  a: {soft_deadline: 0s}", '.a.soft_deadline: must be longer than 0; or write "never"'),
         ("  a: {soft_deadline: 400d}", '.a.soft_deadline: longer than the limit of 366d; or write "never"'),
@@ -149,6 +152,81 @@ def test_bad_entry_is_found_where_it_stands(entry: str, said: str) -> None:
 def test_entries_that_differ_in_case_only_are_refused() -> None:
     found = finding("\n  Mine: {soft_deadline: 1s}\n  mine: {soft_deadline: 2s}")
     assert found == 'servers.yaml:4: hub.clients.mine: the same client as "Mine": case does not matter'
+
+
+@pytest.mark.parametrize(
+    ("client_name", "max_tools", "defers_tools"),
+    [
+        ("claude-code", 400, True),
+        ("claude-ai", 240, False),
+        ("codex-mcp-client", 120, False),
+        ("openai-mcp", 120, False),
+        ("OpenAI-MCP (ChatGPT)", 120, False),
+        ("cursor-vscode", 120, False),
+        ("Visual Studio Code - Insiders", 120, False),
+        ("else", 240, False),
+        (None, 240, False),
+    ],
+)
+def test_clients_differ_in_how_many_tools_they_take(
+    client_name: str | None, max_tools: int, defers_tools: bool
+) -> None:
+    found = settings().client(client_name, None)
+    assert (found.max_tools, found.defers_tools) == (max_tools, defers_tools)
+
+
+def test_client_has_everything_in_one_record_and_a_chosen_one_goes_first() -> None:
+    assert settings().client("claude-ai", None) == ClientRules(240, False, 200.0)
+    assert settings().client("claude-ai", "Claude-Code") == ClientRules(400, True, None)
+    with pytest.raises(ConfigError, match="unknown client"):
+        settings().client("claude-ai", "nobody")
+
+
+PARTS = """
+  claude-desktop: {max_tools: 9}
+  claude-code: {soft_deadline: 5s}
+  mine: {defers_tools: true, matches: ["my-*"]}
+  quick: {soft_deadline: 1s}
+  names: {matches: [other]}
+  unknown: {max_tools: 7, soft_deadline: 70s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("client_name", "rules"),
+    [
+        ("claude-ai", ClientRules(9, False, 200.0)),  # the rest is what is built in for it
+        ("claude-code", ClientRules(400, True, 5.0)),
+        ("my-agent", ClientRules(7, True, 70.0)),  # nothing is built in: the rest is that of unknown clients
+        ("quick", ClientRules(7, False, 1.0)),
+        ("other", ClientRules(7, False, 70.0)),
+        ("codex-mcp-client", ClientRules(120, False, 240.0)),
+        ("cursor-vscode", ClientRules(120, False, 70.0)),
+        ("else", ClientRules(7, False, 70.0)),
+    ],
+)
+def test_key_that_an_entry_leaves_out_is_the_built_in_ones_else_that_of_unknown(
+    client_name: str, rules: ClientRules
+) -> None:
+    assert settings(PARTS).client(client_name, None) == rules
+
+
+@pytest.mark.parametrize(
+    ("client_name", "chosen", "seconds"),
+    [
+        ("my-agent", None, None),
+        ("cursor-vscode", None, None),
+        ("else", None, None),
+        ("quick", None, 1.0),
+        ("claude-ai", None, 200.0),
+        ("else", "mine", 70.0),
+        ("else", "unknown", 70.0),
+    ],
+)
+def test_where_unknown_clients_have_no_deadline_nobody_has_theirs(
+    client_name: str, chosen: str | None, seconds: float | None
+) -> None:
+    assert settings(PARTS).soft_deadline(client_name, chosen, known_only=True) == seconds
 
 
 def test_word_for_no_deadline_is_offered_with_what_was_expected() -> None:

@@ -153,11 +153,64 @@ ORPHAN = '; or write "cancel" or "finish"'
         ("per_tool: {a: {orphan: 0s}}", f"per_tool.a.orphan: must be longer than 0{ORPHAN}"),
         ("per_tool: {a: {idempotent: 5}}", "per_tool.a.idempotent: expected true or false"),
         ("per_tool: {'': {}}", 'per_tool[""]: must not be empty'),
+        (
+            "per_tool: {a: {name: 'b c'}}",
+            "per_tool.a.name: may hold letters, digits, _ and -, with a letter or _ first",
+        ),
+        ("per_tool: {'a*': {name: b}}", 'per_tool: "a*" is a glob: a name belongs to one tool'),
+        ("per_tool: {a: {name: b}, c: {name: b}}", "per_tool: two names are exported as the same one"),
+        ("per_tool: {a: {description: ''}}", "per_tool.a.description: must not be empty"),
+        ("per_tool: {a: {hide: perhaps}}", "per_tool.a.hide: expected true or false"),
+        ("per_tool: {a: {pin: perhaps}}", "per_tool.a.pin: expected true or false"),
+        ("per_tool: {a: {tags: x}}", "per_tool.a.tags: expected a list"),
+        ("per_tool: {a: {arguments: [x]}}", "per_tool.a.arguments: expected a mapping (key: value)"),
+        ("per_tool: {a: {arguments: {'': 1}}}", 'per_tool.a.arguments[""]: must not be empty'),
+        (
+            "per_tool: {a: {fixed: {x: [{y: .nan}]}}}",
+            "per_tool.a.fixed: holds a number that JSON does not have (.inf or .nan)",
+        ),
+        (
+            "per_tool: {a: {fixed: {x: 1}, arguments: {x: 1}}}",
+            'per_tool.a.fixed: "x" is among the arguments, too: keep one of them',
+        ),
         ("orphan: '${NOPE}'", "orphan: environment variable NOPE is not set; set it, or write ${NOPE:-default}"),
     ],
 )
 def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:
     assert findings(body) == [f"servers.yaml:3: servers.git.{said}"]
+
+
+@pytest.mark.parametrize(
+    ("rename", "said"),
+    [
+        ("{a: c}", 'rename: per_tool says the name of "a", too: keep one of them'),
+        ("{c: b}", "rename: two names are exported as the same one"),
+    ],
+)
+def test_name_is_said_once_by_rename_or_per_tool(rename: str, said: str) -> None:
+    assert findings(f"rename: {rename}\n    per_tool: {{a: {{name: b}}}}") == [f"servers.yaml:3: servers.git.{said}"]
+
+
+def test_values_of_arguments_are_kept_out_of_what_is_printed_and_masked_in_what_is_logged() -> None:
+    text = "servers: {a: {command: x, per_tool: {t: {fixed: {key: '${KEY}'}, arguments: {n: [1, null]}}}}}"
+    loaded = parse(text, "servers.yaml", {"KEY": "s3cr3t-value"}, Path("/base"))
+    own = loaded.settings.servers["a"].per_tool["t"]
+    assert (own.fixed, own.arguments) == ({"key": "s3cr3t-value"}, {"n": [1, None]})
+    assert "s3cr3t" not in repr(loaded) and "s3cr3t-value" in loaded.secrets
+
+
+@pytest.mark.parametrize(
+    ("entry", "changed"),
+    [
+        ("{}", ()),
+        ("{task: never, hide: false, pin: , tags: [], arguments: {}}", ()),
+        ("{fixed: {a: 1}, description: d, name: n}", ("name", "description", "fixed")),
+        ("{hide: true, pin: false, tags: [x], arguments: {a: null}}", ("hide", "pin", "tags", "arguments")),
+    ],
+)
+def test_entry_tells_by_which_of_its_keys_lists_differ(entry: str, changed: tuple[str, ...]) -> None:
+    own = settings(f" {{a: {{command: x, per_tool: {{t: {entry}}}}}}}").servers["a"].per_tool["t"]
+    assert own.changed() == changed
 
 
 def test_bad_default_is_found_where_it_stands() -> None:

@@ -55,7 +55,7 @@ async def local_hub(root: Path) -> AsyncIterator[tuple[App, Tools]]:
     module = sys.modules[__name__]
     tools = module.current = Tools()  # type: ignore[attr-defined]  # what `local:` below finds
     servers = {"local": {"local": f"{__name__}:current.registry"}}
-    settings = Settings.model_validate({"servers": servers, "hub": {"prefix": "never"}})
+    settings = Settings.model_validate({"servers": servers, "hub": {"prefix": "never", "max_result_tokens": 0}})
     async with open_app(Loaded(settings, root / "servers.yaml", frozenset()), {"MCP_HUB_STATE_DIR": str(root)}) as app:
         yield app, tools
 

@@ -150,6 +150,25 @@ def test_without_tokens_everybody_is_the_default_whatever_they_show() -> None:
     assert checked(small) == checked(small, authorization="Bearer anything") == Caller("local", "small")
 
 
+PROFILES = Guard({}, profiles=["small", "large"])
+
+
+def test_caller_that_is_bound_to_no_profile_may_choose_one() -> None:
+    assert PROFILES.narrowed(ALICE, "small") == Caller(ALICE.principal, "small")
+    assert PROFILES.narrowed(Caller("x", "large"), "large") == Caller("x", "large")
+
+
+def test_profile_of_others_looks_exactly_like_one_that_does_not_exist() -> None:
+    bound = Caller("x", "large")
+    foreign = PROFILES.narrowed(bound, "small")
+    assert foreign == Guard({}, profiles=["large"]).narrowed(bound, "small")
+    assert foreign == Refusal(404, 'no profile "small" that you may use')
+    for name in ("", "smal", "Small", "none"):
+        assert PROFILES.narrowed(ALICE, name) == Refusal(404, f'no profile "{name}" that you may use')
+    unknown = PROFILES.narrowed(ALICE, "\x1b[31m" * 1000)
+    assert isinstance(unknown, Refusal) and len(unknown.reason) < 1000 and unknown.reason.isprintable()
+
+
 def test_a_refusal_names_what_to_allow_and_repeats_little_of_what_came() -> None:
     refusal = OPEN.check({b"host": b"evil.example" + b"x" * 10_000})
     assert isinstance(refusal, Refusal)

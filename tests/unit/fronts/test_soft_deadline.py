@@ -9,6 +9,7 @@ from msgspec import Raw, structs
 from mcp_hub.calls.own_tools import OFFERED
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.exposure import exposed
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.schema import Settings
@@ -16,13 +17,12 @@ from mcp_hub.events import Progress
 from mcp_hub.fronts.soft_deadline import SoftDeadlines, soft_answer
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import LOCAL, Caller, Session
-from mcp_hub.types import CacheHint, Era, Kind, Snapshot
+from mcp_hub.types import PROGRAM, CacheHint, Era, Kind, Snapshot
 from mcp_hub.upstreams.changes import Changes
 from tests.unit.calls.virtual_time import sleep
-from tests.unit.fronts.soft_hub import DEADLINE, SoftHub, delta, in_virtual_time, said, soft
+from tests.unit.fronts.soft_hub import DEADLINE, EARLY, SoftHub, delta, in_virtual_time, said, soft
 from tests.unit.fronts.task_hub import TASKS, text
 
-TOOLS = OFFERED.lists[Kind.TOOL]
 H, M = Era.HANDSHAKE, Era.MODERN
 STDIO = Caller(has_own_hub=True)
 
@@ -259,26 +259,26 @@ def test_a_list_that_depends_on_the_client_is_for_nobody_else() -> None:
     hints = {kind: CacheHint(60_000, public=True) for kind in Kind}
     definition = b'{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object"},"_meta":{"a":1.0}}'
     offered = Snapshot("git", M, {Kind.TOOL: (definition,), Kind.PROMPT: ()}, hints)
-    plain = build([offered], ViewRules({"git": ServerRules()}))
-    early = plain.for_early_answers(OFFERED)
+    rules = ViewRules({"git": ServerRules()})
+    plain = build([offered], rules)
+    early = exposed(plain, rules, EARLY, "full")
     assert b'"cacheScope":"public"' in plain.page(Kind.TOOL, M, None, 9)
     page = early.page(Kind.TOOL, M, None, 9)
     assert (
         b'"cacheScope":"private"' in page and b'{"name":"t","inputSchema":{"type":"object"},"_meta":{"a":1.0}}' in page
     )
     assert early.page(Kind.PROMPT, M, None, 9) == plain.page(Kind.PROMPT, M, None, 9)
-    assert plain.for_early_answers(OFFERED).page(Kind.TOOL, M, None, 9) == page
 
 
 def test_a_view_for_each_kind_of_client_is_kept() -> None:
-    catalog = Catalog({}, {None: ViewRules({})}, Changes(), SystemClock(), 0, OFFERED)
-    early = catalog.view(None, answered_early=True)
-    assert catalog.view(None, answered_early=True) is early is not catalog.view(None)
+    catalog = Catalog({}, {None: ViewRules({})}, Changes(), SystemClock(), 0)
+    early = catalog.exposed(None, EARLY, None)
+    assert catalog.exposed(None, EARLY, None) is early is not catalog.exposed(None, PROGRAM, None)
     assert [entry.exported for entry in early.entries(Kind.TOOL)] == ["hub_wait", "hub_cancel"]
-    assert catalog.view(None).entries(Kind.TOOL) == ()
+    assert catalog.exposed(None, PROGRAM, None).entries(Kind.TOOL) == ()
 
 
 def test_the_tools_cost_little_context() -> None:
-    seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in map(json.loads, TOOLS)]
+    seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in map(json.loads, OFFERED)]
     assert len(json.dumps(seen, separators=(",", ":"))) < 600
-    assert [tool["annotations"]["readOnlyHint"] for tool in map(json.loads, TOOLS)] == [True, False]
+    assert [tool["annotations"]["readOnlyHint"] for tool in map(json.loads, OFFERED)] == [True, False]

@@ -6,7 +6,6 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mcp_hub.calls.own_tools import OWN
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.calls.stored import fetched
 from mcp_hub.clock import SystemClock
@@ -23,7 +22,7 @@ from mcp_hub.protocol.stream_events import decoded
 from mcp_hub.protocol.task_shape import Task
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.base import Fetched, StoreError
-from mcp_hub.types import CallId, Era, RawJson
+from mcp_hub.types import OWN, CallId, Era, RawJson
 from mcp_hub.upstreams.base import Call, CallChannel, Question
 from tests.unit.calls.virtual_time import run, sleep
 from tests.unit.fronts.task_hub import AFTER, TASKS, TaskHub, on_each_front

@@ -1,0 +1,69 @@
+"""Cuts long results and keeps what was cut, so that `read_result` can give it back.
+
+A result that cannot be kept is passed on whole: nothing is lost. Source: context.md §5. Not here: how it is cut
+(`cutting`), and where it is kept (`stores.documents`).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import anyio
+import structlog
+
+from mcp_hub.calls.cutting import LEAST, cut
+from mcp_hub.calls.fitting import Estimate
+from mcp_hub.events import Completed
+from mcp_hub.stores.base import StoreError
+from mcp_hub.stores.documents import Documents
+from mcp_hub.types import RawJson
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+
+__all__ = ["Keeping"]
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE: Final = 64 << 10
+"""Bytes of a result that is looked at where it is: a thread for it would take longer."""
+
+
+class Keeping:
+    """What stands for long results. `estimate` must be safe to call in a thread."""
+
+    def __init__(self, documents: Documents, estimate: Estimate) -> None:
+        self._documents = documents
+        self._estimate = estimate
+
+    def shortening(self, handler: CallHandler, may_drop_structured: Callable[[], bool]) -> CallHandler:
+        """`handler`, whose result has at most the tokens that its call asks for."""
+
+        async def shortened(call: Call, channel: CallChannel) -> Completed:
+            done = await handler(call, channel)
+            if len(done.result) <= max(call.result_tokens, LEAST):
+                return done
+            may_drop = may_drop_structured()
+            shown = await self.shortened(call.principal, done.result, call.result_tokens, may_drop_structured=may_drop)
+            return done if shown is done.result else Completed(shown, done.era)
+
+        return shortened
+
+    async def shortened(
+        self, principal: str, result: RawJson, limit: int, *, may_drop_structured: bool = False
+    ) -> RawJson:
+        """The result in at most `limit` tokens of text (`cutting.cut`), its cut texts kept for the principal.
+
+        The very same object if it fits or cannot be kept. Always the same bytes for the same result and limit.
+        """
+        if len(result) <= max(limit, LEAST):
+            return result
+        run = partial(cut, result, limit, self._estimate, may_drop_structured=may_drop_structured)
+        found = run() if len(result) <= _AT_ONCE else await anyio.to_thread.run_sync(run)
+        if found is None:
+            return result
+        try:
+            for kept in found.kept:
+                await self._documents.put(principal, kept.body)
+        except StoreError as problem:
+            log.warning("result_not_cut", size=len(result), reason=str(problem))
+            return result
+        return found.result

@@ -1,0 +1,95 @@
+"""Where the records of a JSON text are: the array that it is or that fills it, and the borders of its items. Pure.
+
+Bytes are only measured: what is between two borders is the text as it came.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+__all__ = ["Records", "json_records"]
+
+_SPACE: Final = re.compile(rb"[ \t\r\n]*")
+_BETWEEN: Final = re.compile(rb"[ \t\r\n,]*")
+_GAP: Final = b" \t\r\n,"
+_MOST_COMMAS: Final = 2_000_000
+"""Of a text that is taken apart: each may stand for a value, which costs some 80 bytes of memory."""
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_DEPTH: Final = 8
+"""Objects around an array."""
+_MOST_KEY: Final = 64
+
+_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """An array within a text of `size` bytes: its place including brackets, its items' lengths, its JSON path."""
+
+    body: bytes
+    start: int
+    end: int
+    lengths: tuple[int, ...]
+    path: str
+
+    def head(self, most: int) -> tuple[int, int]:
+        """How many first records are whole before byte `most`, and where the last of them ends."""
+        end, count = self.start + 1, 0
+        for length in self.lengths:
+            between = _BETWEEN.match(self.body, end, max(most, end))
+            at = between.end() if between else end
+            if at + length > most:
+                break
+            end, count = at + length, count + 1
+        return count, end
+
+    def tail(self, least: int) -> tuple[int, int]:
+        """How many last records are whole from byte `least` on, and where the first of them begins."""
+        start, count = self.end - 1, 0
+        for length in reversed(self.lengths):
+            at = start
+            while at > least and self.body[at - 1] in _GAP:
+                at -= 1
+            if at - length < least:
+                break
+            start, count = at - length, count + 1
+        return count, start
+
+
+def json_records(body: bytes) -> Records | None:
+    """The array that `body` is, or that is the largest member of the object that it is; None for any other text.
+
+    None also for an array of millions.
+    """
+    start, end, path = 0, len(body), "$"
+    if body.lstrip()[:1] not in (b"[", b"{") or body.count(b",") > _MOST_COMMAS:
+        return None
+    try:
+        for _ in range(_DEPTH):
+            space = _SPACE.match(body, start)
+            start = space.end() if space else start
+            if body[start : start + 1] == b"[":
+                lengths = tuple(memoryview(item).nbytes for item in _array(memoryview(body)[start:end]))
+                return Records(body, start, body.rindex(b"]", start, end) + 1, lengths, path)
+            if body[start : start + 1] != b"{":
+                return None
+            members = _object(memoryview(body)[start:end])
+            name, value = max(members.items(), key=lambda member: memoryview(member[1]).nbytes)
+            start = body.index(bytes(value), start, end)  # nothing that is as long can hold it
+            end = start + memoryview(value).nbytes
+            path += _step(name)
+    except (ValueError, RecursionError):  # no JSON, or an object without members
+        pass
+    return None
+
+
+def _step(name: str) -> str:
+    """Of a path; an array with a longer name than is fit for one cannot be pointed to."""
+    if _PLAIN.fullmatch(name):
+        return f".{name}"
+    if len(name) > _MOST_KEY:
+        raise ValueError(name[:_MOST_KEY])
+    return f"[{msgspec.json.encode(name).decode()}]"

@@ -1,0 +1,135 @@
+"""What a view is made of: definitions as they are offered, under the names that clients know them by."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mcp_hub.catalog import names, uris
+from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, parse
+from mcp_hub.catalog.filters import any_matches
+from mcp_hub.catalog.overrides import Override, Supplied, find_override, overridden
+from mcp_hub.catalog.rules import ViewRules
+from mcp_hub.types import Kind, Snapshot
+
+__all__ = ["Entry", "Offer", "Origin", "entry_of", "is_admitted", "offered", "present"]
+
+Origin = tuple[str, str]
+"""A server, and its own name, URI or template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One listed thing. `key` is the upstream's own name, URI or template; `raw` the definition under `exported`.
+
+    `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives.
+    """
+
+    kind: Kind
+    server: str
+    key: str
+    exported: str
+    raw: bytes
+    summary: str = ""
+    is_pinned: bool = False
+    tags: tuple[str, ...] = ()
+    supplied: Supplied | None = field(default=None, hash=False)
+
+    @property
+    def has_header_params(self) -> bool:
+        """Whether arguments of this tool may have to travel as HTTP headers (2026-07-28, `x-mcp-header`)."""
+        return b"x-mcp-header" in self.raw
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A definition as its server offers it, before filters; only of tools can there be an `override`."""
+
+    server: str
+    definition: Definition
+    exported: str
+    override: Override = Override()
+
+    @property
+    def origin(self) -> Origin:
+        return self.server, self.definition.key
+
+
+def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
+    """Those of the servers that the rules know, in their order."""
+    by_server = {snapshot.server: snapshot for snapshot in snapshots}
+    return [by_server[server] for server in rules.servers if server in by_server]
+
+
+def offered(snapshots: Sequence[Snapshot], rules: ViewRules) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...]]:
+    """All that these servers, which the rules know, offer; and what of it is not fit to be listed."""
+    offers: dict[Kind, list[Offer]] = {}
+    quarantined: list[Quarantined] = []
+    for kind in Kind:
+        found: list[tuple[str, Definition]] = []
+        for snapshot in snapshots:
+            usable, unfit = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
+            found += ((snapshot.server, definition) for definition in usable)
+            quarantined += unfit
+        offers[kind] = _named(kind, found, rules)
+    return offers, tuple(quarantined)
+
+
+def _named(kind: Kind, found: Sequence[tuple[str, Definition]], rules: ViewRules) -> list[Offer]:
+    origins = [(server, definition.key) for server, definition in found]
+    if kind is Kind.RESOURCE:
+        exported: Mapping[Origin, str] = uris.assign(origins)
+        return [Offer(server, own, exported[server, own.key]) for server, own in found]
+    if kind is Kind.TEMPLATE:
+        exported = uris.assign_templates(origins)
+        return [Offer(server, own, exported[server, own.key]) for server, own in found]
+    if kind is Kind.PROMPT:
+        exported = _assigned(origins, [None] * len(origins), rules, frozenset())
+        return [Offer(server, own, exported[server, own.key]) for server, own in found]
+    overrides = [find_override(rules.servers[server].overrides, key) for server, key in origins]
+    exported = _assigned(origins, [own.name for own in overrides], rules, names.RESERVED)
+    return [
+        Offer(server, overridden(own, override), exported[server, own.key], override)
+        for (server, own), override in zip(found, overrides, strict=True)
+    ]
+
+
+def _assigned(
+    origins: Sequence[Origin], renames: Sequence[str | None], rules: ViewRules, reserved: frozenset[str]
+) -> Mapping[Origin, str]:
+    wanted = []
+    for (server, key), rename in zip(origins, renames, strict=True):
+        own = rules.servers[server]
+        wanted.append(names.Wanted(server, key, own.prefix, own.always, rename or own.rename.get(key)))
+    return names.assign(wanted, max_length=rules.max_name_length, reserved=reserved)
+
+
+def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
+    """Whether callers of this kind may see and use it."""
+    own, definition = rules.servers[offer.server], offer.definition
+    both, traits = (definition.key, offer.exported), definition.traits
+    match kind:
+        case Kind.TOOL if offer.override.hide:
+            return False
+        case Kind.TOOL:
+            return own.tools.admits(*both, traits=traits) and rules.tools.admits(offer.exported, traits=traits)
+        case Kind.PROMPT:
+            return own.prompts.admits(*both, traits=traits) and rules.prompts.admits(offer.exported, traits=traits)
+        case _:
+            return own.resources.admits(*both, traits=traits) and rules.resources.admits(*both, traits=traits)
+
+
+def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
+    definition, override = offer.definition, offer.override
+    is_pinned = override.pin
+    if is_pinned is None:
+        is_pinned = kind is Kind.TOOL and any_matches(rules.pinned, (offer.exported,))
+    return Entry(
+        kind,
+        offer.server,
+        definition.key,
+        offer.exported,
+        encode_as(definition, offer.exported),
+        definition.summary,
+        is_pinned,
+        tuple(sorted(definition.traits.tags)),
+        override.supplied or None,
+    )

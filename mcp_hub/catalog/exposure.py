@@ -1,0 +1,129 @@
+"""Which tools a client is listed, and which of the hub's own stand for the others (context.md §1). Pure.
+
+Every tool of the view can be called, listed or not. The result follows from the view, the rules and the audience alone,
+so that the same configuration and the same servers give the same bytes, in whatever order the servers came up.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from mcp_hub.catalog import discovery
+from mcp_hub.catalog.compact import compact_tool
+from mcp_hub.catalog.definitions import parse, without_output
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.view import CatalogView, Entry, ViewRules
+from mcp_hub.protocol.envelope import raw_object
+from mcp_hub.types import OWN, Audience, Kind, Mode, RawObject
+
+__all__ = ["MOST_IN_FULL", "decided", "exposed", "results_of"]
+
+MOST_IN_FULL: Final = 60
+"""Tools that `auto` lists in full to a client that does not defer them by itself."""
+_CHARS_PER_TOKEN: Final = 4
+_HINT: Final = "anthropic/searchHint"
+_RESULT_SIZE: Final = "anthropic/maxResultSizeChars"
+_MOST_HINT: Final = 120
+_COMPACTED: Final = 4096
+"""Definitions whose compacted form is remembered."""
+
+
+def decided(view: CatalogView, rules: ViewRules, audience: Audience) -> Mode:
+    """What `auto` comes to for what is known now; anything else is that."""
+    asked = audience.expose or rules.expose
+    if asked != "auto":
+        return asked
+    tools = [entry for entry in view.entries(Kind.TOOL) if _is_listed(entry, rules, "full")]
+    if audience.max_tools is not None and len(tools) > audience.max_tools:
+        return "search"
+    if audience.defers_tools:
+        return "full"
+    return "full" if len(tools) <= MOST_IN_FULL and _fits(_shaped(tools, rules, audience), rules.budget) else "search"
+
+
+def exposed(
+    view: CatalogView, rules: ViewRules, audience: Audience, mode: Mode, *, is_partial: bool = False
+) -> CatalogView:
+    """The view as this audience is listed it, with the hub's own tools, which go first: clients cut the end.
+
+    `is_partial` while there are servers that have never been listed: whoever cannot be told of their tools later can
+    find them, and nobody is to keep such lists.
+    """
+    tools = view.entries(Kind.TOOL)
+    listed = list(_shaped([entry for entry in tools if _is_listed(entry, rules, mode)], rules, audience))
+    is_auto = (audience.expose or rules.expose) == "auto"
+    has_search = mode != "full" or len(listed) < len(tools) or (is_auto and is_partial)
+    own = _own(discovery.definitions(_groups(tools), is_names=mode == "names"))
+    reading = _own([discovery.READ_RESULT])
+    early = _own(audience.own)
+    shown = [*(reading if results_of(rules, audience) else []), *early]
+    most = audience.max_tools
+    if is_auto and most is not None and len(listed) + len(shown) + (len(own) if has_search else 0) > most:
+        has_search = True
+        listed = listed[: max(0, most - len(shown) - len(own))]
+    shown = [*(own if has_search else []), *shown, *listed]
+    return view.exposed([*own, *reading, *early, *tools], shown, is_partial=is_partial)
+
+
+def results_of(rules: ViewRules, audience: Audience) -> int:
+    """Tokens above which results are cut for this audience; 0 for never."""
+    return rules.max_result_tokens if audience.max_result_tokens is None else audience.max_result_tokens
+
+
+def _is_listed(entry: Entry, rules: ViewRules, mode: Mode) -> bool:
+    own = rules.servers[entry.server].expose if entry.server in rules.servers else None
+    return entry.is_pinned or (own or mode) == "full"
+
+
+def _shaped(tools: Iterable[Entry], rules: ViewRules, audience: Audience) -> Iterable[Entry]:
+    for entry in tools:
+        raw = entry.raw
+        own = rules.servers[entry.server].compact if entry.server in rules.servers else None
+        if rules.compact if own is None else own:
+            raw = _compacted(raw)
+        if audience.own:
+            raw = without_output(raw)
+        if audience.defers_tools:
+            raw = _hinted(raw, entry, results_of(rules, audience))
+        yield entry if raw is entry.raw else replace(entry, raw=raw)
+
+
+_compacted = lru_cache(_COMPACTED)(compact_tool)
+
+
+def _hinted(raw: bytes, entry: Entry, results: int) -> bytes:
+    """With what a client that defers tools searches by, and how long a result can be; what is there already stays."""
+    fields = raw_object(msgspec.Raw(raw)) or {}
+    meta = raw_object(fields.get("_meta", msgspec.UNSET)) or {}
+    own: RawObject = {_HINT: _raw(f"{entry.server}: {entry.summary}"[:_MOST_HINT])}
+    if results:
+        own[_RESULT_SIZE] = _raw(results * _CHARS_PER_TOKEN)
+    return msgspec.json.encode({**fields, "_meta": _raw({**own, **meta})})
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _fits(tools: Iterable[Entry], budget: int) -> bool:
+    left = budget
+    for entry in tools:
+        left -= estimate(entry.raw)
+        if left < 0:
+            return False
+    return True
+
+
+def _groups(tools: Sequence[Entry]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for entry in tools:
+        groups.setdefault(entry.server, []).append(entry.exported)
+    return groups
+
+
+def _own(definitions: Iterable[bytes]) -> list[Entry]:
+    found, _ = parse(Kind.TOOL, list(definitions), OWN)
+    return [Entry(Kind.TOOL, OWN, tool.key, tool.key, msgspec.json.encode(tool.fields), tool.summary) for tool in found]

@@ -1,0 +1,108 @@
+"""What the settings change about a tool: how it is listed, and the arguments that are given on its caller's behalf.
+
+Pure. Only these members of a definition are touched: `description`, and of `inputSchema` the `required` and, for
+arguments that are fixed, the `properties` of its top level. Values of arguments are never listed: they may be secret.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+
+from mcp_hub.catalog.definitions import Definition, first_line
+from mcp_hub.catalog.filters import first_match
+from mcp_hub.errors import InvalidParams
+from mcp_hub.protocol.envelope import object_bytes, raw_object
+from mcp_hub.types import RawObject
+
+__all__ = ["Override", "Supplied", "find_override", "overridden"]
+
+_required = msgspec.json.Decoder(list[str]).decode
+_NONE: Final[RawObject] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Supplied:
+    """Arguments by name, encoded: those filled in where the caller leaves them out, and those that are always sent."""
+
+    arguments: RawObject = field(default_factory=dict)
+    fixed: RawObject = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.arguments or self.fixed)
+
+    def completed(self, given: msgspec.Raw | None, tool: str) -> msgspec.Raw:
+        """The `arguments` of a call of `tool`: what the caller gave, byte for byte, first.
+
+        Raises: InvalidParams for one that is fixed, and for what is no object.
+        """
+        own = _NONE if given is None or bytes(given) == b"null" else raw_object(given)
+        if own is None:
+            raise InvalidParams("tools/call: params.arguments must be an object")
+        for name in self.fixed:
+            if name in own:
+                raise InvalidParams(f"tools/call: argument {name!r} of {tool} is set by the hub: leave it out")
+        missing = {name: value for name, value in self.arguments.items() if name not in own}
+        return msgspec.Raw(object_bytes({**own, **missing, **self.fixed}))
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What the settings say of one tool, or of all that a glob matches. `pin` None leaves it to `ViewRules.pinned`."""
+
+    name: str | None = None
+    description: str | None = None
+    hide: bool = False
+    pin: bool | None = None
+    tags: frozenset[str] = frozenset()
+    supplied: Supplied = Supplied()
+
+
+_UNCHANGED: Final = Override()
+
+
+def find_override(overrides: Mapping[str, Override], tool: str) -> Override:
+    """That of the exact name, else of the first glob."""
+    pattern = first_match(tool, tuple(overrides)) if overrides else None
+    return _UNCHANGED if pattern is None else overrides[pattern]
+
+
+def overridden(found: Definition, own: Override) -> Definition:
+    """The definition as it is listed; the very same where nothing changes."""
+    fields = found.fields
+    if own.description is not None:
+        fields = {**fields, "description": _encoded(own.description)}
+    if own.supplied:
+        fields = {**fields, "inputSchema": _schema(fields["inputSchema"], own.supplied)}
+    traits = found.traits
+    if own.tags:
+        traits = replace(traits, tags=traits.tags | own.tags)
+    if fields is found.fields and traits is found.traits:
+        return found
+    summary = found.summary if own.description is None else first_line(own.description)
+    return replace(found, fields=fields, summary=summary, traits=traits)
+
+
+def _schema(schema: msgspec.Raw, supplied: Supplied) -> msgspec.Raw:
+    """The schema, an object as `definitions` has checked it, without what a caller need not or must not give."""
+    members = raw_object(schema) or {}
+    changed = dict(members)
+    if "required" in members:
+        required = [name for name in _required(members["required"]) if not _is_given(name, supplied)]
+        changed["required"] = _encoded(required)
+        if not required:
+            del changed["required"]
+    # a pointer into `properties` would lead nowhere
+    if supplied.fixed and "properties" in members and b"#/properties" not in bytes(schema):
+        listed = raw_object(members["properties"]) or {}
+        changed["properties"] = _encoded({name: own for name, own in listed.items() if name not in supplied.fixed})
+    return schema if changed == members else _encoded(changed)
+
+
+def _is_given(name: str, supplied: Supplied) -> bool:
+    return name in supplied.arguments or name in supplied.fixed
+
+
+def _encoded(value: object) -> msgspec.Raw:
+    return msgspec.Raw(object_bytes(value))

@@ -1,0 +1,129 @@
+"""Words of names, prose and queries, in the form in which they are compared.
+
+Identifiers fall apart at case changes, separators and digits; English endings are cut by a light stemmer; scripts
+without spaces become pairs of characters. Accents and widths do not matter. Everything takes linear time.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+__all__ = ["MAX_NAME", "clauses", "compounds", "is_bare", "key", "telling", "words"]
+
+# word for word what English puts between the words that say something, and the ways to ask politely
+_STOP = """
+a about above after again against all also am an and any are as at be been before being below between both but by can
+could did do does doing down during each few for from further had has have having he help her here hers him his how i
+id if ill im in into is it its itself ive just let lets like may me might more most must my myself need no nor not now
+of off on once only or other ought our ours ourselves out over own please s same shall she should so some such t than
+that the their theirs them then there these they this those through to too under until up very want was we were what
+when where which while who whom why will with would you your youre yours yourself
+"""
+
+MAX_NAME = 256
+"""Characters of a name that are looked at."""
+
+# scripts that are written without spaces: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul
+_DENSE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# no word is longer than 40 characters: the rest is another one
+_CASED = "[A-Z]{1,40}(?=[A-Z][a-z])|[A-Z]?[a-z]{1,40}|[A-Z]{1,40}"
+_ASCII = re.compile(rf"{_CASED}|[0-9]{{1,40}}")
+# Indic vowel signs are no letters to `re`, but belong to the word
+_ANY = re.compile(rf"[{_DENSE}]+|\d{{1,40}}|(?:[^\W\d_{_DENSE}]|[\u0900-\u0dff]){{1,40}}")
+_IS_DENSE = re.compile(f"[{_DENSE}]")
+_RUN = re.compile(r"[A-Za-z]+")
+_CASED_PIECE = re.compile(_CASED)
+# accents of Latin, Greek and Cyrillic, vowel points of Arabic
+_MARKS = re.compile("[\u0300-\u036f\u064b-\u0652]")
+_CLAUSE = re.compile(r"[.!?;:](?=\s|$)|\n|,\s|\b(?:and|then)\b|[()。！？；，、]", re.IGNORECASE)
+_VOWEL = re.compile("[aeiouy]")
+
+
+def words(text: str, limit: int) -> list[str]:
+    """At most `limit` comparable words of `text`, in order and with repeats."""
+    if text.isascii():
+        return [_stem(word) for word in _ASCII.findall(text)[:limit]]
+    found: list[str] = []
+    for run in _ANY.findall(_folded(text)):
+        found += _pieces(run)
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def telling(name: str) -> tuple[str, ...]:
+    """The distinct words of a name that say something."""
+    return tuple(dict.fromkeys(word for word in words(name[:MAX_NAME], 32) if not is_bare(word)))
+
+
+def compounds(text: str, limit: int) -> list[str]:
+    """What mixed case takes apart, once more in one: `GitHub` → `github`, at most `limit` of them."""
+    joined: list[str] = []
+    for run in _RUN.findall(text):
+        if not (run.islower() or run.isupper()) and 2 <= len(_CASED_PIECE.findall(run)) <= 3:
+            joined.append(_stem(run))
+            if len(joined) == limit:
+                break
+    return joined
+
+
+def is_bare(word: str) -> bool:
+    """Whether a word as `words` gives it says nothing about a tool."""
+    return word in _BARE
+
+
+def clauses(text: str) -> list[str]:
+    """The parts of a request that may each be a step of its own."""
+    return [part for part in _CLAUSE.split(text) if part and not part.isspace()]
+
+
+def key(name: str) -> str:
+    """A name without case and separators, to be compared with another one; of signs only: the signs."""
+    folded = _folded(name.strip()[: MAX_NAME + 1]).lower()
+    return "".join(filter(str.isalnum, folded)) or folded.strip()
+
+
+def _folded(text: str) -> str:
+    """One form for full width, ligatures and accents, at most four times as long."""
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)[: 4 * len(text)]
+    return unicodedata.normalize("NFC", _MARKS.sub("", decomposed))
+
+
+def _pieces(run: str) -> list[str]:
+    if run.isascii():
+        return [_stem(word) for word in _ASCII.findall(run)]
+    if not _IS_DENSE.match(run) or len(run) == 1:
+        return [run.lower()]
+    return [run[place : place + 2] for place in range(len(run) - 1)]
+
+
+# a hub's catalog has some ten thousand distinct words
+@lru_cache(maxsize=16_384)
+def _stem(word: str) -> str:
+    """In lower case; plural, -ing, -ed and a last e are cut. Hardly ever two words of different sense become one."""
+    word = word.lower()
+    if len(word) <= 3:
+        return word
+    word = _singular(word)
+    for ending in ("ing", "ed"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= 3 and _VOWEL.search(rest):
+            # stopped → stop, but called → call
+            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+_BARE = frozenset(form for word in _STOP.split() for form in (word, _stem(word)))

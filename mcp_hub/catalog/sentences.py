@@ -1,0 +1,78 @@
+"""Text of strangers made fit to be shown: one harmless line, its sentences, and a cut at a word.
+
+Whoever wrote it must not be able to end the line, to colour or turn it round, or to hide words in it that only a
+model reads: what breaks lines becomes a space, what cannot be seen goes.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["cut", "escaped", "first_sentence", "one_line", "sentences"]
+
+MAX_READ: Final = 8192
+"""Characters of a text that are looked at: the longest of 611 captured descriptions has 7,000."""
+_MAX_FIRST: Final = 2048
+"""Characters in which the first sentence is looked for."""
+
+_SEQUENCES: Final = re.compile("\x1b\\[[0-?]{0,64}[ -/]{0,16}[@-~]|\x1b\\][^\x07\x1b]{0,256}(?:\x07|\x1b\\\\)")
+"""Terminal control sequences (ECMA-48 §5.4) and operating system commands, which would leave letters behind."""
+_BREAKING: Final = re.compile("[\\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+# format characters (bidirectional controls, joiners, tags), fillers, variation selectors, surrogates, private use
+_FORMAT: Final = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U0010ffff"
+)
+_UNSEEN: Final = re.compile(f"[{_FORMAT}]+")
+_UNSEEN_IN_JSON: Final = re.compile(f"[\x7f-\x9f\u2028\u2029{_FORMAT}]")
+_MARKUP: Final = re.compile(r"^(?:[#>*=~_`-]+\s+)+|^[#*`]+|\*\*|``+")
+# a line that goes on in lower case was only wrapped; Chinese and Japanese put no space after a full stop
+_END: Final = re.compile(
+    r"\r?\n(?!\s{0,16}[a-z(`])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\bvs\.)(?<!etc\.)\s+|(?<=[。！？])"
+)
+
+
+def one_line(text: str, limit: int = MAX_READ) -> str:
+    """At most `limit` characters of `text` without line breaks, control, format and other unseen characters."""
+    text = _SEQUENCES.sub("", text[:MAX_READ])
+    return cut(_BREAKING.sub(" ", _UNSEEN.sub("", text)).strip(), limit)
+
+
+def escaped(text: str) -> str:
+    """The same JSON on one line, with escapes for what cannot be seen. `text` has no white space between its tokens."""
+    return _UNSEEN_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of `text`, each on one line and without marks of Markdown; its headings only if it has no other.
+
+    A line is a sentence of its own unless the next one goes on in lower case.
+    """
+    parts = _END.split(text[:MAX_READ])
+    return _plain(part for part in parts if not part.lstrip().startswith("#")) or _plain(parts)
+
+
+def _plain(parts: Iterable[str]) -> list[str]:
+    lines = (_MARKUP.sub("", one_line(part)) for part in parts)
+    return [line for line in lines if line.strip(".!?:;,- ")]
+
+
+def first_sentence(text: str, limit: int) -> str:
+    """The first sentence without its full stop, at most `limit` characters."""
+    for part in sentences(text[:_MAX_FIRST]):
+        return cut(part.rstrip(".。:;, "), limit)
+    return ""
+
+
+def cut(text: str, limit: int) -> str:
+    """`text`, or as many of its whole words as fit with an ellipsis into `limit` characters."""
+    if len(text) <= limit:
+        return text
+    if limit <= 1:
+        return "…"[: max(limit, 0)]
+    kept = text[: limit - 1]
+    words = kept if text[limit - 1] == " " else kept.rpartition(" ")[0]
+    # one endless word, or a script without spaces
+    return (words if 2 * len(words) > limit else kept).rstrip(" ,;:.") + "…"

@@ -1,0 +1,132 @@
+"""Globs of the settings that mean nothing which any server offers: slips, most likely. Pure.
+
+Not judged are hints (no tool may be destructive now), and URIs: what no server lists can be read all the same.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mcp_hub.catalog.entries import Offer, offered, present
+from mcp_hub.catalog.filters import Filter, Selector, any_matches
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.types import Kind, Snapshot
+
+__all__ = ["Unmatched", "has_patterns", "unmatched"]
+
+_LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}
+"""Keys of filters, and what each is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """A pattern, and where it stands in the configuration: keys and list indexes from the root."""
+
+    path: tuple[str | int, ...]
+    pattern: str
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, for people."""
+        return f'"{self.pattern}" matches nothing that is offered'
+
+
+def has_patterns(rules: Mapping[str | None, ViewRules]) -> bool:
+    """Whether there is anything to look for."""
+    for view in rules.values():
+        if view.pinned or any(_patterns(getattr(view, key)) for key in _LISTS):
+            return True
+        for own in view.servers.values():
+            if own.rename or own.overrides or any(_patterns(getattr(own, key)) for key in _LISTS):
+                return True
+    return False
+
+
+def unmatched(
+    snapshots: Iterable[Snapshot], rules: Mapping[str | None, ViewRules], absent: Collection[str] = ()
+) -> list[Unmatched]:
+    """Of the servers' own sections those of servers that were listed; of the hub's and of profiles, once all were.
+
+    `absent` servers are not waited for. `rules` are those of all profiles, None is everything. In the order of the
+    configuration. The work of building a view.
+    """
+    every = rules[None]
+    servers = present(snapshots, every)
+    offers, _ = offered(servers, every)
+    names = {snapshot.server for snapshot in servers}
+    found: list[Unmatched] = []
+    if _is_complete(every, names, absent):
+        found += _of_names(("hub", "pinned"), every.pinned, offers)
+    for snapshot in servers:
+        own = {kind: [offer for offer in listed if offer.server == snapshot.server] for kind, listed in offers.items()}
+        found += _of_server(("servers", snapshot.server), every.servers[snapshot.server], own)
+    for profile, view in rules.items():
+        if profile is None or not _is_complete(view, names, absent):
+            continue
+        own = {kind: [offer for offer in listed if offer.server in view.servers] for kind, listed in offers.items()}
+        found += _of_filters(("profiles", profile), view, own, has_own_names=False)
+        if view.pinned != every.pinned:
+            found += _of_names(("profiles", profile, "pinned"), view.pinned, own)
+    return found
+
+
+def _is_complete(view: ViewRules, listed: Collection[str], absent: Collection[str]) -> bool:
+    return all(server in listed or server in absent for server in view.servers)
+
+
+def _of_server(
+    path: tuple[str | int, ...], rules: ServerRules, offers: Mapping[Kind, Sequence[Offer]]
+) -> Iterator[Unmatched]:
+    yield from _of_filters(path, rules, offers, has_own_names=True)
+    tools = {offer.definition.key for offer in offers[Kind.TOOL]}
+    for name in rules.rename:
+        if name not in tools and all(offer.definition.key != name for offer in offers[Kind.PROMPT]):
+            yield Unmatched((*path, "rename", name), name)
+    for pattern in rules.overrides:
+        if pattern not in tools and not any_matches((pattern,), tools):
+            yield Unmatched((*path, "per_tool", pattern), pattern)
+
+
+def _of_filters(
+    path: tuple[str | int, ...],
+    rules: ServerRules | ViewRules,
+    offers: Mapping[Kind, Sequence[Offer]],
+    *,
+    has_own_names: bool,
+) -> Iterator[Unmatched]:
+    """`has_own_names`: a server's filters see its own names, too."""
+    for key, kind in _LISTS.items():
+        for place, index, entry in _patterns(getattr(rules, key)):
+            if not any(_selects(entry, offer, has_own_names) for offer in offers[kind]):
+                yield Unmatched((*path, key, place, index), _shown(entry))
+
+
+def _of_names(
+    path: tuple[str | int, ...], globs: Sequence[str], offers: Mapping[Kind, Sequence[Offer]]
+) -> Iterator[Unmatched]:
+    names = [offer.exported for offer in offers[Kind.TOOL]]
+    for index, glob in enumerate(globs):
+        if not any_matches((glob,), names):
+            yield Unmatched((*path, index), glob)
+
+
+def _patterns(filter_: Filter) -> list[tuple[str, int, str | Selector]]:
+    """The entries of a filter that have a glob: under which key, at which place."""
+    return [
+        (key, index, entry)
+        for key, entries in (("allow", filter_.allow), ("deny", filter_.deny))
+        for index, entry in enumerate(entries)
+        if isinstance(entry, str) or entry.name is not None or entry.tag is not None
+    ]
+
+
+def _selects(entry: str | Selector, offer: Offer, has_own_names: bool) -> bool:
+    names = (offer.definition.key, offer.exported) if has_own_names else (offer.exported,)
+    selector = entry if isinstance(entry, Selector) else Selector(name=entry)
+    return selector.selects(names, offer.definition.traits)
+
+
+def _shown(entry: str | Selector) -> str:
+    if isinstance(entry, str):
+        return entry
+    return " ".join(f"{key}:{glob}" for key, glob in (("name", entry.name), ("tag", entry.tag)) if glob is not None)

@@ -1,0 +1,152 @@
+"""`tokens` and `search` as they are really run: the account of a running hub, and what its model would read."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.e2e.client import Hub
+from tests.interaction.fronts import http_hub
+from tests.unit.cli.command import JOBS, hub
+from tests.upstreams.launch import argv
+
+pytestmark = pytest.mark.anyio
+
+PROFILES = {"few": {"tools": {"allow": ["jobs_*"]}}}
+
+
+def configure(folder: Path, **servers: dict[str, Any]) -> str:
+    text = json.dumps({"servers": servers, "profiles": PROFILES, "hub": {"first_list_wait": "20s"}})
+    (folder / "servers.yaml").write_text(text)
+    return text
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A configuration of Python functions and a real child process."""
+    made = tmp_path_factory.mktemp("tokens")
+    good = argv()
+    configure(made, jobs=JOBS, good={"command": good[0], "args": good[1:]})
+    return made
+
+
+@pytest.fixture(scope="module")
+async def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
+    async with http_hub(
+        (folder / "servers.yaml").read_text(), tmp_path_factory.mktemp("hub"), relays_all=False
+    ) as started:
+        yield started
+
+
+async def asked(running: Hub, path: str, body: object = None) -> Any:
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+        url = running.url.removesuffix("/mcp") + path
+        response = await (http.get(url) if body is None else http.post(url, json=body))
+        assert response.status_code == 200, response.text
+        return response.json()
+
+
+@pytest.mark.parametrize("options", [{}, {"client": "claude-code", "profile": "few"}], ids=["all", "narrow"])
+async def test_account_of_the_command_is_that_of_a_running_hub(
+    folder: Path, running: Hub, options: dict[str, str]
+) -> None:
+    line = [word for name, value in options.items() for word in (f"--{name}", value)]
+    done = hub(folder, "tokens", "--json", *line)
+    assert (done.returncode, done.stderr) == (0, "")
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    assert json.loads(done.stdout) == await asked(running, f"/v1/tokens?{query}")
+
+
+def test_tables_have_every_mode_every_server_and_as_many_tools_as_are_asked_for(folder: Path) -> None:
+    done = hub(folder, "tokens", "--top", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    firsts = [line.split()[0] for line in done.stdout.splitlines() if line and "─" not in line]
+    assert firsts[:9] == ["unknown", "expose", "full", "search", "names", "auto", "server", "jobs", "good"]
+    assert firsts[9:11] == ["together", "heaviest"] and len(firsts) == 13
+    own = hub(folder, "tokens", "--server", "good").stdout.partition("heaviest")[2].splitlines()[2:]
+    assert len(own) > 10 and all(line.startswith(" good_") for line in own), "all of its tools, and no others"
+
+
+def test_a_server_that_is_not_ready_is_named_and_makes_3(tmp_path: Path) -> None:
+    configure(tmp_path, jobs=JOBS, gone={"command": "no-such-program-anywhere"})
+    done = hub(tmp_path, "tokens")
+    assert done.returncode == 3 and "jobs" in done.stdout
+    assert "gone is failed: command not found: no-such-program-anywhere" in done.stderr
+    nothing = hub(tmp_path, "search", "zebra")
+    assert nothing.returncode == 3 and "gone is failed" in nothing.stderr
+
+
+async def told(running: Hub, **arguments: object) -> str:
+    """What `find_tools` tells a model."""
+    headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    async with httpx2.AsyncClient(trust_env=False, timeout=30, headers=headers) as http:
+        opened = await http.post(running.url, json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+        session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        params = {"name": "find_tools", "arguments": arguments}
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+        answer = (await http.post(running.url, json=call, headers=session)).text
+    data = next((line[6:] for line in answer.splitlines() if line.startswith("data: {")), answer)
+    return str(json.loads(data)["result"]["content"][0]["text"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"query": "echo a text", "limit": 3, "detail": "full"},
+        {"query": "wait", "server": "jobs"},
+        {"query": "jobs_wait"},
+        {"query": "wait " * 2000},
+        {"query": "the of and a"},
+        {"query": "等待任务完成"},
+        {"query": "\U0001f9ea\u202e zebra"},
+    ],
+    ids=["full", "server", "name", "long", "stop words", "chinese", "odd"],
+)
+async def test_search_prints_what_find_tools_tells_a_model(
+    folder: Path, running: Hub, arguments: dict[str, Any]
+) -> None:
+    line = [
+        word for name in ("server", "limit", "detail") if name in arguments for word in (f"--{name}", arguments[name])
+    ]
+    done = hub(folder, "search", *map(str, line), "--", arguments["query"])
+    text = await told(running, **arguments)
+    assert done.stdout == text + "\n"
+    assert done.returncode == text.startswith("No tool fits")
+    cost, _, hits = done.stderr.removesuffix("\n").partition(" tokens, ")
+    assert int(cost) > 0 and hits.endswith(("hit", "hits")) and hits.startswith("0") == (done.returncode == 1)
+
+
+def test_explained_search_shows_what_scores_are_made_of(folder: Path) -> None:
+    done = hub(folder, "search", "--explain", "count", "words")
+    rows = [line.split() for line in done.stdout.partition("\n\n")[2].splitlines() if "─" not in line]
+    assert rows[0][:2] == ["tool", "score"] and rows[1][0] == "jobs_count_words"
+    assert abs(float(rows[1][1]) - sum(map(float, rows[1][2:]))) < 0.05
+    assert hub(folder, "search", "--explain", "").stdout.endswith("weak: nothing fits well\n")
+
+
+def test_search_as_json_has_the_answer_its_cost_and_the_hits(folder: Path) -> None:
+    done = hub(folder, "search", "--json", "count words", "--limit", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["query"] == "count words" and found["answer"].startswith("jobs_count_words(text:str)")
+    assert found["tokens"] > 0 and found["weak"] is False
+    assert found["hits"][0]["id"] == "jobs_count_words" and len(found["hits"]) <= 2
+    assert set(found["hits"][0]) == {"id", "score", "also", "parts"}
+    (exact,) = json.loads(hub(folder, "search", "--json", "jobs_wait", "--server", "good").stdout)["hits"]
+    assert exact["id"] == "jobs_wait"
+
+
+def test_a_profile_s_search_knows_its_tools_only(folder: Path) -> None:
+    others = hub(folder, "search", "--profile", "few", "echo")
+    assert others.returncode == 1 and others.stdout == "No tool fits. Servers: jobs (3).\n"
+    hidden = hub(folder, "search", "--profile", "few", "echo", "--server", "good")
+    assert (hidden.returncode, hidden.stdout) == (1, "find_tools: no server 'good'; there are: jobs\n")
+
+
+def test_a_query_that_is_no_text_is_searched_for_all_the_same(folder: Path) -> None:
+    done = hub(folder, "search", "wait \udcff\udcfe")
+    assert done.returncode == 0 and "jobs_wait(" in done.stdout and "Traceback" not in done.stderr

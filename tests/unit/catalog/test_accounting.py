@@ -1,0 +1,213 @@
+"""What tools cost: each form of each tool, what they add up to, and what is really listed in every mode."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_hub.catalog import accounting
+from mcp_hub.catalog.accounting import Asked, Measures, ModeTokens, TokenAccount, Tokens, account
+from mcp_hub.catalog.compact import compact_tool
+from mcp_hub.catalog.definitions import in_era
+from mcp_hub.catalog.exposure import decided, exposed
+from mcp_hub.catalog.signatures import all_names, signature
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
+from mcp_hub.types import Audience, Era, Kind, Snapshot
+
+ANYBODY = Audience(max_tools=240)
+CODE = Audience(max_tools=400, defers_tools=True)
+
+
+def tool(name: str, words: int = 3, **members: Any) -> bytes:
+    schema = {"type": "object", "title": "T", "properties": {"q": {"type": "string", "title": "Q"}}}
+    described = {"name": name, "description": "word " * words, "inputSchema": schema, **members}
+    return json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def server(name: str, *tools: bytes) -> Snapshot:
+    return Snapshot(name, Era.HANDSHAKE, {Kind.TOOL: tools})
+
+
+GIT = server("git", tool("log", 4), tool("create_branch", 90, outputSchema={"type": "object"}), tool("blame", 4))
+MAIL = server("mail", tool("send", 300, outputSchema={"type": "string"}), tool("read", execution={"taskSupport": "x"}))
+RULES = ViewRules({name: ServerRules(name) for name in ("git", "mail")}, expose="auto", budget=10_000)
+
+
+def view_of(rules: ViewRules = RULES) -> CatalogView:
+    return build([GIT, MAIL], rules)
+
+
+def counted(asked: Asked | None = None, *, rules: ViewRules = RULES, audience: Audience = ANYBODY) -> TokenAccount:
+    return account(view_of(rules), rules, audience, asked or Asked())
+
+
+def mode_of(found: TokenAccount, expose: str) -> ModeTokens:
+    return next(one for one in found.modes if one.expose == expose)
+
+
+def test_each_tool_has_the_cost_of_what_a_client_would_be_sent_of_it() -> None:
+    tools = counted().tools
+    entries = view_of().entries(Kind.TOOL)
+    assert [(one.name, one.server) for one in tools] == [(entry.exported, entry.server) for entry in entries]
+    for one, entry in zip(tools, entries, strict=True):
+        sent = in_era(Kind.TOOL, entry.raw, Era.HANDSHAKE)
+        assert one.tokens.full == estimate(sent)
+        assert one.tokens.compact == estimate(compact_tool(sent)) < one.tokens.full
+        assert one.tokens.signature == estimate(signature(entry.exported, sent))
+    send = next(entry for entry in entries if entry.key == "send")
+    assert b"outputSchema" in send.raw and b"outputSchema" not in in_era(Kind.TOOL, send.raw, Era.HANDSHAKE)
+
+
+def test_shares_of_the_names_add_up_to_the_line_of_the_server() -> None:
+    found = counted()
+    for one in found.servers:
+        names = sorted(tool.name for tool in found.tools if tool.server == one.server)
+        assert one.tokens.names == estimate(all_names({one.server: names})) > 0
+    long, short = (next(t.tokens.names for t in found.tools if t.name.endswith(end)) for end in ("branch", "log"))
+    assert long >= short
+
+
+def test_servers_and_the_total_are_the_sums_of_their_tools() -> None:
+    found = counted()
+    assert [(one.server, one.tools) for one in found.servers] == [("git", 3), ("mail", 2)]
+    for form in msgspec.structs.fields(Tokens):
+        for one in found.servers:
+            own = [tool for tool in found.tools if tool.server == one.server]
+            assert getattr(one.tokens, form.name) == sum(getattr(tool.tokens, form.name) for tool in own)
+        assert getattr(found.total, form.name) == sum(getattr(one.tokens, form.name) for one in found.tools)
+
+
+@pytest.mark.parametrize(
+    "audience", [ANYBODY, CODE, replace(ANYBODY, max_result_tokens=0)], ids=["any", "code", "whole"]
+)
+def test_modes_are_what_is_listed_where_expose_says_so(audience: Audience) -> None:
+    view, found = view_of(), counted(audience=audience)
+    assert [one.expose for one in found.modes] == ["full", "search", "names", "auto"]
+    for one in found.modes:
+        asking = replace(audience, expose=one.expose)
+        mode = decided(view, RULES, asking)
+        listed = exposed(view, RULES, asking, mode).entries(Kind.TOOL)
+        sent = [estimate(in_era(Kind.TOOL, entry.raw, Era.HANDSHAKE)) for entry in listed]
+        assert (one.mode, one.listed, one.tokens) == (mode, len(sent), sum(sent))
+    assert found.defers == audience.defers_tools and found.max_tools == audience.max_tools
+
+
+def test_current_is_what_the_client_s_kind_says_else_the_profile() -> None:
+    assert counted().current == mode_of(counted(), "auto")
+    names = counted(rules=replace(RULES, expose="names"))
+    assert names.current == mode_of(names, "names") and names.current.mode == "names"
+    assert counted(audience=replace(ANYBODY, expose="search")).current.expose == "search"
+    small = counted(rules=replace(RULES, budget=20))
+    assert (small.current.expose, small.current.mode, small.budget) == ("auto", "search", 20)
+
+
+def test_while_servers_are_unknown_auto_lists_the_search_too() -> None:
+    known, partly = counted(), counted(Asked(starting=["ci"]))
+    assert partly.starting == ("ci",) and known.starting == ()
+    assert partly.current.listed == known.current.listed + 2
+    assert mode_of(partly, "full") == mode_of(known, "full")
+
+
+def test_one_server_is_counted_alone_and_lists_are_of_all() -> None:
+    whole, own = counted(), counted(Asked(client="c", profile="p", server="mail"))
+    assert [one.name for one in own.tools] == ["mail_send", "mail_read"]
+    assert own.servers == tuple(one for one in whole.servers if one.server == "mail")
+    assert own.total == own.servers[0].tokens and own.modes == whole.modes
+    assert (own.client, own.profile) == ("c", "p")
+    assert counted(Asked(server="none")).total == Tokens()
+
+
+def test_heaviest_are_the_longest_definitions_and_equal_ones_go_by_name() -> None:
+    assert counted(Asked(heaviest=2)).heaviest == ("mail_send", "git_create_branch")
+    assert counted(Asked(heaviest=0)).heaviest == ()
+    same = build([server("git", tool("b"), tool("a"))], RULES)
+    assert account(same, RULES, ANYBODY).heaviest == ("git_a", "git_b")
+
+
+def test_what_was_measured_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    measures = Measures()
+    first = account(view_of(), RULES, ANYBODY, Asked(), measures)
+    monkeypatch.setattr(accounting, "compact_tool", None)
+    monkeypatch.setattr(accounting, "signature", None)
+    assert account(view_of(), RULES, ANYBODY, Asked(), measures) == first
+    other = build([server("git", tool("log", 5))], RULES)
+    with pytest.raises(TypeError):
+        account(other, RULES, ANYBODY, Asked(), measures)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounting, "_REMEMBERED", 3)
+    measures = Measures()
+    assert account(view_of(), RULES, ANYBODY, Asked(), measures) == counted()
+    assert len(measures._known) <= 3
+
+
+def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entries = view_of().entries(Kind.TOOL)
+    monkeypatch.setattr(accounting, "_MOST_COMPACTED", len(entries[0].raw) + len(entries[1].raw) + 1)
+    measures = Measures()
+    seen = [account(view_of(), RULES, ANYBODY, Asked(), measures) for _ in range(5)]
+    assert [one.tokens.compact < one.tokens.full for one in seen[0].tools] == [True, True, False, False, False]
+    assert [one.tokens.full for one in seen[0].tools] == [one.tokens.full for one in seen[-1].tools]
+    assert all(one.tokens.compact < one.tokens.full for one in seen[-1].tools if one.name != "mail_send")
+
+
+def test_whatever_strangers_wrote_is_counted() -> None:
+    cyclic = {
+        "$ref": "#/$defs/a",
+        "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}},
+        "type": "object",
+    }
+    deep: Any = {"type": "object"}
+    for _ in range(40):
+        deep = {"type": "object", "properties": {"x": deep}}
+    odd = server(
+        "git",
+        tool("shown", description="\u202e\ud7ff\x1b[2J 工具\n" * 50),
+        tool("cyclic", inputSchema=cyclic),
+        tool("deep", inputSchema=deep),
+        tool("long", 40_000),
+        tool("odd", inputSchema={"type": "object", "properties": {"a": True}, "required": ["z"]}, _meta={"x": [[]]}),
+    )
+    view = build([odd], RULES)
+    found = account(view, RULES, CODE)
+    assert len(found.tools) == len(view.entries(Kind.TOOL)) == 5
+    assert all(one.tokens.full >= one.tokens.compact > 0 for one in found.tools)
+    assert found.heaviest[0] == "git_long" and mode_of(found, "full").tokens > 40_000
+    assert msgspec.json.decode(msgspec.json.encode(found), type=TokenAccount) == found
+
+
+def test_nothing_costs_nothing_but_the_hub_s_own_tools() -> None:
+    found = account(build([], RULES), RULES, replace(ANYBODY, max_result_tokens=0))
+    assert (found.total, found.tools, found.servers, found.heaviest) == (Tokens(), (), (), ())
+    assert found.current == ModeTokens("auto", "full", 0, 0) and mode_of(found, "search").listed == 2
+
+
+# -- the lists of 33 public servers (data outside the repository)
+
+DATA = os.environ.get("MCP_HUB_EVAL_DATA")
+LISTS = sorted(Path(DATA, "tool-lists").glob("*.json")) if DATA else []
+
+
+@pytest.mark.skipif(not LISTS, reason="MCP_HUB_EVAL_DATA names no folder with tool-lists/*.json")
+def test_captured_lists_cost_what_the_design_allows_in_every_mode() -> None:
+    snapshots = []
+    for path in LISTS:
+        tools = json.loads(path.read_bytes())["tools"]
+        texts = (json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode() for one in tools)
+        snapshots.append(server(path.stem, *texts))
+    rules = ViewRules({one.server: ServerRules(one.server) for one in snapshots}, expose="auto")
+    found = account(build(snapshots, rules), rules, ANYBODY)
+    assert len(found.tools) == 611 and len(found.servers) == 33
+    assert abs(found.total.full - 237_000) < 23_700, "by the o200k tokenizer, output schemas included"
+    assert found.total.compact < 190_000 and found.total.signature < 24_000
+    assert found.current.mode == "search" and found.current.tokens <= 250
+    assert mode_of(found, "names").tokens <= 3_100
+    assert mode_of(found, "full").tokens > found.total.full

@@ -1,0 +1,196 @@
+"""`find_tools`: what a model may write for its arguments, and what it is told of servers, tools and what is missing."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from mcp_hub.catalog.indexing import Indexes
+from mcp_hub.catalog.meta_tools import MOST_HITS, Finding, finding
+from mcp_hub.catalog.search import Answer
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
+from mcp_hub.types import Era, Kind, Snapshot
+from mcp_hub.upstreams.base import Call, CallChannel
+
+pytestmark = pytest.mark.anyio
+
+NOBODY = cast(CallChannel, None)
+"""The handler never uses it."""
+WORDS = (
+    "issue",
+    "branch",
+    "page",
+    "event",
+    "file",
+    "user",
+    "label",
+    "comment",
+    "release",
+    "milestone",
+    "token",
+    "team",
+)
+TOOLS: Mapping[str, Mapping[str, str]] = {
+    "git": {f"create_{word}": f"Create a new {word} in a repository." for word in WORDS},
+    "web": {"fetch": "Fetch the content of a URL. Follows redirects.", "截图": "对网页进行截图"},
+    "empty": {},
+}
+
+
+def definition(name: str, description: str) -> bytes:
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    return json.dumps({"name": name, "description": description, "inputSchema": schema}).encode()
+
+
+OFFERS = [
+    Snapshot(server, Era.HANDSHAKE, {Kind.TOOL: tuple(definition(*item) for item in tools.items())})
+    for server, tools in TOOLS.items()
+]
+VIEW: CatalogView = build(OFFERS, ViewRules({server: ServerRules(server) for server in TOOLS}))
+
+
+class Model:
+    """Calls `find_tools`; `limits` has how many hits the search was asked for."""
+
+    def __init__(self, *, budget: int = 8000, starting: tuple[str, ...] = ()) -> None:
+        self.limits: list[int] = []
+        self._indexes = Indexes({})
+        self._finding = Finding(VIEW, self._search, budget, starting)
+
+    async def _search(self, query: str, limit: int, server: str | None) -> Answer:
+        self.limits.append(limit)
+        return await self._indexes.search(None, VIEW, query, limit, server)
+
+    async def _found(self) -> Finding:
+        return self._finding
+
+    async def says(self, arguments: bytes | None) -> tuple[str, bool]:
+        """What the answer to these encoded arguments says, and whether it is an error."""
+        given = {} if arguments is None else {"arguments": msgspec.Raw(arguments)}
+        call = Call(
+            "c", "", "tools/call", {"name": msgspec.Raw(b'"find_tools"'), **given}, {}, "s", "p", Era.MODERN, {}
+        )
+        result = json.loads((await finding(self._found)(call, NOBODY)).result)
+        (block,) = result["content"]
+        return block["text"], result["isError"]
+
+    async def finds(self, query: str, **more: Any) -> str:
+        text, is_error = await self.says(json.dumps({"query": query, **more}).encode())
+        assert not is_error, text
+        return text
+
+    async def is_refused(self, arguments: bytes | None) -> str:
+        text, is_error = await self.says(arguments)
+        assert is_error and text.startswith("find_tools: ") and len(text) < 500, text
+        assert not self.limits
+        return text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (None, "`query`"),
+        (b"{}", "`query`"),
+        (b"null", "object"),
+        (b"[]", "object"),
+        (b'{"query":null}', "$.query"),
+        (b'{"query":["create issue"]}', "$.query"),
+        (b'{"query":7}', "$.query"),
+        (b'{"query":"x","server":["git"]}', "$.server"),
+        (b'{"query":"x","server":"gti"}', "no server 'gti'; there are: git, web"),
+        (b'{"query":"x","server":"' + b"s" * 10_000 + b'"}', "there are: git, web"),
+        (b'{"query":"x","limit":"many"}', "`limit` is a number from 1 to 50, not 'many'"),
+        (b'{"query":"x","limit":"-1"}', "`limit`"),
+        (b'{"query":"x","limit":-1}', "`limit`"),
+        (b'{"query":"x","limit":"1.5"}', "`limit`"),
+        ('{"query":"x","limit":"八"}'.encode(), "`limit`"),
+        (b'{"query":"x","limit":' + b"9" * 400 + b"}", "limit"),
+        (b'{"query":"x","limit":1.5}', "$.limit"),
+        (b'{"query":"x","limit":true}', "$.limit"),
+        (b'{"query":"x","limit":[]}', "$.limit"),
+        (b'{"query":"x","detail":"long"}', "`detail` is \"brief\" or \"full\", not 'long'"),
+        (b'{"query":"x","detail":"' + b"d" * 10_000 + b'"}', "`detail`"),
+        (b'{"query":"x","detail":1}', "$.detail"),
+        (b'{"query":"x","x":' + b"[" * 5000 + b"]" * 5000 + b"}", "recursion"),
+    ],
+)  # fmt: skip
+async def test_wrong_arguments_are_explained_to_the_model(arguments: bytes | None, said: str) -> None:
+    assert said in await Model().is_refused(arguments)
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked"),
+    [(None, 8), ("", 8), (0, 8), ("0", 1), (1, 1), ("3", 3), (50, 50), (51, MOST_HITS), (999_999_999, MOST_HITS)],
+)
+async def test_a_limit_may_be_text_and_is_bounded(limit: object, asked: int) -> None:
+    model = Model()
+    await model.finds("create something", limit=limit)
+    assert model.limits == [asked]
+
+
+async def test_as_many_lines_as_hits_are_asked_for() -> None:
+    text = await Model().finds("create new", limit=3)
+    assert [line.partition("(")[0] for line in text.split("\n") if not line.startswith(" ")][-1].startswith(
+        "git_create_"
+    )
+    assert sum(line.startswith("git_create_") for line in text.split("\n")) <= 3
+
+
+async def test_what_is_left_empty_is_left_out() -> None:
+    assert await Model().finds("create issue", server="", detail="", limit=None) == await Model().finds("create issue")
+    assert await Model().finds("create issue", server=None, detail=None, x=1) == await Model().finds("create issue")
+
+
+async def test_of_one_server_only_its_tools_are_found() -> None:
+    text = await Model().finds("create issue", server="web")
+    assert "git_" not in text
+
+
+@pytest.mark.parametrize("query", ["", " \n", "the of and to", "?!…", "\x00\x1b[2J"])
+async def test_a_query_that_says_nothing_is_told_where_to_look(query: str) -> None:
+    text = await Model().finds(query)
+    assert text.startswith("No ") and "git (12), web (2)" in text and "\x1b" not in text
+
+
+async def test_a_query_may_be_in_chinese_or_very_long() -> None:
+    assert "对网页进行截图" in await Model().finds("网页截图")
+    long = await Model().finds("create a new issue in a repository. " * 280)
+    assert "git_create_issue(" in long and estimate(long) < 1000
+    assert estimate(await Model().finds("x" * 10_000)) < 1000
+
+
+@pytest.mark.parametrize("query", ["git_create_issue", "  git_create_issue\n"])
+async def test_an_exact_name_gives_the_definition_whatever_the_detail(query: str) -> None:
+    model = Model()
+    for more in ({}, {"detail": "brief"}, {"server": "git"}):
+        shown = json.loads(await model.finds(query, **more))
+        assert (shown["name"], shown["inputSchema"]["required"]) == ("git_create_issue", ["title"])
+    assert model.limits == []
+
+
+async def test_in_full_every_hit_is_a_definition() -> None:
+    text = await Model().finds("fetch a URL", detail="full", limit=1)
+    assert json.loads(text)["name"] == "web_fetch"
+
+
+async def test_an_answer_keeps_to_its_budget() -> None:
+    for detail in ("brief", "full"):
+        text = await Model(budget=120).finds("create new", detail=detail, limit=50)
+        assert estimate(text) <= 140 and "left out" in text
+
+
+async def test_servers_that_are_starting_are_named() -> None:
+    model = Model(starting=("slow", "later"))
+    known = await Model().finds("create issue")
+    assert "starting" not in known
+    assert await model.finds("create issue") == f"{known}\nNot known yet, their servers are starting: slow, later"
+
+
+async def test_a_server_that_is_starting_is_not_called_unknown() -> None:
+    starting = ("slow", "later")
+    assert "server 'slow' is starting" in await Model(starting=starting).is_refused(b'{"query":"x","server":"slow"}')
+    text = await Model(starting=starting).is_refused(b'{"query":"x","server":"other"}')
+    assert text.endswith("no server 'other'; there are: git, web; starting: slow, later")

@@ -1,0 +1,108 @@
+"""What is taken of a tool, how much of it at most, and that it is taken once."""
+
+import gc
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from mcp_hub.catalog.search_documents import PEAK, Document, Searchable, prepare
+from mcp_hub.catalog.search_words import words
+from tests.unit.catalog.search_tools import tool
+
+MAX_WORDS = 32 + 16 + 60 + 200 + 200 + 200 + 100
+
+
+def has(document: Document, text: str) -> bool:
+    return all(word in document.weights for word in words(text, 99))
+
+
+def test_the_name_says_most_and_a_note_least() -> None:
+    schema = {"properties": {"gamma": {"description": "delta"}}}
+    weights = prepare(tool("beta", "alpha", "First epsilon here.\nThe rest has zeta.", schema)).weights
+    assert weights["alpha"] > weights["beta"] > weights["epsilon"] > weights["gamma"] > weights["delta"]
+    assert weights["epsilon"] > weights["zeta"] > weights["delta"]
+    assert all(0 < weight < PEAK for weight in weights.values())
+
+
+def test_parameters_are_read_three_levels_deep_with_items_and_choices() -> None:
+    inner: dict[str, Any] = {"properties": {"third": {"properties": {"fourth": {}}}}}
+    schema = {
+        "properties": {
+            "first": {"enum": ["red", 5, None, "green"], "description": 7},
+            "rows": {"type": "array", "items": {"properties": {"second": inner, "odd": True}}},
+        }
+    }
+    document = prepare(tool("s", "n", "", schema))
+    assert has(document, "first rows second third odd red green")
+    assert not has(document, "fourth")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        "x",
+        5,
+        {"properties": []},
+        {"properties": {"a": None, "b": []}},
+        {"properties": {"a": {"enum": {}, "items": 3}}},
+    ],
+    ids=str,
+)
+def test_any_json_is_a_schema(schema: Any) -> None:
+    assert has(prepare(Searchable("s_name", "s", "name", "", schema)), "name")
+
+
+def test_a_document_has_a_bound_however_large_the_tool() -> None:
+    much = " ".join(f"word{n}x" for n in range(200_000))
+    schema = {"properties": {f"p{n}q": {"description": much[: 10 * n], "enum": [f"c{n}d"] * 99} for n in range(5_000)}}
+    document = prepare(tool("server", much, much, schema))
+    assert len(document.weights) <= 2 * MAX_WORDS and len(document.pairs) <= 100
+    assert has(document, "word1x") and has(document, "p1q")
+    assert not has(document, "p4999q")
+
+
+def test_properties_beyond_the_limit_are_not_looked_at() -> None:
+    for count, is_read in ((256, True), (257, False)):
+        schema = {"properties": {str(n): {} for n in range(count - 1)} | {"last": {"description": "distant"}}}
+        assert has(prepare(tool("server", "name", "", schema)), "distant") is is_read
+
+
+def test_a_word_counts_twice_in_a_field_and_no_more() -> None:
+    once, twice, often = (
+        prepare(tool("server", "name", "", {"properties": {f"colour_{n}": {} for n in range(count)}})).weights["colour"]
+        for count in (1, 2, 9)
+    )
+    assert once < twice == often
+
+
+def test_a_cyclic_or_deep_schema_ends() -> None:
+    cyclic: dict[str, Any] = {"properties": {}}
+    cyclic["properties"]["cycle"] = cyclic
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"properties": {"deeper": deep}}
+    assert has(prepare(tool("s", "n", "", cyclic)), "cycle") and has(prepare(tool("s", "n", "", deep)), "deeper")
+
+
+def test_an_equal_tool_has_the_same_document_while_it_is_held() -> None:
+    first = prepare(tool("s", "unheard_of_name", "Text.", {"properties": {"a": {}}}))
+    assert prepare(tool("s", "unheard_of_name", "Text.", {"properties": {"a": {}}})) is first
+    for other in (
+        tool("s", "unheard_of_name", "Text!", {"properties": {"a": {}}}),
+        tool("s", "unheard_of_name", "Text.", {"properties": {"b": {}}}),
+        tool("s", "unheard_of_name", "Text.", {"properties": {"a": {}}}, exported="renamed"),
+        tool("s", "unheard_of_name", "Text.a", {"properties": {"": {}}}),
+    ):
+        assert prepare(other) is not first
+    held = ref(first)
+    del first, other
+    gc.collect()
+    assert held() is None
+
+
+def test_lone_surrogates_and_control_characters_are_taken() -> None:
+    document = prepare(tool("s", "na\ud800me", "\x00\ud800 text\x1b[0m", {"properties": {"\udfff": {}}}))
+    assert has(document, "text")

@@ -1,0 +1,41 @@
+"""The goals of docs/context.md on the evaluation sets (data outside the repository)."""
+
+import json
+import os
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from mcp_hub.catalog.search import build
+
+DATA = os.environ.get("MCP_HUB_EVAL_DATA")
+SETS = Path(DATA, "toolsearch") if DATA else None
+
+pytestmark = pytest.mark.skipif(
+    SETS is None or not SETS.is_dir(), reason="MCP_HUB_EVAL_DATA names no folder with toolsearch/<set>/dev.jsonl"
+)
+
+
+def lines(name: str, file: str) -> list[dict[str, Any]]:
+    assert SETS is not None
+    return [json.loads(line) for line in (SETS / name / file).read_bytes().splitlines() if line.strip()]
+
+
+def recall(groups: list[list[str]], ranked: list[str], k: int) -> float:
+    return fmean(not set(group).isdisjoint(ranked[:k]) for group in groups)
+
+
+# recall@5, recall@8, hit@1 on dev queries
+@pytest.mark.parametrize(
+    ("name", "goals"), [("mcp", (0.575, 0.63, 0.49)), ("api", (0.80, 0.85, 0.76)), ("bfcl", (0.885, 0.92, 0.65))]
+)
+def test_the_goals_are_met_on_dev_queries(name: str, goals: tuple[float, float, float]) -> None:
+    ranker = build(lines(name, "tools.jsonl"))
+    rows = [(query["gold_groups"], ranker.rank(query["text"], 10)) for query in lines(name, "dev.jsonl")]
+    reached = (
+        *(fmean(recall(groups, ranked, k) for groups, ranked in rows) for k in (5, 8)),
+        fmean(any(ranked[:1] == [one] for group in groups for one in group) for groups, ranked in rows),
+    )
+    assert all(figure >= goal for figure, goal in zip(reached, goals, strict=True)), reached

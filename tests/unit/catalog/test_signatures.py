@@ -1,0 +1,176 @@
+import json
+from typing import Any
+
+import pytest
+
+from mcp_hub.catalog.signatures import WIDTH, counted, grouped_names, parameter_notes, signature
+
+
+def tool(properties: Any = None, *, required: Any = (), description: Any = None, **members: Any) -> bytes:
+    schema = {"type": "object", "properties": properties or {}, "required": list(required), **members}
+    return json.dumps({"name": "t", "description": description, "inputSchema": schema}).encode()
+
+
+def parameters(*args: Any, **members: Any) -> str:
+    line = signature("t", tool(*args, **members))
+    assert line.startswith("t(") and line.endswith(")")
+    return line[2:-1]
+
+
+def test_a_tool_is_a_line_of_its_parameters_and_first_sentence() -> None:
+    text = {"type": "string"}
+    raw = tool(
+        {"body": text, "owner": text, "labels": {"type": "array", "items": text}, "title": text},
+        required=["owner", "title"],
+        description="Create a new issue. It is open at first.",
+    )
+    assert signature("github_create_issue", raw) == (
+        "github_create_issue(owner:str, title:str, body?:str, labels?:list[str]): Create a new issue"
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        ({"type": "string"}, "p:str"),
+        ({"type": "integer"}, "p:int"),
+        ({"type": "number"}, "p:num"),
+        ({"type": "boolean"}, "p:bool"),
+        ({"type": "object", "properties": {"a": {}}}, "p:obj"),
+        ({"type": "array"}, "p:list"),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, "p:list[a]|list[b]"),
+        ({"type": "array", "items": {"type": "array", "items": {"type": "string"}}}, "p:list[list]"),
+        ({"type": ["string", "null"]}, "p:str|null"),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "string"}]}, "p:str|int"),
+        ({"oneOf": [{"type": "object"}, {"type": "null"}]}, "p:obj|null"),
+        ({"allOf": [{"$ref": "#/$defs/point"}]}, "p:list[num]"),
+        ({"$ref": "#/$defs/a~1b"}, "p:bool"),
+        ({"$ref": "#/$defs/gone"}, "p"),
+        ({"$ref": "https://example.org/schema"}, "p"),
+        ({"$ref": "#/$defs/loop"}, "p"),
+        ({"$ref": "#/$defs/tree"}, "p:str"),
+        ({"type": "string", "enum": ["asc", "desc"]}, "p:asc|desc"),
+        ({"enum": [1, 2.5, True, None]}, "p:1|2.5|true|null"),
+        ({"enum": ["two words", "x"]}, "p:str"),
+        ({"enum": [{"a": 1}, "x"]}, "p:obj|str"),
+        ({"enum": [f"value-{number}" for number in range(9)]}, "p:str"),
+        ({"const": "only"}, "p:only"),
+        ({"anyOf": [{"const": f"value-{number}"} for number in range(9)]}, "p"),
+        ({}, "p"),
+        (True, "p"),
+        ("string", "p"),
+        ({"type": 7, "anyOf": 3}, "p"),
+    ],
+    ids=json.dumps,
+)
+def test_a_type_is_as_short_as_it_gets(schema: Any, shown: str) -> None:
+    definitions = {
+        "point": {"type": "array", "items": {"type": "number"}},
+        "a/b": {"type": "boolean"},
+        "loop": {"$ref": "#/$defs/loop"},
+        "tree": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/tree"}]},
+    }
+    assert parameters({"p": schema}, required=["p"], **{"$defs": definitions}) == shown
+
+
+def test_who_may_leave_a_parameter_out_is_not_told_that_null_is_allowed() -> None:
+    assert parameters({"p": {"anyOf": [{"type": "string"}, {"type": "null"}]}}) == "p?:str"
+
+
+def test_parameters_that_do_not_fit_are_counted() -> None:
+    many = {f"parameter_{number}": {"type": "string"} for number in range(30)}
+    shown = parameters(many, required=[f"parameter_{number}" for number in range(20)])
+    names = shown.split(", ")
+    assert names[-2:] == [f"+{20 - len(names) + 2}", "+10?"] and len(names) > 8
+    raw = tool(many, description="word " * 99)
+    assert len(signature("t", raw)) <= WIDTH
+    assert signature("t", raw, 110).startswith("t(parameter_0?:str, parameter_1?:str, +28?): word word")
+
+
+def test_all_parameters_are_shown_if_they_just_fit() -> None:
+    pair = {"one": {"type": "string"}, "two": {"type": "string"}}
+    whole = "t(one?:str, two?:str)"
+    assert signature("t", tool(pair), len(whole)) == whole
+    assert signature("t", tool(pair), len(whole) - 1) == "t(one?:str, +1?)"
+    assert signature("t", tool(pair), 15) == "t(+2?)"
+
+
+def test_a_name_that_is_no_word_is_shown_as_it_must_be_written() -> None:
+    assert parameters({"a b": {}, "x\ny": {}, "\u202e": {}, "größe": {}, "": {}}) == (
+        '"a b"?, "x\\ny"?, "\\u202e"?, größe?, ""?'
+    )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"inputSchema":[]}',
+        b'{"inputSchema":{"properties":[]}}',
+        b'{"description":7,"inputSchema":{"properties":{},"required":{}}}',
+        b'{"description":"\xff"}',
+        b"[" * 100_000,
+    ],
+    ids=lambda raw: raw[:60].decode("ascii", "replace"),
+)
+def test_what_is_no_definition_is_a_name(raw: bytes) -> None:
+    assert signature("t", raw) == "t()"
+    assert parameter_notes(raw, 100) == []
+
+
+def test_a_title_stands_in_for_a_description() -> None:
+    assert signature("t", b'{"title":"Ends all","description":""}') == "t(): Ends all"
+
+
+def test_no_description_can_make_a_line_of_its_own() -> None:
+    line = signature("t", tool(description="a \x1b[31m\u202e\u200bb\u2028other_tool(): c"))
+    assert line == "t(): a b other_tool(): c"
+
+
+def test_notes_are_what_names_do_not_say() -> None:
+    raw = tool(
+        {
+            "limit": {"description": "Limit."},
+            "page": {"description": "Which page, from 1. There are 30 on each."},
+            "repo": {"description": "Its name without the owner"},
+            "plain": {"type": "string"},
+        },
+        required=["repo"],
+    )
+    notes = ["repo: Its name without the owner", "page: Which page, from 1"]
+    assert parameter_notes(raw, 100) == notes
+    assert parameter_notes(raw, len(notes[0])) == notes[:1]
+    assert parameter_notes(raw, len(notes[0]) - 1) == []
+
+
+def test_names_are_grouped_with_what_they_share_written_once() -> None:
+    groups = {
+        "github": ["github_create_issue", "github_list_issues", "github_list"],
+        "web": ["fetch_page", "fetch_pages"],
+        "time": ["time_now"],
+        "clock": ["ring"],
+        "mixed": ["one", "two"],
+        "none": [],
+    }
+    assert grouped_names(groups).split("\n") == [
+        "github_{create_issue list_issues list}",
+        "web: fetch_{page pages}",
+        "time_now",
+        "clock: ring",
+        "mixed: one two",
+    ]
+
+
+def test_names_over_the_limit_are_servers_and_counts() -> None:
+    groups = {"b": ["b_one", "b_two"], "a": ["a_one", "a_two"], "c": ["c_1", "c_2", "c_3"]}
+    limit = len(grouped_names(groups))
+    assert grouped_names(groups, limit).startswith("b_{one two}")
+    assert grouped_names(groups, limit - 1) == "c (3), a (2), b (2)"
+    assert grouped_names(groups, 19) == "c (3), a (2), …"
+    assert grouped_names(groups, 5) == "…"
+
+
+def test_no_server_name_can_make_a_line_of_its_own() -> None:
+    assert counted({"a\nb": 1, "x" * 99: 2}, 200) == "x" * 63 + "… (2), a b (1)"

@@ -1,0 +1,109 @@
+"""What `check` says of lists, and what only those can say who have seen the lists."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.command import hub
+
+TEXT = """
+hub: {budget: 100, pinned: ["jobs_*", "nothing_*"]}
+servers:
+  jobs:
+    local: mcp_hub.examples.jobs:registry
+    tools: {deny: ["waitt", {tag: none}, {destructiveHint: false}]}
+    rename: {count_words: words, gone: away}
+    per_tool:
+      run_job: {description: d, fixed: {seconds: 0}}
+      "w*": {hide: true, task: never}
+      "x*": {task: never}
+  off: {command: x, enabled: false}
+profiles:
+  small: {tools: {allow: ["jobs_run_job", "run_job"]}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "servers.yaml").write_text(TEXT)
+    return tmp_path
+
+
+def test_check_counts_and_names_every_override_and_shows_no_value(folder: Path) -> None:
+    done = hub(folder, "check", "--no-start")
+    assert done.returncode == 0
+    assert ": ok, 2 servers, 1 profile, 0 tokens, 4 overrides, 1 warning\n" in done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[lines.index(next(line for line in lines if line.startswith("  jobs: "))) + 1 :][:4] == [
+        "    count_words: changed name",
+        "    gone: changed name",
+        "    run_job: changed description, fixed",
+        "    w*: changed hide",
+    ]
+    assert "hub.budget: less than the 250 tokens" in done.stderr
+
+
+def test_check_has_the_overrides_in_its_document(folder: Path) -> None:
+    servers = json.loads(hub(folder, "check", "--json").stdout)["servers"]
+    assert servers["jobs"]["overrides"]["run_job"] == ["description", "fixed"]
+    assert servers["off"]["overrides"] == {}
+
+
+EXPECTED = [
+    'servers.yaml:2: hub.pinned[1]: "nothing_*" matches nothing that is offered',
+    'servers.yaml:6: servers.jobs.tools.deny[0]: "waitt" matches nothing that is offered',
+    'servers.yaml:6: servers.jobs.tools.deny[1]: "tag:none" matches nothing that is offered',
+    'servers.yaml:7: servers.jobs.rename.gone: "gone" matches nothing that is offered',
+    'servers.yaml:11: servers.jobs.per_tool["x*"]: "x*" matches nothing that is offered',
+    'servers.yaml:14: profiles.small.tools.allow[1]: "run_job" matches nothing that is offered',
+]
+
+
+def warned(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "matches nothing" in line]
+
+
+@pytest.mark.parametrize("command", ["doctor", "tools"])
+def test_pattern_that_matches_nothing_is_named_with_its_line(folder: Path, command: str) -> None:
+    found = warned(hub(folder, command).stderr)
+    assert found == [f"warning: {folder / line}" for line in EXPECTED]
+
+
+def test_doctor_of_some_servers_says_nothing_of_what_is_for_all(folder: Path) -> None:
+    told: dict[str, Any] = json.loads(hub(folder, "doctor", "off", "--json").stdout)
+    assert told["warnings"] == []
+    told = json.loads(hub(folder, "doctor", "jobs", "--json").stdout)
+    assert told["warnings"] == [str(folder / line) for line in EXPECTED if "servers.jobs" in line]
+
+
+def test_check_names_the_patterns_that_match_nothing_with_their_lines(folder: Path) -> None:
+    done = hub(folder, "check")
+    assert done.returncode == 0
+    for text in EXPECTED:
+        assert text in done.stderr
+    assert f"{1 + len(EXPECTED)} warnings" in done.stdout
+    assert not any(text in hub(folder, "check", "--no-start").stderr for text in EXPECTED)
+
+
+def test_check_says_which_servers_patterns_were_not_compared(tmp_path: Path) -> None:
+    text = """
+servers:
+  gone: {local: "no_such_module:r", tools: {deny: [x]}}
+  jobs: {local: "mcp_hub.examples.jobs:registry"}
+"""
+    (tmp_path / "servers.yaml").write_text(text)
+    done = hub(tmp_path, "check", "--json")
+    warnings = json.loads(done.stdout)["warnings"]
+    assert done.returncode == 0 and any(said.startswith("servers.gone: failed, so that nothing") for said in warnings)
+    assert not any("servers.jobs" in said for said in warnings)
+
+
+def test_check_without_patterns_starts_nothing(tmp_path: Path) -> None:
+    witness = tmp_path / "started"
+    own = {"command": "touch", "args": [str(witness)]}
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"a": own}}))
+    assert hub(tmp_path, "check").returncode == 0 and not witness.exists()
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"a": {**own, "tools": {"deny": ["x"]}}}}))
+    assert hub(tmp_path, "check", "--wait", "5").returncode == 0 and witness.exists()

@@ -1,0 +1,95 @@
+"""How `mcp-hub tokens` looks, and what it takes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mcp_hub.catalog.accounting import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
+from mcp_hub.cli import main
+from mcp_hub.cli.tokens import print_account
+from tests.unit.cli.command import hub
+
+AUTO = ModeTokens("auto", "search", 3, 238)
+FULL = ModeTokens("full", "full", 2, 5001)
+LONG, SHORT = Tokens(5000, 4000, 30, 4), Tokens(1, 1, 1, 1)
+
+
+def account(**members: object) -> TokenAccount:
+    usual: dict[str, object] = {
+        "client": "unknown",
+        "profile": None,
+        "current": AUTO,
+        "modes": (FULL, AUTO),
+        "budget": 8000,
+        "max_tools": 240,
+        "defers": False,
+        "starting": (),
+        "total": LONG + SHORT,
+        "servers": (ServerTokens("git", 1, LONG), ServerTokens("bad\x1b[2J", 1, SHORT)),
+        "heaviest": ("git_log",),
+        "tools": (ToolTokens("git_log", "git", LONG), ToolTokens("x", "bad\x1b[2J", SHORT)),
+    }
+    return TokenAccount(**{**usual, **members})  # type: ignore[arg-type]  # by name
+
+
+def shown(capsys: pytest.CaptureFixture[str], **members: object) -> list[list[str]]:
+    print_account(account(**members))
+    return [line.split() for line in capsys.readouterr().out.splitlines() if line and "─" not in line]
+
+
+def test_ways_to_list_servers_and_heaviest_tools_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    head, *rows = shown(capsys)
+    said = "unknown clients are listed 3 tools for 238 tokens (expose: auto, which comes to search)"
+    assert " ".join(head) == said
+    forms = ["full", "compact", "signature", "names"]
+    assert rows == [
+        ["expose", "comes", "to", "listed", "tokens"],
+        ["full", "full", "2", "5001"],
+        ["auto", "search", "3", "238"],
+        ["server", "tools", *forms],
+        ["git", "1", "5000", "4000", "30", "4"],
+        ["bad\\x1b[2J", "1", "1", "1", "1", "1"],
+        ["together", "2", "5001", "4001", "31", "5"],
+        ["heaviest", *forms],
+        ["git_log", "5000", "4000", "30", "4"],
+    ]
+
+
+def test_one_server_has_no_sum_and_no_tools_no_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    own = shown(capsys, servers=(ServerTokens("git", 1, LONG),), heaviest=())
+    assert not [row for row in own if row[0] in ("together", "heaviest")]
+    print_account(account(servers=(), tools=(), heaviest=()))
+    assert capsys.readouterr().err == "no tools\n"
+
+
+def test_what_is_listed_now_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    one, deferred, *_ = shown(capsys, client="code", defers=True, current=ModeTokens("full", "full", 1, 1))
+    assert " ".join(one) == "code clients are listed 1 tool for 1 token (expose: full)"
+    assert " ".join(deferred) == "they keep definitions from their model until they are asked for"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--client", "claude-cod", 'unknown client "claude-cod"; did you mean "claude-code"?'),
+        ("--profile", "smal", 'no profile "smal"; did you mean "small"?'),
+        ("--profile", "q\x1b[2J", 'no profile "q\\x1b[2J"; configured: small'),
+        ("--server", "jos", 'no server "jos"; did you mean "jobs"?'),
+        ("--top", "-1", "-1 is not in the range"),
+    ],
+    ids=["client", "profile", "hostile", "server", "top"],
+)
+def test_what_is_not_there_is_a_mistake_of_the_caller(tmp_path: Path, option: str, value: str, said: str) -> None:
+    config = {"servers": {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}, "profiles": {"small": {}}}
+    (tmp_path / "servers.yaml").write_text(json.dumps(config))
+    done = CliRunner().invoke(main, ["tokens", option, value, "-c", str(tmp_path / "servers.yaml")])
+    assert done.exit_code == 2 and said in done.stderr and done.stdout == ""
+
+
+def test_help_names_the_commands_among_the_others(tmp_path: Path) -> None:
+    done = hub(tmp_path, "--help")
+    lines = [line.split() for line in done.stdout.partition("Commands:")[2].splitlines() if line]
+    assert [line[0] for line in lines][1:5] == ["list", "tools", "tokens", "search"]
+    assert not [line for line in lines if line[0] in ("tokens", "search") and line[-1].endswith("...")]

@@ -1,0 +1,89 @@
+"""`/v1/tokens`: what the caller's tools cost, for the kind of client that is asked about."""
+
+from pathlib import Path
+
+import anyio
+import jsonschema
+import msgspec
+import pytest
+
+from mcp_hub.catalog.accounting import TokenAccount
+from mcp_hub.errors import ConfigError
+from mcp_hub.fronts.rest_tokens import ANY_CLIENT, accounted
+from mcp_hub.sessions.session import Caller
+from tests.unit.fronts.rest_peer import NARROW, Response, problem, rest_hub
+
+pytestmark = pytest.mark.anyio
+
+
+def account(response: Response) -> TokenAccount:
+    assert response.status == 200, response.body
+    assert response.headers["content-type"] == "application/json"
+    return msgspec.json.decode(response.body, type=TokenAccount)
+
+
+async def test_account_is_of_all_tools_for_any_client(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        response = await peer.ask("GET", "/v1/tokens")
+        found = account(response)
+        assert (found.client, found.profile, found.current.expose) == (ANY_CLIENT, None, "auto")
+        assert [one.name for one in found.tools] == ["echo", "steps", "hold", "hurry", "fail", "flood", "wait"]
+        assert [(one.server, one.tools) for one in found.servers] == [("local", 7)]
+        assert sorted(found.heaviest) == sorted(one.name for one in found.tools)
+        assert (await peer.ask("GET", "/v1/tokens")).body == response.body
+        head = await peer.ask("HEAD", "/v1/tokens")
+        assert (head.status, head.body, head.headers) == (200, b"", response.headers)
+        assert found == await accounted(peer.app.hub, Caller("alice"), ANY_CLIENT)
+
+
+async def test_a_kind_of_client_gets_what_the_configuration_says_of_it(tmp_path: Path) -> None:
+    clients = {"small": {"expose": "names", "max_tools": 5}}
+    async with rest_hub(tmp_path, clients=clients) as peer:
+        code = account(await peer.ask("GET", "/v1/tokens?client=claude-code"))
+        assert (code.client, code.defers, code.max_tools) == ("claude-code", True, 400)
+        small = account(await peer.ask("GET", "/v1/tokens?client=small"))
+        assert (small.current.expose, small.max_tools) == ("names", 5)
+        whole = account(await peer.ask("GET", "/v1/tokens?client=mcp-hub"))
+        assert (whole.current.expose, whole.current.listed) == ("full", 7), "results are not cut, calls not cut short"
+
+
+@pytest.mark.parametrize("client", ["claude-cod", "", "x" * 5000], ids=["slip", "empty", "long"])
+async def test_unknown_client_is_refused(tmp_path: Path, client: str) -> None:
+    async with rest_hub(tmp_path) as peer:
+        told = problem(await peer.ask("GET", f"/v1/tokens?client={client}"), 400, "unknown_client")
+        assert "unknown client" in told["detail"] and len(told["detail"]) < 400
+        if client == "claude-cod":
+            assert 'did you mean "claude-code"' in told["detail"]
+        with pytest.raises(ConfigError):
+            await accounted(peer.app.hub, Caller(), "nobody")
+
+
+async def test_a_profile_s_account_is_of_what_it_lets_through(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        found = account(await peer.ask("GET", "/v1/tokens", token=NARROW))
+        assert (found.profile, [one.name for one in found.tools]) == ("narrow", ["echo"])
+        problem(await peer.ask("GET", "/v1/tokens?profile=none"), 404, "unknown_profile")
+        problem(await peer.ask("GET", "/v1/tokens", token=None), 401, "unauthorized")
+        problem(await peer.ask("POST", "/v1/tokens"), 405, "method_not_allowed")
+
+
+async def test_many_who_ask_at_once_are_all_answered_and_the_loop_goes_on(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        asked = [peer.start("GET", "/v1/tokens") for _ in range(10)]
+        gone = peer.start("GET", "/v1/tokens")
+        gone.leave()
+        with anyio.fail_after(20):
+            assert (await peer.call("echo", {"text": "x"}).ended()).status == 200
+            assert len({(await one.ended()).body for one in asked}) == 1
+
+
+async def test_account_is_as_the_document_says(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        described = (await peer.ask("GET", "/v1/openapi.json")).json
+        found = (await peer.ask("GET", "/v1/tokens")).json
+    operation = described["paths"]["/v1/tokens"]["get"]
+    assert {each["name"] for each in operation["parameters"]} == {"client", "profile"}
+    answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    validator = jsonschema.Draft202012Validator({**described, **answer})
+    validator.validate(found)
+    assert not validator.is_valid({**found, "modes": [{"expose": "some"}]})

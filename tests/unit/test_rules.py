@@ -1,0 +1,72 @@
+"""From settings to the rules of views: what a profile leaves open is the hub's, and what overrides become."""
+
+from pathlib import Path
+
+import msgspec
+
+from mcp_hub.catalog.filters import Filter, Selector
+from mcp_hub.catalog.overrides import Override, Supplied
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.config.load import parse
+from mcp_hub.rules import view_rules, virtual_name
+
+TEXT = """
+hub: {budget: 900, pinned: ["git_*"], compact: true, max_result_tokens: 0, max_name_length: 20}
+servers:
+  git:
+    command: x
+    expose: full
+    compact: false
+    tools: {allow: ["get_*", {name: x, tag: t}], deny: [{destructiveHint: true}, {name: plain}]}
+    resources: {deny: [{tag: private}]}
+    rename: {log: history}
+    per_tool:
+      "get_*": {description: d, tags: [a, a], pin: true}
+      drop: {hide: true, arguments: {n: 1.5}, fixed: {key: [null]}}
+  virtual: {command: x, prefix: v}
+profiles:
+  small: {servers: [git], expose: names, budget: 300, compact: false, pinned: [], max_result_tokens: 50}
+  same: {prompts: {allow: [a]}, resources: {deny: ["x:*"]}, tools: {deny: [{readOnlyHint: false}]}}
+"""
+
+
+def rules(text: str = TEXT) -> dict[str | None, ViewRules]:
+    return view_rules(parse(text, "servers.yaml", {}, Path("/base")).settings)
+
+
+def test_servers_say_what_is_listed_of_them_and_how() -> None:
+    git = rules()[None].servers["git"]
+    assert (git.expose, git.compact, git.rename) == ("full", False, {"log": "history"})
+    assert git.tools == Filter(("get_*", Selector("x", "t")), (Selector(destructive=True), "plain"))
+    assert git.resources == Filter(deny=(Selector(tag="private"),))
+    assert git.overrides == {
+        "get_*": Override(description="d", tags=frozenset({"a"}), pin=True),
+        "drop": Override(hide=True, supplied=Supplied({"n": msgspec.Raw(b"1.5")}, {"key": msgspec.Raw(b"[null]")})),
+    }
+
+
+def test_hub_says_what_holds_for_everybody() -> None:
+    every = rules()[None]
+    assert (every.expose, every.budget, every.compact) == ("auto", 900, True)
+    assert (every.pinned, every.max_result_tokens, every.max_name_length) == (("git_*",), 0, 20)
+    assert list(every.servers) == ["git", "virtual", "virtual2"] and every.servers["virtual2"] == ServerRules()
+
+
+def test_profile_says_it_otherwise_or_leaves_it_to_the_hub() -> None:
+    small, same = rules()["small"], rules()["same"]
+    assert (small.expose, small.budget, small.compact, small.pinned) == ("names", 300, False, ())
+    assert (small.max_result_tokens, list(small.servers)) == (50, ["git"])
+    assert (same.expose, same.budget, same.compact, same.pinned) == ("auto", 900, True, ("git_*",))
+    assert (same.max_result_tokens, list(same.servers)) == (0, ["git", "virtual", "virtual2"])
+    assert (same.prompts, same.resources) == (Filter(("a",)), Filter(deny=("x:*",)))
+    assert same.tools == Filter(deny=(Selector(read_only=False),))
+
+
+def test_lists_are_shared_only_where_there_are_neither_profiles_nor_tokens() -> None:
+    assert [view.shared for view in rules().values()] == [False, False, False]
+    assert rules("servers: {a: {command: x}}")[None].shared
+    assert not rules("servers: {a: {command: x}}\nhub: {tokens: [{token: t, principal: p}]}")[None].shared
+
+
+def test_tools_of_clients_get_a_name_that_no_server_has() -> None:
+    assert virtual_name(parse(TEXT, "servers.yaml", {}, Path("/")).settings) == "virtual2"

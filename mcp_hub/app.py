@@ -4,11 +4,9 @@ Up: upstreams (all at once), then whatever front is asked for; nobody waits for 
 their ending, then all upstreams are closed side by side.
 """
 
-import os
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -29,34 +27,28 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.instructions import compose
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
-from mcp_hub.clock import Clock, SystemClock, wall_time
+from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.load import Loaded
-from mcp_hub.config.schema import ServerSettings, Settings
+from mcp_hub.config.schema import Settings
 from mcp_hub.fronts.audiences import Audiences
 from mcp_hub.fronts.mcp_server import Binding, Identity
 from mcp_hub.fronts.soft_deadline import SoftDeadlines
 from mcp_hub.hub import Facade, LongResults
 from mcp_hub.rules import view_rules, virtual_name
+from mcp_hub.sources import Sources
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents import DocumentLimits, Documents
 from mcp_hub.stores.documents_open import open_documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.open import open_store
-from mcp_hub.types import Audience, Era
-from mcp_hub.upstreams import commands
-from mcp_hub.upstreams.absent import AbsentUpstream
+from mcp_hub.types import Audience
 from mcp_hub.upstreams.base import Upstream
 from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.connection import Connection
-from mcp_hub.upstreams.lifecycle import RestartRule
-from mcp_hub.upstreams.listing import ListLimits
-from mcp_hub.upstreams.local import LocalUpstream
-from mcp_hub.upstreams.memory import EraMemory, server_key, url_key
+from mcp_hub.upstreams.memory import EraMemory
 from mcp_hub.upstreams.producers import ProducerLimits
 from mcp_hub.upstreams.questions import follow_up
 from mcp_hub.upstreams.scoped import Scoped
-from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
-from mcp_hub.upstreams.supervisor import Supervisor, SupervisorRules
+from mcp_hub.upstreams.supervisor import Supervisor
 from mcp_hub.upstreams.virtual import VirtualLimits, VirtualUpstream
 
 __all__ = ["App", "open_app", "state_dir"]
@@ -153,25 +145,8 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings = loaded.settings
     clock, changes = SystemClock(), Changes()
-    memory = EraMemory(state_dir(env) / "eras.json")
-    folder = str(loaded.path.parent)
-    upstreams: dict[str, Upstream] = {}
-    for name, server in settings.servers.items():
-        if not server.enabled:
-            upstreams[name] = AbsentUpstream(name)
-        elif server.local is not None:
-            upstreams[name] = LocalUpstream.load(name, server.local, folder)
-        else:
-            connect: Callable[[], Connection] = partial(
-                StdioConnection, name, partial(_spec, settings, server, env, folder), memory
-            )
-            if server.url is not None:
-                connect = _remote(name, settings, server, server.url, memory)
-            rules = _supervisor_rules(settings, name)
-            upstreams[name] = first = Supervisor(name, connect, rules, clock=clock, changes=changes)
-            if server.scope in ("session", "call"):
-                make = partial(_member, name, connect, rules, clock)
-                upstreams[name] = Scoped(first, make, server.scope, clock)
+    sources = Sources(env, str(loaded.path.parent), EraMemory(state_dir(env) / "eras.json"), clock, changes)
+    upstreams = {name: sources.make(settings, name) for name in settings.servers}
     limits = settings.hub.limits
     virtual = VirtualUpstream(virtual_name(settings), changes, clock, _virtual_limits(settings))
     if has_executors:
@@ -241,57 +216,6 @@ def _stream_limits(settings: Settings) -> StreamLimits:
 def _call_rules(settings: Settings, server: str, tool: str) -> CallRules:
     rules = settings.tool_rules(server, tool)
     return CallRules(rules.task, rules.orphan, rules.idempotent)
-
-
-def _member(name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock) -> Supervisor:
-    """One of many processes of a server; its callers wait for it to start, and nobody else hears of its changes."""
-    patient = replace(rules, ready_wait=rules.start_timeout)
-    return Supervisor(name, connect, patient, clock=clock, changes=Changes())
-
-
-def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
-    """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
-    cwd = server.cwd or os.getcwd()
-    path = server.env.get("PATH", env.get("PATH"))
-    program = commands.resolve(server.command or "", path, str(Path.home()), folder)
-    limits = settings.hub.limits
-    return StdioSpec(
-        argv=(program, *server.args),
-        env=commands.child_env(env, server.env, [os.path.dirname(program), os.path.dirname(sys.executable)]),
-        cwd=cwd,
-        era=None if server.era == "auto" else Era(server.era),
-        key=server_key(server.command or "", server.args),
-        line_limit=limits.line,
-        stderr_lines=limits.stderr_lines,
-    )
-
-
-def _remote(
-    name: str, settings: Settings, server: ServerSettings, url: str, memory: EraMemory
-) -> Callable[[], Connection]:
-    from mcp_hub.upstreams.http import HttpConnection, HttpSpec  # an HTTP client, which most hubs do without
-
-    spec = HttpSpec(
-        url=url,
-        key=url_key(url),
-        headers=server.sent_headers(),
-        transport=server.type,
-        era=None if server.era == "auto" else Era(server.era),
-        line_limit=settings.hub.limits.line,
-    )
-    return partial(HttpConnection, name, spec, memory)
-
-
-def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
-    own, limits = settings.effective(name), settings.hub.limits
-    # a remote server that is down says nothing about the next minute
-    is_patient = settings.servers[name].url is not None and settings.servers[name].restart is None
-    return SupervisorRules(
-        start_timeout=own.start_timeout,
-        request_timeout=own.request_timeout,
-        restart=RestartRule(sys.maxsize if is_patient else own.restart.intensity, own.restart.period),
-        lists=ListLimits(limits.pages, limits.tools_per_server),
-    )
 
 
 def _time_limits(settings: Settings) -> dict[str, tuple[TimeLimits, TimeLimits]]:

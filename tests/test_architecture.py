@@ -14,7 +14,7 @@ ORDER = [
     {"__main__"},
     {"cli", "library", "examples"},
     {"app", "client"},
-    {"rules"},
+    {"rules", "sources"},
     {"dashboard"},
     {"fronts"},
     {"hub"},

@@ -79,6 +79,7 @@ class Supervisor:
         self._life = Life()
         self._ready_at = 0.0
         self._connection: Connection | None = None
+        self._last_output: tuple[str, ...] = ()  # of the process before this one: why it ended, until the next is ready
         self._peer: Peer | None = None
         self._snapshot: Snapshot | None = None
         self._log_level: str | None = None
@@ -193,7 +194,7 @@ class Supervisor:
             server_info=peer.info.server_info if peer else None,
             restarts=life.restarts,
             pid=connection.pid if peer and connection else None,
-            stderr=tuple(connection.stderr) if connection else (),
+            stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else self._last_output),
             warnings=snapshot.warnings if snapshot else (),
         )
 
@@ -283,6 +284,7 @@ class Supervisor:
                 finally:
                     self._peer = None
                     self._changes.bump()
+                    self._last_output = tuple(connection.stderr)
                     await connection.close()
             except StartFailed as exc:
                 reason = str(exc)

@@ -166,7 +166,7 @@ class Facade:
             responses, state = questions.take_retry(params)
         deadline = self.soft_deadline(session)
         view = self.view(session)
-        meant = meta_tools.meant(view, session.era, method, params, self.catalog.is_settled)
+        meant = meta_tools.meant(view, session.era, method, params, lambda: self.catalog.is_settled)
         to, params = meant.to, meant.params
         goes_on = method == "tools/call" and self._may_go_on(session, to, deadline)
         call = Call(
@@ -203,27 +203,28 @@ class Facade:
             handler = explaining(handler, meant.entry, meant.params.get("arguments", b"{}"))
         if session.era is Era.MODERN and (goes_on or "extensions" in session.capabilities):
             handler = self._asking(handler)
-        return Leg(self._registry.start(call, self._shortening(call, handler, view), limits))
+        return Leg(self._fitted(self._registry.start(call, handler, limits), view))
 
-    def _shortening(self, call: Call, handler: CallHandler, view: CatalogView | None) -> CallHandler:
-        """`handler`, where a result that is too long for its caller is cut and kept.
+    def _fitted(self, record: CallRecord, view: CatalogView | None) -> CallRecord:
+        """The call, whose result is cut and kept if it is too long for its caller.
 
         Structured content is left alone where the caller's `view` shows a schema of it, or nobody knows.
         """
-        if self._long_results is None or not call.result_tokens:
-            return handler
+        if record.call.result_tokens and self._long_results is not None:
+            record.fit = partial(self._fit, view)
+        return record
 
-        def may_drop_structured() -> bool:
-            return view is not None and not view.shows_output(asked(call))
-
-        return self._long_results.keeping.shortening(handler, may_drop_structured)
+    async def _fit(self, view: CatalogView | None, call: Call, done: Completed) -> Completed:
+        assert self._long_results is not None
+        may_drop = view is not None and not view.shows_output(asked(call))
+        return await self._long_results.keeping.fitted(call, done, may_drop_structured=may_drop)
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallRecord:
         """Starts a call of one of the hub's own tools, or what `run_tool` is answered with. It is never a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
         record = self._registry.start(call, handler, limits)
         record.lasting = None
-        return record
+        return self._fitted(record, None) if own_name(call) == meta_tools.FIND else record
 
     def _own_handler(
         self, session: Session, call: Call, deadline: float, refused: RpcError | None
@@ -232,7 +233,7 @@ class Facade:
             return refusing(refused), _SHORT
         match own_name(call):
             case meta_tools.FIND:
-                return self._shortening(call, finding(partial(self._finding, session)), None), _SHORT
+                return finding(partial(self._finding, session)), _SHORT
             case meta_tools.READ if self._long_results is not None:
                 return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
             case _:
@@ -348,7 +349,7 @@ class Facade:
 
         limits, _ = self._limits.get(left.call.upstream, (TimeLimits(60, 60), None))
         progressed = await last_progress(self.streams.store, row)
-        record = self._registry.start(left.call, self._shortening(left.call, resumed, None), limits)
+        record = self._fitted(self._registry.start(left.call, resumed, limits), None)
         record.take_up(left.how, progressed, row.last)
         self.streams.take_up(record, row)
         self.streams.orphan(record, _DETACHED)

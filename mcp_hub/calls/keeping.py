@@ -4,7 +4,6 @@ A result that cannot be kept is passed on whole: nothing is lost. Source: contex
 (`cutting`), and where it is kept (`stores.documents`).
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -17,7 +16,7 @@ from mcp_hub.events import Completed
 from mcp_hub.stores.base import StoreError
 from mcp_hub.stores.documents import Documents
 from mcp_hub.types import RawJson
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+from mcp_hub.upstreams.base import Call
 
 __all__ = ["Keeping"]
 
@@ -34,18 +33,12 @@ class Keeping:
         self._documents = documents
         self._estimate = estimate
 
-    def shortening(self, handler: CallHandler, may_drop_structured: Callable[[], bool]) -> CallHandler:
-        """`handler`, whose result has at most the tokens that its call asks for."""
-
-        async def shortened(call: Call, channel: CallChannel) -> Completed:
-            done = await handler(call, channel)
-            if len(done.result) <= max(call.result_tokens, LEAST):
-                return done
-            may_drop = may_drop_structured()
-            shown = await self.shortened(call.principal, done.result, call.result_tokens, may_drop_structured=may_drop)
-            return done if shown is done.result else Completed(shown, done.era)
-
-        return shortened
+    async def fitted(self, call: Call, done: Completed, *, may_drop_structured: bool) -> Completed:
+        """What stands for the result of the call: at most the tokens that the call asks for."""
+        shown = await self.shortened(
+            call.principal, done.result, call.result_tokens, may_drop_structured=may_drop_structured
+        )
+        return done if shown is done.result else Completed(shown, done.era)
 
     async def shortened(
         self, principal: str, result: RawJson, limit: int, *, may_drop_structured: bool = False

@@ -6,7 +6,7 @@ appended. May use asyncio directly: an anyio task group's `start_soon` costs thr
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +18,17 @@ from mcp_hub.calls.progress import ProgressGuard
 from mcp_hub.calls.stream import Stream
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Ending, Failed, InputReceived, InputRequired, Progress, Started
+from mcp_hub.events import (
+    CallEvent,
+    Cancelled,
+    Completed,
+    Ending,
+    Failed,
+    InputReceived,
+    InputRequired,
+    Progress,
+    Started,
+)
 from mcp_hub.types import RawJson
 from mcp_hub.upstreams.base import Call, CallHandler, Question
 
@@ -57,12 +67,14 @@ class CallRecord:
     `sooner` is told when the call may run out of time earlier than it could so far, `lasting` when it turns out not to
     be a short quiet one. `continuation` is what another hub needs to go on with it, which its writer is told
     (`on_continuable`). `stream` is its durable stream, once it has one: then whoever follows the call is told
-    (`on_stream`), and `info` is what its front wants kept with it.
+    (`on_stream`), and `info` is what its front wants kept with it. `fit` makes what stands for a result of more bytes
+    than the call takes tokens.
     """
 
     __slots__ = (
-        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "call", "continuation", "entered", "handler", "info",
-        "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started", "stopping", "stream", "task",
+        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "call", "continuation", "entered", "fit", "handler",
+        "info", "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started", "stopping", "stream",
+        "task",
     )  # fmt: skip
 
     def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
@@ -72,6 +84,7 @@ class CallRecord:
         self.log = CallLog()
         self.task: asyncio.Task[None] | None = None
         self.entered = False
+        self.fit: Callable[[Call, Completed], Awaitable[Completed]] | None = None
         self.stopping: Ending | None = None
         self._clock = clock
         self._guard: ProgressGuard | None = None
@@ -267,7 +280,7 @@ async def _run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None
     ending: Ending
     record.entered = True  # a task that is cancelled before its first step would never get to append the ending
     try:
-        ending = record.stopping or await record.handler(record.call, record)
+        ending = record.stopping or await _completed(record)
     except asyncio.CancelledError:
         ending = record.stopping or Cancelled("the hub is stopping")
     except RpcError as error:
@@ -279,6 +292,14 @@ async def _run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None
     if record.open_questions:
         record._leave_open()
     on_end(record)
+
+
+async def _completed(record: CallRecord) -> Completed:
+    call = record.call
+    done = await record.handler(call, record)
+    if record.fit is None or len(done.result) <= call.result_tokens:
+        return done
+    return await record.fit(call, done)
 
 
 class Bell:

@@ -99,8 +99,7 @@ def _out_of_text(arguments: bytes) -> bytes:
     return one_line(text)  # a break between two tokens would end the message to a server, and begin another
 
 
-@dataclass(frozen=True, slots=True)
-class Meant:
+class Meant(msgspec.Struct, frozen=True, gc=False):
     """What a request comes to: `run_tool` stands for another call, of the tool `entry`, or is `refused`.
 
     `params` are those of that call in the caller's words.
@@ -112,18 +111,28 @@ class Meant:
     refused: RpcError | None = None
 
 
-def meant(view: CatalogView, era: Era, method: str, params: RawObject, is_settled: bool) -> Meant:
+def meant(view: CatalogView, era: Era, method: str, params: RawObject, is_settled: Callable[[], bool]) -> Meant:
     """Raises `InvalidParams`, `UnknownEntry`."""
-    if method != "tools/call" or not _is_run(params):
-        return Meant(route(view, era, method, params), params)
+    try:
+        to = route(view, era, method, params)
+    except (UnknownEntry, InvalidParams):
+        if method != "tools/call" or not _is_run(params):
+            raise
+    else:
+        if to.server != OWN or not _is_run(params):
+            return Meant(to, params)  # a name of the hub's own is nobody else's
+    return _meant_by_run(view, era, params, is_settled)
+
+
+def _meant_by_run(view: CatalogView, era: Era, params: RawObject, is_settled: Callable[[], bool]) -> Meant:
     entry = None
     try:
         run = _run(params)
         entry = view.find(Kind.TOOL, run.name)
         own = _unwrapped(params, run)
-        to = route(view, era, method, own)
+        to = route(view, era, "tools/call", own)
     except UnknownEntry as problem:
-        if not is_settled:
+        if not is_settled():
             raise  # its server may be on its way up
         return _refused(params, f"{problem.message}. {FIND} says which there are.")
     except InvalidParams as problem:

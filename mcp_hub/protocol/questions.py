@@ -12,6 +12,7 @@ import msgspec
 
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.protocol.capabilities import missing
+from mcp_hub.protocol.complete import is_complete
 from mcp_hub.protocol.envelope import object_bytes, raw_object
 from mcp_hub.protocol.eras import era_of, is_at_least
 from mcp_hub.protocol.meta import PROGRESS_TOKEN
@@ -50,8 +51,6 @@ _WITH_MODES: Final = "2025-11-25"
 _RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 _ONE_HOP: Final = (PROGRESS_TOKEN, _RELATED_TASK)
 """`_meta` keys that mean something to the two ends of one connection only."""
-_COMPLETE: Final = b'{"resultType":"complete",'
-"""How most modern servers begin a result that asks for nothing."""
 _ASKS: Final = re.compile(rb'"input_required"')
 _NULL: Final = msgspec.Raw(b"null")
 
@@ -140,7 +139,7 @@ def input_required_result(questions: Mapping[str, Question], request_state: str 
 
 def may_ask(result: RawJson) -> bool:
     """Whether it is worth a look if a modern server's result asks for something: far quicker than looking."""
-    return bytes(memoryview(result)[: len(_COMPLETE)]) != _COMPLETE and _ASKS.search(result) is not None
+    return not is_complete(result) and _ASKS.search(result) is not None
 
 
 def input_requests(result: RawJson) -> InputRequiredResult | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Log, Progress
+from mcp_hub.protocol.complete import HEAD, TAIL, begins, ends, is_complete
 from mcp_hub.protocol.envelope import notification_frame, object_bytes, raw_object
 from mcp_hub.types import Era, RawJson, RawObject
 
@@ -20,8 +21,6 @@ COALESCED = "dev.mcp-hub/coalesced"
 
 _COMPLETE = msgspec.Raw(b'"complete"')
 _ASKS = msgspec.Raw(b'"input_required"')
-_HEAD = b'{"resultType":"complete",'
-"""How most modern servers begin a result."""
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Calls that a server may answer with a question (basic/patterns/mrtr "Supported Requests")."""
 _CACHEABLE = frozenset({"resources/read"})
@@ -47,7 +46,7 @@ def call_result(method: str, done: Completed, era: Era, *, shared: bool = False)
 
 def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memoryview, ...]:
     """Modern to modern: the bytes stay, unless the result type or the cache hints are not what the era wants."""
-    if method not in _CACHEABLE and _begins(result, _HEAD):
+    if method not in _CACHEABLE and is_complete(result):
         return (result,)
     members = raw_object(result)
     if members is None:
@@ -73,20 +72,24 @@ def _cache_hints(members: RawObject, shared: bool) -> RawObject:
 
 def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
     if method not in _CACHEABLE and _FOREIGN.search(result) is None and (start := _FIRST.match(result)):
-        return (_HEAD, memoryview(result)[start.end() :])
+        return (HEAD, memoryview(result)[start.end() :])
     members = raw_object(result)
     if members is None:
         return (result,)
     if members and "resultType" not in members and method not in _CACHEABLE:
-        return (_HEAD, memoryview(result)[1:])
+        return (HEAD, memoryview(result)[1:])
     extra = _UNCACHEABLE if method in _CACHEABLE else {}
     return (object_bytes({"resultType": _COMPLETE, **extra, **_without(members, ("resultType", *extra))}),)
 
 
 def _down(method: str, done: Completed) -> tuple[RawJson | memoryview, ...]:
     """For a handshake caller: nothing of the modern era, and no error where the upstream is of the old one too."""
-    if _begins(done.result, _HEAD):
-        rest = memoryview(done.result)[len(_HEAD) :]
+    if ends(done.result, TAIL):
+        rest = memoryview(done.result)[: -len(TAIL)]
+        if _UNSURE.search(rest) is None:
+            return (rest, b"}")
+    elif begins(done.result, HEAD):
+        rest = memoryview(done.result)[len(HEAD) :]
         if _UNSURE.search(rest) is None:
             return (b"{", rest)
     members = raw_object(done.result)
@@ -95,18 +98,14 @@ def _down(method: str, done: Completed) -> tuple[RawJson | memoryview, ...]:
     _refuse_extension(members, ())
     foreign = ["resultType", *(_UNCACHEABLE if method in _CACHEABLE else ())]
     structured = members.get("structuredContent")
-    if done.era is Era.MODERN and structured is not None and not _begins(structured, b"{"):
+    if done.era is Era.MODERN and structured is not None and not begins(structured, b"{"):
         foreign.append("structuredContent")  # before 2026-07-28 it is an object; the text content says the same
     foreign = [name for name in foreign if name in members]
     if not foreign:
         return (done.result,)
-    if foreign == ["resultType"] and _begins(done.result, _HEAD):
-        return (b"{", memoryview(done.result)[len(_HEAD) :])
+    if foreign == ["resultType"] and begins(done.result, HEAD):
+        return (b"{", memoryview(done.result)[len(HEAD) :])
     return (object_bytes(_without(members, tuple(foreign))),)
-
-
-def _begins(raw: RawJson, text: bytes) -> bool:
-    return bytes(memoryview(raw)[: len(text)]) == text
 
 
 def _refuse_extension(members: RawObject, allowed: tuple[msgspec.Raw, ...]) -> None:

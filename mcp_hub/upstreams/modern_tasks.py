@@ -19,19 +19,12 @@ from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.followed import Followed, Known, Line, Task, unmarked
 from mcp_hub.upstreams.task_questions import TaskQuestions
 
-__all__ = ["ModernTask", "is_plain", "made_task"]
+__all__ = ["ModernTask", "made_task"]
 
-_PLAIN: Final = b'{"resultType":"complete",'
-"""How most modern servers begin a result that is the end of the call."""
 _TASK: Final = re.compile(rb'"task"')
 _COMPLETE: Final = msgspec.Raw(b'"complete"')
 _CAN_BE_TASKS: Final = frozenset({"tools/call"})
 """Requests that a server may make a task of (SEP-2663, "Supported Methods")."""
-
-
-def is_plain(result: RawJson) -> bool:
-    """Whether a result is certainly neither a task nor a question; far quicker than taking it apart."""
-    return bytes(memoryview(result)[: len(_PLAIN)]) == _PLAIN
 
 
 def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask | None":

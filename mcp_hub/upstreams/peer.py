@@ -18,6 +18,7 @@ from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Completed, Log, Progress
 from mcp_hub.protocol import envelope, rpc_errors
 from mcp_hub.protocol.capabilities import OWN, to_modern
+from mcp_hub.protocol.complete import is_complete
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.headers import Mirrors, header_value
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
@@ -27,7 +28,7 @@ from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.elicitations import Elicitations
 from mcp_hub.upstreams.followed import Followed, Line
-from mcp_hub.upstreams.modern_tasks import is_plain, made_task
+from mcp_hub.upstreams.modern_tasks import made_task
 from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up
 from mcp_hub.upstreams.tasks import Tasks
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
@@ -224,7 +225,7 @@ class Peer:
         except RpcError as error:
             self._elicitations.refused(call, error)
             raise
-        if self.info.era is Era.HANDSHAKE or is_plain(done.result):
+        if self.info.era is Era.HANDSHAKE or is_complete(done.result):
             return done
         return await self._concluded(call, channel, done, follows)
 

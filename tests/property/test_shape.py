@@ -237,3 +237,22 @@ def test_a_log_message_keeps_its_params(case: tuple[JsonObject, bytes]) -> None:
     value, raw = case
     expected = {"jsonrpc": "2.0", "method": "notifications/message", "params": value}
     assert decoded(log_frame(Log("info", raw))) == expected and raw in log_frame(Log("info", raw))
+
+
+TAILED = b',"resultType":"complete"}'
+
+
+@pytest.mark.parametrize(
+    ("raw", "shaped"),
+    [
+        (b'{"content":[],"isError":false' + TAILED, {"content": [], "isError": False}),
+        (b'{"content":[],"x":{"a":1' + TAILED + b"}", {"content": [], "x": {"a": 1, "resultType": "complete"}}),
+        (b'{"ttlMs":1,"x":2' + TAILED, {"ttlMs": 1, "x": 2}),
+        (b'{"structuredContent":[1],"content":[]' + TAILED, {"content": []}),
+        (b'{"text":",\\"resultType\\":\\"complete\\"}"' + TAILED, {"text": ',"resultType":"complete"}'}),
+    ],
+)
+def test_a_result_type_that_comes_last_is_taken_off_for_a_handshake_caller(raw: bytes, shaped: JsonObject) -> None:
+    assert decoded(*call_result("tools/call", Completed(raw, MODERN), HANDSHAKE)) == shaped
+    for_modern = call_result("tools/call", Completed(raw, MODERN), MODERN)
+    assert decoded(*for_modern) == {"resultType": "complete"} | json.loads(raw)

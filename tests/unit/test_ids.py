@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 
 from mcp_hub.ids import ids, new_call_id, new_session_id
 
@@ -16,7 +17,7 @@ def test_no_id_comes_twice() -> None:
     assert len(set(made)) == len(made)
 
 
-def test_every_bit_of_the_random_source_is_in_the_ids() -> None:
+def test_each_character_is_five_bits_of_the_random_source() -> None:
     asked: list[int] = []
 
     def random(count: int) -> bytes:
@@ -24,17 +25,18 @@ def test_every_bit_of_the_random_source_is_in_the_ids() -> None:
         return bytes([len(asked)]) * count
 
     first = list(itertools.islice(ids(random), 257))
-    assert asked == [4160, 4160]
-    assert asked[0] * 8 == 256 * 130  # 130 bits for each of 256 ids
+    assert asked == [256 * 26] * 2
     assert first[0] != first[256]  # the second refill
+    every = "".join(itertools.islice(ids(lambda count: (bytes(range(256)) * count)[:count]), 256))
+    assert set(Counter(every).values()) == {len(every) // 32}
 
 
 def test_a_flipped_bit_changes_exactly_one_id() -> None:
-    def made(flip: int) -> list[str]:
-        source = bytearray(4160)
-        source[flip // 8] ^= 1 << (flip % 8)
+    def made(byte: int, bit: int) -> list[str]:
+        source = bytearray(256 * 26)
+        source[byte] ^= 1 << bit
         return list(itertools.islice(ids(lambda _: bytes(source)), 256))
 
     plain = list(itertools.islice(ids(bytes), 256))
-    for flip in (0, 129, 130, 20_000, 33_279):
-        assert sum(a != b for a, b in zip(plain, made(flip), strict=True)) == 1
+    for byte, bit in itertools.product((0, 25, 26, 4000, 6655), range(5)):
+        assert sum(a != b for a, b in zip(plain, made(byte, bit), strict=True)) == 1

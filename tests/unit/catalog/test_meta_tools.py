@@ -52,7 +52,7 @@ def understood(
 ) -> Meant:
     given = {} if arguments is None else {"arguments": arguments}
     params = {key: msgspec.Raw(value) for key, value in {"name": name, **given, **more}.items()}
-    return meant(VIEW, Era.MODERN, "tools/call", params, is_settled)
+    return meant(VIEW, Era.MODERN, "tools/call", params, lambda: is_settled)
 
 
 def call_of(found: Meant) -> tuple[str, str, bytes | None]:

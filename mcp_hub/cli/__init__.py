@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from mcp_hub import __version__
+from mcp_hub.cli import lean as lean  # before anything that imports structlog
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
 
 __all__ = ["main"]

@@ -1,0 +1,17 @@
+"""Loads structlog without rich, which it takes for tracebacks on consoles if it is there: a seventh of the start.
+
+The hub's tracebacks are plain, since the rich ones show local variables. The tables of other commands import rich
+themselves.
+"""
+
+import sys
+from importlib import import_module
+
+__all__: list[str] = []
+
+if "rich" not in sys.modules and "structlog" not in sys.modules:
+    sys.modules["rich"] = None  # type: ignore[assignment]  # the import system's word for "not to be had"
+    try:
+        import_module("structlog")
+    finally:
+        del sys.modules["rich"]

@@ -31,6 +31,9 @@ _IDLE_LANES: Final = 256
 _TICK: Final = 0.05
 """The wheel turns at most this often, in seconds."""
 
+_AT_ONCE: Final = 64
+"""Calls that become streams in one turn; a thousand would keep the loop for 50 ms, and leave memory full of holes."""
+
 
 @dataclass(slots=True)
 class _Lane:
@@ -142,12 +145,15 @@ class Registry:
         self._next_turn = None
         now = self._clock.now()
         next_due: float | None = None
+        begun = 0
         for record in list(self._records.values()):
             due = record.due
             if due <= now:
                 self._stop(record, record.overdue())
                 continue
-            due = min(due, record.look(now))
+            is_short = record.lasting is not None
+            due = min(due, record.look(now) if begun < _AT_ONCE or not is_short else now)
+            begun += is_short and record.lasting is None
             if next_due is None or due < next_due:
                 next_due = due
         if next_due is not None:

@@ -6,8 +6,7 @@ appended. May use asyncio directly: an anyio task group's `start_soon` costs thr
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +31,7 @@ from mcp_hub.events import (
 from mcp_hub.types import RawJson
 from mcp_hub.upstreams.base import Call, CallHandler, Question
 
-__all__ = ["QUIET", "Bell", "CallRecord", "TimeLimits", "Timer", "beside", "call_later", "call_soon", "run"]
+__all__ = ["QUIET", "Bell", "CallRecord", "TimeLimits", "Timer", "Beside", "call_later", "call_soon", "run"]
 
 log = structlog.get_logger(__name__)
 
@@ -340,14 +339,19 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(seconds, callback)
 
 
-@contextmanager
-def beside(work: Coroutine[None, None, None]) -> Iterator[None]:
+class Beside:
     """Runs `work`, which must not fail, beside the block and no longer: a task group would cost 4 kB for each."""
-    task = asyncio.get_running_loop().create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
+
+    __slots__ = ("_task", "_work")
+
+    def __init__(self, work: Coroutine[None, None, None]) -> None:
+        self._work = work
+
+    def __enter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work)
+
+    def __exit__(self, *raised: object) -> None:
+        self._task.cancel()
 
 
 def call_soon(callback: Callable[[], None]) -> None:

@@ -40,6 +40,8 @@ _SLICE: Final = 256
 _MOST_WAITING: Final = 8192
 _MOST_BYTES: Final = 1 << 20
 """Events and bytes that may wait for the append before them; a slice more, as it comes."""
+_STARTED: Final = 1
+"""The first event of every log, which a stream has of its own."""
 _GONE: Final = b""
 """A continuation that no longer holds: None would leave the row as it is."""
 
@@ -80,8 +82,8 @@ class StreamWriter:
         self._on_end = on_end
         self._start = start
         self._is_new = start is not None
-        self._coalescer = Coalescer()
-        self._taken: Sequence[CallEvent] = ()  # from the coalescer, too many for one append
+        self._coalescer: Coalescer | None = None  # most streams say nothing for long
+        self._taken: Sequence[CallEvent] = ()  # what goes first: from the coalescer, too many for one append
         self._pending: Sequence[CallEvent] = ()  # of the append that is under way
         self._lines: Sequence[bytes] = ()
         self._row = stream.row
@@ -94,9 +96,9 @@ class StreamWriter:
         if is_over:
             return
         if self._is_new:  # the log's own may be gone, or not there yet
-            self._coalescer.add(Started(), clock.now())
-        self._reader = record.log.reader(self._wake)
-        record.on_continuable = self._wake
+            self._taken = (Started(),)
+        wake = record.on_continuable = self._wake
+        self._reader = record.log.reader(wake, _STARTED)
         runner.call_soon(self._pump)
 
     # -- from the log to the coalescer
@@ -128,17 +130,20 @@ class StreamWriter:
     def _collect(self, now: float) -> None:
         self._unread = 0
         coalescer, reader = self._coalescer, self._reader
+        if coalescer is None:
+            if not reader.has_more:
+                return
+            coalescer = self._coalescer = Coalescer()
         coalescer.is_eager = bool(self.stream.readers)
         while reader.has_more and coalescer.count < _MOST_WAITING and coalescer.size < _MOST_BYTES:
             events = reader.take(_SLICE)
             for event in events if coalescer.is_eager else _merged(events):
-                if type(event) is not Started:
-                    coalescer.add(event, now)
+                coalescer.add(event, now)
 
     # -- from the coalescer to the store
 
     def _flush(self, now: float) -> None:
-        due, is_news = self._coalescer.due, self.record.continuation is not self._how
+        due, is_news = self._due, self.record.continuation is not self._how
         if is_news or self._taken:
             due = now
         if due is None:
@@ -146,7 +151,9 @@ class StreamWriter:
         if due > now:
             self._timer = runner.call_later(due - now, self._pump)
             return
-        waiting = self._taken or self._coalescer.take(now)
+        waiting = self._taken
+        if self._coalescer is not None and (self._is_new or not waiting):
+            waiting = [*waiting, *self._coalescer.take(now)]
         events, self._taken = list(waiting[:_MOST]), waiting[_MOST:] or ()
         if events and self._may_leave(events[-1]):
             self._leaves = True
@@ -155,7 +162,7 @@ class StreamWriter:
             self._append(events, is_news)
         elif self._leaves:
             self._end()
-        elif (later := self._coalescer.due) is not None:  # progress that may be replaced yet
+        elif (later := self._due) is not None:  # progress that may be replaced yet
             self._timer = runner.call_later(max(later - now, 0), self._pump)
 
     def _may_leave(self, last: CallEvent) -> bool:
@@ -225,8 +232,13 @@ class StreamWriter:
             self._wake()
 
     @property
+    def _due(self) -> float | None:
+        """When what waits in the coalescer should go; None if nothing does."""
+        return None if self._coalescer is None else self._coalescer.due
+
+    @property
     def _has_more(self) -> bool:
-        is_waiting = bool(self._taken) or self._reader.has_more or self._coalescer.due is not None
+        is_waiting = bool(self._taken) or self._reader.has_more or self._due is not None
         return is_waiting or self.record.continuation is not self._how
 
     def _end(self) -> None:

@@ -91,8 +91,7 @@ class RestCalls:
         session = rest_session(request.caller, f"{OF_REST}{self._requests}")
         stream = await self._stream(session, name, arguments, _meta(body), key)
         try:
-            with self._closing.scope():
-                await request.connected(lambda: self._answer(request, stream, forms, wait))
+            await self._closing.connected(request, self._answer(request, stream, forms, wait))
         finally:
             let_go(self._hub, session, stream.row.id)
 

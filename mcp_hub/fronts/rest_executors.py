@@ -133,8 +133,7 @@ class RestExecutors:
             except HubError as error:
                 await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(error).encoded())
 
-        with self._closing.scope():
-            await request.connected(page if form == JSON else stream)
+        await self._closing.connected(request, page() if form == JSON else stream())
 
     async def post(self, request: RestRequest) -> None:
         executors = self._executors

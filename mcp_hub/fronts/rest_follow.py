@@ -5,19 +5,18 @@ lines themselves; JSON is a page of them, to be asked for again (long-poll). A f
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Sequence
 from typing import Final
 
 import anyio
 import msgspec
 
-from mcp_hub.calls.runner import Bell
+from mcp_hub.calls.runner import Bell, Beside
 from mcp_hub.calls.stream import Stream
 from mcp_hub.errors import HubError
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.exchange import KEEP_ALIVE, SSE_HEADERS, Send
-from mcp_hub.fronts.rest_http import NDJSON, Writer
+from mcp_hub.fronts.rest_http import NDJSON, ClientGone, RestRequest, Writer
 from mcp_hub.fronts.rest_problem import Problem, problem_for
 from mcp_hub.hub import Facade
 from mcp_hub.sessions.session import Session
@@ -115,17 +114,21 @@ class Closing:
         for scope in self._scopes:
             scope.deadline = min(scope.deadline, self._until)
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """What is done in it is cancelled shortly after `close`, and then raises `Problem`."""
+    async def connected(self, request: RestRequest, work: Coroutine[None, None, None]) -> None:
+        """Does the work as long as the client is there.
+
+        It is given up when that leaves, which raises `ClientGone`, and shortly after `close`, which raises `Problem`.
+        """
         with anyio.CancelScope(deadline=self._until) as scope:
             self._scopes.add(scope)
             try:
-                yield
+                with Beside(request.watch(scope)):
+                    return await work
             finally:
                 self._scopes.discard(scope)
-        if scope.cancelled_caught:
-            raise Problem(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
+        if anyio.current_time() < self._until:
+            raise ClientGone
+        raise Problem(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
 
 
 def kind_of(line: bytes) -> bytes:

@@ -5,7 +5,7 @@ A client that takes nothing of a long response for a minute counts as gone, as o
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl
 import anyio
 import msgspec
 
-from mcp_hub.calls.runner import beside
 from mcp_hub.fronts.exchange import Receive, Send
 from mcp_hub.fronts.rest_problem import PROBLEM_JSON, Problem
 from mcp_hub.protocol.envelope import one_line
@@ -128,14 +127,8 @@ class RestRequest:
             if not event.get("more_body"):
                 return one_line(b"".join(parts))
 
-    async def connected(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What the work comes to. Raises `ClientGone` when the client leaves before, and then it is given up."""
-        with anyio.CancelScope() as scope:
-            with beside(self._watch(scope)):
-                return await work()
-        raise ClientGone
-
-    async def _watch(self, scope: anyio.CancelScope) -> None:
+    async def watch(self, scope: anyio.CancelScope) -> None:
+        """Cancels the scope when the client leaves."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
         scope.cancel()

@@ -67,12 +67,11 @@ class RestStreams:
         except InvalidParams as error:
             raise Problem(400, "invalid_cursor", str(error), last=stream.row.last) from None
         try:
-            with self._closing.scope():
-                if form == JSON:
-                    await request.connected(lambda: self._page(request, following, most, wait))
-                else:
-                    send = send_sse if form == EVENT_STREAM else send_ndjson
-                    await request.connected(lambda: send(following, request.send))
+            if form == JSON:
+                work = self._page(request, following, most, wait)
+            else:
+                work = (send_sse if form == EVENT_STREAM else send_ndjson)(following, request.send)
+            await self._closing.connected(request, work)
         finally:
             following.close()
             let_go(self._hub, rest_session(request.caller, ""), stream.row.id, was_alone=was_alone)

@@ -143,9 +143,10 @@ def idle_followers(run: Run, store: str, *, count: int) -> tuple[Figures, Stats]
             streams = [requests.begin(side.tool("slow"), QUIET) for _ in range(count)]
             time.sleep(SETTLED)
             running = measure.rss_mb(side.pid)
-            followers = [Follower(side.port, follow_request(stream)) for stream in streams]
-            for follower in followers:
-                follower.read_stream()
+            followers = []
+            for stream in streams:  # one after the other: what is asked for is what an idle one holds, not a rush
+                followers.append(Follower(side.port, follow_request(stream)))
+                followers[-1].read_stream()
             time.sleep(SETTLED)
             after = measure.rss_mb(side.pid)
             for follower in [first, *followers]:

@@ -340,18 +340,33 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
 
 
 class Beside:
-    """Runs `work`, which must not fail, beside the block and no longer: a task group would cost 4 kB for each."""
+    """Runs work beside a block and no longer; `give_up`, which it is handed, cancels the block and nothing else.
 
-    __slots__ = ("_task", "_work")
+    The work must not fail. An `anyio` task group would cost 4 kB for each, a cancel scope 1 kB.
+    """
 
-    def __init__(self, work: Coroutine[None, None, None]) -> None:
+    __slots__ = ("_before", "_host", "_is_given_up", "_task", "_work")
+
+    def __init__(self, work: Callable[[Callable[[], None]], Coroutine[None, None, None]]) -> None:
         self._work = work
+        self._is_given_up = False
 
     def __enter__(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._work)
+        host = asyncio.current_task()
+        assert host is not None
+        self._host, self._before = host, host.cancelling()
+        self._task = asyncio.get_running_loop().create_task(self._work(self.give_up))
 
-    def __exit__(self, *raised: object) -> None:
+    def give_up(self) -> None:
+        """Cancels the block; idempotent, and not to be called by the block itself."""
+        if not self._is_given_up:
+            self._is_given_up = True
+            self._host.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
+        """True, which swallows the cancellation, if it was ours alone."""
         self._task.cancel()
+        return self._is_given_up and self._host.uncancel() <= self._before and kind is asyncio.CancelledError
 
 
 def call_soon(callback: Callable[[], None]) -> None:

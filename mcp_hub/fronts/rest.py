@@ -86,7 +86,7 @@ class Rest:
         """Serves one request that has passed the guard."""
         response = _Response(send, has_body=scope["method"] != "HEAD")
         try:
-            await self._dispatch(scope, receive, response, headers, caller)
+            await self._handling(scope, receive, response, headers, caller)
         except ClientGone:
             pass
         except HubError as error:
@@ -95,21 +95,21 @@ class Rest:
             log.exception("rest_request_crashed", method=scope["method"], path=scope["path"])
             await response.fail(Problem(500, "internal_error", "internal error of the hub; its log has the details"))
 
-    async def _dispatch(
+    def _handling(
         self, scope: Scope, receive: Receive, response: "_Response", headers: Headers, caller: Caller
-    ) -> None:
+    ) -> Awaitable[None]:
+        """What is to be awaited. Raises `Problem`."""
         found = find(scope["raw_path"])
         if found is None:
             raise Problem(404, "not_found", "nothing here; /v1/openapi.json describes what there is")
         method = scope["method"]
         if method == "OPTIONS":
-            await respond(response.send, 204, headers=((b"allow", found.allowed.encode()),))
-            return
+            return respond(response.send, 204, headers=((b"allow", found.allowed.encode()),))
         route = _route(found, method)
         request = RestRequest(
             caller, headers, found.parameters, scope["query_string"], receive, response.send, self._max_body
         )
-        await self._handlers[route.operation](request)
+        return self._handlers[route.operation](request)
 
     async def _describe(self, request: RestRequest) -> None:
         await respond(request.send, 200, self._document)

@@ -4,14 +4,13 @@ SSE has an event for each (id: its number, event: its type, data: its line) and 
 lines themselves; JSON is a page of them, to be asked for again (long-poll). A follower that goes is only disconnected.
 """
 
-import math
 from collections.abc import Coroutine, Sequence
 from typing import Final
 
 import anyio
 import msgspec
 
-from mcp_hub.calls.runner import Bell, Beside
+from mcp_hub.calls.runner import Bell, Beside, call_later
 from mcp_hub.calls.stream import Stream
 from mcp_hub.errors import HubError
 from mcp_hub.fronts import sse
@@ -38,6 +37,8 @@ _LAST_EVENTS: Final = 0.6
 
 class Following:
     """A place in a stream. Raises what `Streams.follow` raises."""
+
+    __slots__ = ("_bell", "_reader", "_stream")
 
     def __init__(self, hub: Facade, stream: Stream, after: int) -> None:
         self._bell = Bell()
@@ -106,29 +107,37 @@ class Closing:
     """Ends what would not end by itself when the hub stops; a call that runs here gets its ending through before."""
 
     def __init__(self) -> None:
-        self._scopes: set[anyio.CancelScope] = set()
-        self._until = math.inf
+        self._open: set[Beside] = set()
+        self._is_over = False
 
     def close(self) -> None:
-        self._until = anyio.current_time() + _LAST_EVENTS
-        for scope in self._scopes:
-            scope.deadline = min(scope.deadline, self._until)
+        call_later(_LAST_EVENTS, self._end)
+
+    def _end(self) -> None:
+        self._is_over = True
+        for watched in self._open:
+            watched.give_up()
 
     async def connected(self, request: RestRequest, work: Coroutine[None, None, None]) -> None:
         """Does the work as long as the client is there.
 
         It is given up when that leaves, which raises `ClientGone`, and shortly after `close`, which raises `Problem`.
         """
-        with anyio.CancelScope(deadline=self._until) as scope:
-            self._scopes.add(scope)
+        if self._is_over:
+            work.close()
+            raise _stopping()
+        watched = Beside(request.watch)
+        with watched:
+            self._open.add(watched)
             try:
-                with Beside(request.watch(scope)):
-                    return await work
+                return await work
             finally:
-                self._scopes.discard(scope)
-        if anyio.current_time() < self._until:
-            raise ClientGone
-        raise Problem(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
+                self._open.discard(watched)
+        raise _stopping() if self._is_over else ClientGone
+
+
+def _stopping() -> Problem:
+    return Problem(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
 
 
 def kind_of(line: bytes) -> bytes:

@@ -5,7 +5,7 @@ A client that takes nothing of a long response for a minute counts as gone, as o
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
@@ -127,11 +127,11 @@ class RestRequest:
             if not event.get("more_body"):
                 return one_line(b"".join(parts))
 
-    async def watch(self, scope: anyio.CancelScope) -> None:
-        """Cancels the scope when the client leaves."""
+    async def watch(self, left: Callable[[], None]) -> None:
+        """Says when the client has left."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
-        scope.cancel()
+        left()
 
 
 class ClientGone(Exception):

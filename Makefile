@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # test processes side by side: they wait most of the time, so one more than the cores that are asked for
 WORKERS ?= 3
+# whatever the shell says: hundreds of hubs and servers start in the tests, and compiling them each time takes minutes
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test check fmt bench clients chaos clean
+.PHONY: run test check fmt bench clients chaos orphans hostile clean
 
 run: $(STAMP)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -28,6 +30,12 @@ bench: $(STAMP) $(VENV)/bench/.installed
 
 chaos: $(STAMP)
 	$(BIN)/python -m tests.chaos $(CHAOS)
+
+orphans: $(STAMP)
+	$(BIN)/python -m tests.orphans $(ORPHANS)
+
+hostile: $(STAMP)
+	$(BIN)/python -m tests.hostile $(HOSTILE)
 
 clients: $(STAMP)
 	$(BIN)/python -m tests.clients $(CLIENTS)

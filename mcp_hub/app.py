@@ -8,48 +8,60 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import anyio
-import platformdirs
 import structlog
 
 from mcp_hub import __version__
+from mcp_hub.adopting import Adoption
 from mcp_hub.calls.keeping import Keeping
 from mcp_hub.calls.parking import Parking
 from mcp_hub.calls.read_result import ReadResult
 from mcp_hub.calls.registry import Registry
-from mcp_hub.calls.rules import CallRules
-from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.calls.streams import Streams
+from mcp_hub.catalog.approvals import Approvals
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.instructions import compose
+from mcp_hub.catalog.flagging import tell_flags
+from mcp_hub.catalog.inspection import Flagged, Inspector
 from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
-from mcp_hub.clock import SystemClock, wall_time
-from mcp_hub.config.load import Loaded
+from mcp_hub.clock import Clock, SystemClock, wall_time
+from mcp_hub.composition import (
+    Current,
+    instructions,
+    open_documents,
+    open_store,
+    state_dir,
+    stream_limits,
+    time_limits,
+    virtual_limits,
+)
+from mcp_hub.config.load import Loaded, load
 from mcp_hub.config.schema import Settings
+from mcp_hub.fleet import Fleet
 from mcp_hub.fronts.audiences import Audiences
+from mcp_hub.fronts.bounds import FrontLimits
 from mcp_hub.fronts.mcp_server import Binding, Identity
 from mcp_hub.fronts.soft_deadline import SoftDeadlines
 from mcp_hub.hub import Facade, LongResults
-from mcp_hub.rules import view_rules, virtual_name
+from mcp_hub.logins import Logins, grant_store
+from mcp_hub.operating import Operations
+from mcp_hub.reload import Reloader
+from mcp_hub.rules import policies, view_rules, virtual_name
 from mcp_hub.sources import Sources
-from mcp_hub.stores.base import EventStore
-from mcp_hub.stores.documents import DocumentLimits, Documents
-from mcp_hub.stores.documents_open import open_documents
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.open import open_store
-from mcp_hub.types import Audience
+from mcp_hub.stores.documents import Documents
+from mcp_hub.stores.pins import PinFiles
+from mcp_hub.types import Kind
 from mcp_hub.upstreams.base import Upstream
 from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.guardian import Guardian
+from mcp_hub.upstreams.last_lists import LastLists
 from mcp_hub.upstreams.memory import EraMemory
-from mcp_hub.upstreams.producers import ProducerLimits
 from mcp_hub.upstreams.questions import follow_up
-from mcp_hub.upstreams.scoped import Scoped
 from mcp_hub.upstreams.supervisor import Supervisor
-from mcp_hub.upstreams.virtual import VirtualLimits, VirtualUpstream
+from mcp_hub.upstreams.virtual import VirtualUpstream
+from mcp_hub.watching import Watch
 
 __all__ = ["App", "open_app", "state_dir"]
 
@@ -57,7 +69,6 @@ log = structlog.get_logger(__name__)
 
 _LAST_CALLS: Final = 0.3
 """Seconds that handlers have to end when the hub stops; with the upstreams' graces it stays under 2 s."""
-_ANYBODY: Final = Audience()
 _LAST_WRITES: Final = 0.5
 """Seconds in which the endings of durable streams have to be written."""
 
@@ -66,7 +77,7 @@ _LAST_WRITES: Final = 0.5
 class App:
     """A running hub without a front."""
 
-    settings: Settings
+    current: Current
     hub: Facade
     binding: Binding
     upstreams: Mapping[str, Upstream]
@@ -74,14 +85,29 @@ class App:
     changes: Changes
     streams: Streams
     documents: Documents
+    guardian: Guardian
+    approvals: Approvals
+    fleet: Fleet
+    operations: Operations
+    logins: Logins
     virtual: VirtualUpstream | None = None
+
+    @property
+    def reloader(self) -> Reloader:
+        """Reads the configuration again; its `last` says what came of it."""
+        return self.operations.reloader
+
+    @property
+    def settings(self) -> Settings:
+        """Those that hold now."""
+        return self.current.settings
 
     async def stop(self) -> None:
         """Gives every running call its ending, within a bound; fronts can still deliver it. Idempotent.
 
         Tasks of upstreams are left to the next hub.
         """
-        for upstream in self.upstreams.values():
+        for upstream in self.fleet:
             if isinstance(upstream, Supervisor):
                 upstream.leave_tasks()
         await self.registry.close(_LAST_CALLS)
@@ -92,10 +118,9 @@ class App:
         listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
         return unmatched(listed, view_rules(self.settings), [*absent, virtual_name(self.settings)])
 
-
-def state_dir(env: Mapping[str, str]) -> Path:
-    """Where the hub keeps what it remembers: `MCP_HUB_STATE_DIR`, else the platform's place."""
-    return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
+    def flagged(self) -> list[Flagged]:
+        """What is hidden in the tools that are offered now, or speaks of other servers' tools."""
+        return Inspector().inspect(self.hub.catalog.view(None).entries(Kind.TOOL))
 
 
 @asynccontextmanager
@@ -107,29 +132,41 @@ async def open_app(loaded: Loaded, env: Mapping[str, str], *, has_executors: boo
     app = build(loaded, env, has_executors=has_executors)
     await app.streams.store.open()
     await app.documents.open()
-    async with anyio.create_task_group() as tasks:
+    async with app.guardian, anyio.create_task_group() as tasks:
+        tasks.start_soon(app.guardian.run, name="guardian")
         tasks.start_soon(app.streams.run, name="streams")
-        for upstream in app.upstreams.values():
-            if isinstance(upstream, Supervisor | Scoped | VirtualUpstream):
-                tasks.start_soon(upstream.run, name=f"upstream {upstream.name}")
+        await tasks.start(app.fleet.run, name="upstreams")
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
+        tasks.start_soon(app.approvals.run, name="approvals")
+        tasks.start_soon(tell_flags, app.hub.catalog, name="flags")
+        tasks.start_soon(app.logins.follow, app.upstreams, name="logins")
         try:
             yield app
         finally:
             await app.stop()
             await app.streams.close(_LAST_WRITES)
             tasks.cancel_scope.cancel()
+            app.approvals.close()
 
 
 async def _warn_of_unmatched(app: App) -> None:
     """Logs them once servers were listed for the first time; late ones count when they come."""
-    if not has_patterns(view_rules(app.settings)):
-        return
-    waited_for = {name for name, own in app.settings.servers.items() if own.enabled}
-    judged: set[str] = set()
     told: set[Unmatched] = set()
     await app.hub.catalog.settled()
-    while judged < waited_for:
+    while True:
+        settings = app.settings
+        await _warn_of_these(app, settings, told)
+        while settings is app.settings:
+            await app.changes.wait(app.changes.version)
+
+
+async def _warn_of_these(app: App, settings: Settings, told: set[Unmatched]) -> None:
+    """Returns when all servers were listed, or other settings hold."""
+    waited_for = {name for name, own in settings.servers.items() if own.enabled}
+    judged: set[str] = set()
+    if not has_patterns(view_rules(settings)):
+        return
+    while judged < waited_for and settings is app.settings:
         version = app.changes.version
         listed = {name for name in waited_for if app.upstreams[name].snapshot() is not None}
         if not listed <= judged:
@@ -141,104 +178,71 @@ async def _warn_of_unmatched(app: App) -> None:
         await app.changes.wait(version)
 
 
+def _catalog(settings: Settings, fleet: Fleet, changes: Changes, clock: Clock, approvals: Approvals) -> Catalog:
+    own = settings.hub
+    return Catalog(
+        fleet.upstreams, view_rules(settings), changes, clock, own.first_list_wait, own.aliases, approvals.held
+    )
+
+
 def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False) -> App:
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
-    settings = loaded.settings
+    settings, current = loaded.settings, Current(loaded.settings)
     clock, changes = SystemClock(), Changes()
-    sources = Sources(env, str(loaded.path.parent), EraMemory(state_dir(env) / "eras.json"), clock, changes)
+    memory, guardian = EraMemory(state_dir(env) / "eras.json"), Guardian(clock)
+    last_lists, logins = LastLists(state_dir(env) / "lists"), Logins(grant_store(state_dir(env)))
+    sources = Sources(env, str(loaded.path.parent), memory, clock, changes, guardian, last_lists, logins)
     upstreams = {name: sources.make(settings, name) for name in settings.servers}
     limits = settings.hub.limits
-    virtual = VirtualUpstream(virtual_name(settings), changes, clock, _virtual_limits(settings))
+    virtual = VirtualUpstream(virtual_name(settings), changes, clock, virtual_limits(settings))
     if has_executors:
         upstreams[virtual.name] = virtual
-    catalog = Catalog(
-        upstreams, view_rules(settings), changes, clock, settings.hub.first_list_wait, settings.hub.aliases
-    )
-    streams = Streams(_store(settings, env), clock, _stream_limits(settings))
+    fleet, durations = Fleet(upstreams, changes), time_limits(settings)
+    config, pins = str(loaded.path.absolute()), PinFiles(state_dir(env) / "approvals")
+    approvals = Approvals(pins, config, policies(settings), changes, wall_time)
+    catalog = _catalog(settings, fleet, changes, clock, approvals)
+    streams = Streams(open_store(settings, env), clock, stream_limits(settings))
     registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls, lasting=streams.begin)
-    documents = _documents(settings, env)
-    soft_deadlines = SoftDeadlines(settings.soft_deadline)
+    documents = open_documents(settings, env)
+    soft_deadlines = SoftDeadlines(current.soft_deadline)
+    audiences = Audiences(current.client, soft_deadlines)
     parking = Parking(clock, limits.question_timeout, registry.cancel)
     hub = Facade(
         catalog,
         registry,
-        upstreams,
-        _time_limits(settings),
+        fleet.upstreams,
+        durations,
         settings.hub.page_size,
         parking,
         changes,
         streams,
-        partial(_call_rules, settings),
+        current.call_rules,
         settings.hub.task_after,
         follow_up,
         soft_deadlines,
-        Audiences(settings.client, soft_deadlines),
+        audiences,
         LongResults(Keeping(documents, estimate), ReadResult(documents, estimate, clock)),
     )
     info = {"name": settings.hub.name, "version": __version__}
-    binding = Binding(hub, Identity(info, partial(_instructions, settings, catalog)))
+    front_limits = FrontLimits(limits.depth, limits.batch, limits.open_requests, limits.listens)
+    binding = Binding(hub, Identity(info, partial(instructions, current, catalog)), front_limits)
+    fixed = virtual.name if has_executors else None
+    memories = soft_deadlines, audiences
+    adoption = Adoption(current, sources, fleet, durations, hub, registry, memories, approvals, fixed)
+    reloader = Reloader(loaded, partial(load, loaded.path, env), adoption)
     return App(
-        settings, hub, binding, upstreams, registry, changes, streams, documents, virtual if has_executors else None
+        current,
+        hub,
+        binding,
+        fleet.upstreams,
+        registry,
+        changes,
+        streams,
+        documents,
+        guardian,
+        approvals,
+        fleet,
+        Operations(reloader, adoption, Watch(current, hub, fleet.upstreams, approvals, reloader)),
+        logins,
+        virtual if has_executors else None,
     )
-
-
-def _documents(settings: Settings, env: Mapping[str, str]) -> Documents:
-    limits = settings.hub.limits
-    bounds = DocumentLimits(
-        ttl=limits.result_ttl,
-        principal_bytes=limits.results_size // 2,
-        principal_count=limits.results,
-        total_bytes=limits.results_size,
-        memory_bytes=limits.results_size,
-    )
-    return open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
-
-
-def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
-    chosen = settings.hub.store
-    return Path(chosen.path) if chosen.path is not None else state_dir(env)
-
-
-def _store(settings: Settings, env: Mapping[str, str]) -> EventStore:
-    chosen, limits, folder = settings.hub.store, settings.hub.limits, _store_folder(settings, env)
-    return open_store(chosen.type, folder, StoreLimits(limits.stream_events, limits.stream_size), SystemClock())
-
-
-def _virtual_limits(settings: Settings) -> VirtualLimits:
-    return VirtualLimits(producer=ProducerLimits(event=settings.hub.limits.event))
-
-
-def _stream_limits(settings: Settings) -> StreamLimits:
-    limits = settings.hub.limits
-    return StreamLimits(limits.detached_calls, limits.followers, settings.hub.store.retention)
-
-
-def _call_rules(settings: Settings, server: str, tool: str) -> CallRules:
-    rules = settings.tool_rules(server, tool)
-    return CallRules(rules.task, rules.orphan, rules.idempotent)
-
-
-def _time_limits(settings: Settings) -> dict[str, tuple[TimeLimits, TimeLimits]]:
-    limits: dict[str, tuple[TimeLimits, TimeLimits]] = {}
-    for name in settings.servers:
-        own = settings.effective(name)
-        answer = settings.hub.limits.question_timeout
-        reads = TimeLimits(own.request_timeout, own.max_duration, "request_timeout", answer)
-        limits[name] = TimeLimits(own.timeout, own.max_duration, answer=answer), reads
-    general = settings.defaults
-    of_virtual = TimeLimits(general.timeout, general.max_duration, answer=settings.hub.limits.question_timeout)
-    limits[virtual_name(settings)] = of_virtual, of_virtual
-    return limits
-
-
-def _instructions(settings: Settings, catalog: Catalog, profile: str | None) -> str | None:
-    chosen = settings.profiles[profile].servers if profile is not None else None
-    said = catalog.instructions()
-    servers = {
-        name: server.description or said.get(name)
-        for name, server in settings.servers.items()
-        if server.enabled and (chosen is None or name in chosen)
-    }
-    is_partial = catalog.rules(profile).expose == "auto" and bool(catalog.starting(profile))
-    is_search = is_partial or catalog.mode(profile, _ANYBODY) != "full"
-    return compose(settings.hub.instructions, servers, is_search=is_search)

@@ -17,6 +17,7 @@
     │   ├── HubStopping        hub code 1005: the hub ends while the call runs, outcome unknown
     │   ├── HubRestarted       hub code 1006: the hub that ran the call is gone, outcome unknown
     │   ├── CallCancelled      hub code 1009: somebody else than this caller has cancelled the call
+    │   ├── NotApproved        hub code 1010: the tool has changed, or is new, and was not approved
     │   ├── ExecutorLost       hub code 1007: the client that executes a virtual tool is gone, outcome unknown
     │   └── EventsGone         hub code 1008: the events behind a cursor are no longer kept
     └── StartFailed            an upstream did not come up; the message is for people
@@ -24,8 +25,12 @@
 Hub codes lie outside -32768…-32000, which JSON-RPC reserves (protocol.md §3, "Lossless").
 """
 
+from collections import Counter
+from typing import ClassVar, Self
+
 import msgspec
 
+from mcp_hub.masking import hide, hide_within
 from mcp_hub.types import JsonObject, RawJson
 
 __all__ = [
@@ -42,6 +47,7 @@ __all__ = [
     "HubStopping",
     "InvalidParams",
     "MethodNotFound",
+    "NotApproved",
     "ProtocolError",
     "RpcError",
     "StartFailed",
@@ -61,7 +67,10 @@ class ConfigError(HubError):
 
 
 class StartFailed(HubError):
-    """An upstream did not become ready; the message says what was tried and why it failed."""
+    """An upstream did not become ready; the message says what was tried and why it failed, without secrets."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(hide(message))
 
 
 class ProtocolError(HubError):
@@ -86,6 +95,8 @@ class RpcError(HubError):
         data: JsonObject | None = None,
         raw: RawJson | None = None,
     ) -> None:
+        if raw is None:
+            message = hide(message)
         super().__init__(message)
         self.message = message
         if code is not None:
@@ -94,12 +105,12 @@ class RpcError(HubError):
         self.raw = raw
 
     def encoded(self) -> RawJson:
-        """The error object for the wire."""
+        """The error object for the wire; of secrets that the hub knows, none is in it unless an upstream sent it."""
         if self.raw is not None:
             return self.raw
         error: JsonObject = {"code": self.code, "message": self.message}
         if self.data is not None:
-            error["data"] = self.data
+            error["data"] = hide_within(self.data)
         return msgspec.json.encode(error)
 
 
@@ -139,7 +150,27 @@ class DeadlineExceeded(RpcError):
 
 
 class Busy(RpcError):
+    """A limit of the hub is reached: nothing was done, and the same may be tried again.
+
+    `refusals` counts those of this process by the key of the limit.
+    """
+
     code = 1004
+    refusals: ClassVar[Counter[str]] = Counter()
+
+    @classmethod
+    def at(cls, what: str, setting: str, value: float, *, retry_after: int = 5) -> Self:
+        """One for a limit that is configuration: `data` has its name, value and key, and the seconds to wait."""
+        limit = setting.rpartition(".")[2]
+        cls.refusals[setting] += 1
+        data: JsonObject = {"limit": limit, "value": value, "setting": setting, "retryAfter": retry_after}
+        return cls(f"busy: {what}; try again in {retry_after} s or raise {setting}", data=data)
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds after which it makes sense to try again."""
+        seconds = (self.data or {}).get("retryAfter")
+        return seconds if isinstance(seconds, int) else 5
 
 
 class HubStopping(RpcError):
@@ -156,6 +187,12 @@ class ExecutorLost(RpcError):
 
 class CallCancelled(RpcError):
     code = 1009
+
+
+class NotApproved(InvalidParams):
+    """The tool is held back until a person approves what its server says of it now; nothing was sent."""
+
+    code = 1010
 
 
 class UnknownStream(InvalidParams):

@@ -48,8 +48,6 @@ _DETACHED: Final = 3600.0
 _READ_ONLY: Final = 30.0
 _OTHERS: Final = 600.0
 """Seconds that a call may go on without a client: one that was meant to, one that only reads, any other."""
-
-
 _SHORT: Final = TimeLimits(60, 60)
 """Of the hub's own tools that wait for no call."""
 _MOST_TOKENS: Final = 8000
@@ -86,7 +84,7 @@ class Facade:
     `page_size` the entries of one list page. `task_after` is how many seconds the call of a client that takes tasks may
     run before it becomes one; `follow_up` serves those that have become one. `soft_deadline` is after how many seconds
     a session's calls are answered though they still run, None for never; `audience` is the kind of client it is of.
-    Without `long_results` no result is cut.
+    Without `long_results` no result is cut. Mappings are live; `epoch` goes up when sessions have to look again.
     """
 
     def __init__(
@@ -118,14 +116,16 @@ class Facade:
         self._rules = rules
         self.changes = changes
         self._registry = registry
-        self._upstreams = upstreams
-        self._limits = limits
-        self._page_size = page_size
+        self._upstreams, self._limits = upstreams, limits
+        self.page_size = page_size
+        self.epoch = 0
         self._parking = parking
         self._subscriptions = Subscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
         """What the session's client is listed and can call."""
+        if session.epoch != self.epoch:
+            session.renew(self.epoch)
         return self.catalog.exposed(session.caller.profile, self.audience(session), session.mode)
 
     def audience(self, session: Session) -> Audience:
@@ -147,7 +147,7 @@ class Facade:
         view = self.view(session)
         if session.mode is None and kind is Kind.TOOL:
             session.mode = self.catalog.mode(session.caller.profile, self.audience(session))
-        page = view.page(kind, session.era, cursor, self._page_size)
+        page = view.page(kind, session.era, cursor, self.page_size)
         if session.lists is not None and cursor is None:
             session.lists[kind] = self.list_digest(session, kind)
         return page
@@ -164,8 +164,8 @@ class Facade:
         responses = state = None
         if session.era is Era.MODERN and ("inputResponses" in params or "requestState" in params):
             responses, state = questions.take_retry(params)
-        deadline = self.soft_deadline(session)
         view = self.view(session)
+        deadline = self.soft_deadline(session)
         meant = meta_tools.meant(view, session.era, method, params, lambda: self.catalog.is_settled)
         to, params = meant.to, meant.params
         goes_on = method == "tools/call" and self._may_go_on(session, to, deadline)

@@ -1,9 +1,16 @@
-"""Logging: structlog to stderr, console on a terminal and JSON elsewhere; stdout belongs to the protocol."""
+"""Logging: structlog to stderr, console on a terminal and JSON elsewhere; stdout belongs to the protocol.
+
+Every line has passed `masking.hide`, those of libraries and tracebacks included.
+"""
 
 import logging
 import sys
+import traceback
+from types import TracebackType
 
 import structlog
+
+from mcp_hub.masking import hide, hide_within
 
 __all__ = ["configure"]
 
@@ -34,7 +41,7 @@ def configure(level: str, style: str) -> None:
             exception_formatter=structlog.dev.plain_traceback,
         )
         if console
-        else structlog.processors.JSONRenderer()
+        else structlog.processors.JSONRenderer(default=_shown)
     )
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -45,9 +52,45 @@ def configure(level: str, style: str) -> None:
     if not console:
         processors.append(structlog.processors.format_exc_info)
     structlog.configure(
-        processors=[*processors, renderer],
+        processors=[*processors, *((_masked(renderer),) if console else (_mask_values, renderer))],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda *args: _Logger(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(name)s: %(message)s"))
+    logging.basicConfig(level=max(number, logging.WARNING), handlers=[handler])
+    sys.excepthook = _last_words
+
+
+def _mask_values(
+    logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Masks every text of an event; numbers stay, so that it can still be JSON."""
+    return {key: hide_within(value) for key, value in event.items()}
+
+
+def _shown(value: object) -> str:
+    """What is written of a value that JSON does not have."""
+    return hide(repr(value))
+
+
+def _masked(render: structlog.typing.Processor) -> structlog.typing.Processor:
+    """The last processor of a console: masks what was rendered, tracebacks included."""
+
+    def masked(logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict) -> str:
+        return hide(str(render(logger, name, event)))
+
+    return masked
+
+
+def _last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Masks the traceback of an error that ends the process."""
+    sys.stderr.write(hide("".join(traceback.format_exception(kind, error, trace))))
+
+
+class _Formatter(logging.Formatter):
+    """Masks a record of the standard library's logging with its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return hide(super().format(record))

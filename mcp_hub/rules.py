@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from mcp_hub.catalog.filters import Filter, Selector
 from mcp_hub.catalog.overrides import Override, Supplied
+from mcp_hub.catalog.pins import Policy
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.config.schema import (
     FilterSettings,
@@ -20,18 +21,23 @@ from mcp_hub.config.schema import (
 from mcp_hub.config.schema import Selector as SelectorSettings
 from mcp_hub.types import RawObject
 
-__all__ = ["view_rules", "virtual_name"]
+__all__ = ["policies", "view_rules", "virtual_name"]
 
 
-def view_rules(settings: Settings) -> dict[str | None, ViewRules]:
-    """One view of everything (None) and one for each profile."""
+def view_rules(settings: Settings, virtual: str | None = None) -> dict[str | None, ViewRules]:
+    """One view of everything (None) and one for each profile. `virtual`: the `virtual_name` that the hub began with."""
     every = {name: _server_rules(settings, name) for name in settings.servers}
-    every[virtual_name(settings)] = ServerRules()
-    is_shared = not settings.profiles and not settings.hub.tokens
+    every[virtual or virtual_name(settings)] = ServerRules()
+    is_shared = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
     rules: dict[str | None, ViewRules] = {None: _view_rules(settings, every, ProfileSettings(), is_shared)}
     for name, profile in settings.profiles.items():
         rules[name] = _view_rules(settings, every, profile, is_shared=False)
     return rules
+
+
+def policies(settings: Settings) -> dict[str, Policy]:
+    """What becomes of changed tools, by server. Tools that clients execute are theirs to change."""
+    return {name: settings.effective(name).approval for name in settings.servers}
 
 
 def virtual_name(settings: Settings) -> str:

@@ -1,20 +1,26 @@
 """What makes an upstream out of its entry under `servers`: a part of the composition root (`app`)."""
 
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
+from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
-from mcp_hub.config.schema import ServerSettings, Settings
+from mcp_hub.config.schema import Defaults, ServerSettings, Settings
+from mcp_hub.logins import Logins
 from mcp_hub.types import Era
 from mcp_hub.upstreams import commands
 from mcp_hub.upstreams.absent import AbsentUpstream
 from mcp_hub.upstreams.base import Upstream
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.connection import Connection
+from mcp_hub.upstreams.guardian import Guardian
+from mcp_hub.upstreams.last_lists import LastLists, list_key
 from mcp_hub.upstreams.lifecycle import RestartRule
 from mcp_hub.upstreams.listing import ListLimits
 from mcp_hub.upstreams.local import LocalUpstream
@@ -24,6 +30,9 @@ from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.supervisor import Supervisor, SupervisorRules
 
 __all__ = ["Sources"]
+
+_IDLE: Final = 600.0
+"""`idle_stop` in seconds where it is not set: of a server that is started when it is needed, as it will be again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,9 @@ class Sources:
     memory: EraMemory
     clock: Clock
     changes: Changes
+    guardian: Guardian
+    last_lists: LastLists = LastLists(None)
+    logins: Logins | None = None
 
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
@@ -44,21 +56,29 @@ class Sources:
         if server.local is not None:
             return LocalUpstream.load(name, server.local, self.folder)
         connect: Callable[[], Connection] = partial(
-            StdioConnection, name, partial(_spec, settings, server, self.env, self.folder), self.memory
+            StdioConnection, name, partial(_spec, settings, server, self.env, self.folder), self.memory, self.guardian
         )
         if server.url is not None:
-            connect = _remote(name, settings, server, server.url, self.memory)
+            connect = _remote(name, settings, server, server.url, self.memory, self.logins)
         rules = _supervisor_rules(settings, name)
-        first = Supervisor(name, connect, rules, clock=self.clock, changes=self.changes)
+        lists = self.last_lists.of(name, _list_key(name, server))
+        first = Supervisor(name, connect, rules, clock=self.clock, changes=self.changes, lists=lists)
         if server.scope in ("session", "call"):
-            return Scoped(first, partial(_member, name, connect, rules, self.clock), server.scope, self.clock)
+            members = partial(_member, name, connect, rules, self.clock)
+            return Scoped(first, members, server.scope, self.clock, _member_idle(settings, name))
         return first
 
 
 def _member(name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock) -> Supervisor:
     """One of many processes of a server; its callers wait for it to start, and nobody else hears of its changes."""
-    patient = replace(rules, ready_wait=rules.start_timeout)
+    patient = replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
     return Supervisor(name, connect, patient, clock=clock, changes=Changes())
+
+
+def _list_key(name: str, server: ServerSettings) -> str:
+    """What the entry runs or connects to; its secrets are not part of it, but for those in arguments."""
+    what = (server.command, server.cwd, server.url, server.type, server.era)
+    return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
 
 
 def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
@@ -79,7 +99,7 @@ def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], fo
 
 
 def _remote(
-    name: str, settings: Settings, server: ServerSettings, url: str, memory: EraMemory
+    name: str, settings: Settings, server: ServerSettings, url: str, memory: EraMemory, logins: Logins | None
 ) -> Callable[[], Connection]:
     from mcp_hub.upstreams.http import HttpConnection, HttpSpec  # an HTTP client, which most hubs do without
 
@@ -91,7 +111,7 @@ def _remote(
         era=None if server.era == "auto" else Era(server.era),
         line_limit=settings.hub.limits.line,
     )
-    return partial(HttpConnection, name, spec, memory)
+    return partial(HttpConnection, name, spec, memory, logins.access(name, server) if logins is not None else None)
 
 
 def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
@@ -101,6 +121,20 @@ def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
     return SupervisorRules(
         start_timeout=own.start_timeout,
         request_timeout=own.request_timeout,
-        restart=RestartRule(sys.maxsize if is_patient else own.restart.intensity, own.restart.period),
-        lists=ListLimits(limits.pages, limits.tools_per_server),
+        restart=RestartRule(None if is_patient else own.restart.intensity, own.restart.period),
+        lists=ListLimits(limits.pages, limits.tools_per_server, prepare),
+        lazy=own.start == "lazy",
+        idle_stop=_idle_stop(own, None if own.start == "eager" else _IDLE),
     )
+
+
+def _idle_stop(own: Defaults, usual: float | None) -> float | None:
+    """Seconds; None for never, `usual` where the settings say nothing."""
+    if own.idle_stop is None:
+        return usual
+    return None if own.idle_stop == "never" else own.idle_stop
+
+
+def _member_idle(settings: Settings, name: str) -> float:
+    """Seconds after which one of many processes is ended; the next call of its session starts another."""
+    return _idle_stop(settings.effective(name), _IDLE) or math.inf

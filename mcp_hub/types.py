@@ -7,7 +7,7 @@ spliced, never parsed into models and dumped again (architecture.md, "Raw JSON i
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal, NewType
+from typing import Any, Final, Literal, NamedTuple, NewType
 
 import msgspec
 
@@ -18,6 +18,7 @@ __all__ = [
     "CacheHint",
     "CallId",
     "Era",
+    "FileStamp",
     "JsonObject",
     "Kind",
     "Mode",
@@ -36,6 +37,16 @@ RawObject = dict[str, msgspec.Raw]
 
 CallId = NewType("CallId", str)
 """`st_` + 26 Crockford base32 characters of 128 random bits; also the stream id (streams.md §1)."""
+
+
+class FileStamp(NamedTuple):
+    """What tells a file from the one that was at its path before: whose inode it is, and when that changed."""
+
+    device: int
+    inode: int
+    modified: int
+    changed: int
+    size: int
 
 
 OWN: Final = ""
@@ -122,7 +133,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamStatus:
-    """What a person wants to know of an upstream at one moment; `reason` says why it is not ready."""
+    """What a person wants to know of an upstream at one moment; `reason` says why it is not ready.
+
+    `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
+    stopped only until it is needed.
+    """
 
     server: str
     state: UpstreamState
@@ -134,3 +149,5 @@ class UpstreamStatus:
     pid: int | None = None
     stderr: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    listed_at: float | None = None
+    rests: bool = False

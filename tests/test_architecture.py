@@ -14,7 +14,11 @@ ORDER = [
     {"__main__"},
     {"cli", "library", "examples"},
     {"app", "client"},
-    {"rules", "sources"},
+    {"operating"},
+    {"adopting", "watching"},
+    {"composition", "fleet", "reload"},
+    {"rules", "sources", "file_watch"},
+    {"logins"},
     {"dashboard"},
     {"fronts"},
     {"hub"},
@@ -25,7 +29,7 @@ ORDER = [
     {"config"},
     {"events", "logs"},
     {"errors", "clock", "ids"},
-    {"types"},
+    {"types", "masking"},
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 CLIENT_MAY = {"types", "errors", "events", "protocol", "client"}
@@ -47,6 +51,7 @@ PURE = {
         "calls.reading",
         "calls.records",
         "upstreams.lifecycle",
+        "upstreams.pacing",
         "upstreams.producers",
         "client.messages",
         "client.stream_reader",
@@ -56,6 +61,7 @@ PURE = {
     # not named by the document, but their docstrings claim it
     *("catalog.uris", "catalog.links", "catalog.definitions", "catalog.routes", "catalog.instructions"),
     *("catalog.rules", "catalog.overrides", "catalog.entries", "catalog.diffs", "catalog.unmatched", "rules"),
+    *("catalog.pins", "catalog.flags", "catalog.inspection"),
     *("catalog.sentences", "catalog.signatures", "catalog.tokens", "catalog.discovery", "catalog.accounting"),
     "fronts.guard",
     *("stores.base", "stores.documents", "stores.rules", "stores.limits"),
@@ -64,7 +70,7 @@ IMPURE = {"anyio", "asyncio", "socket", "subprocess", "starlette", "uvicorn", "s
 
 SDK = {
     *("wire", "upstreams.peer", "upstreams.http", "upstreams.auth"),
-    *("fronts.mcp_server", "fronts.streamable_http", "fronts.http_modern", "fronts.legacy_sse"),
+    *("fronts.mcp_server", "fronts.streamable_http", "fronts.header_ladder", "fronts.legacy_sse"),
 }
 ABSTRACT = {"hub", "catalog", "calls", "sessions", "fronts", "dashboard"}
 SEAMS = {"upstreams.base", "upstreams.changes", "upstreams.producers", "stores.base", "stores.documents"}

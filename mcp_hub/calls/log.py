@@ -16,7 +16,7 @@ import anyio
 
 from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
-from mcp_hub.events import CallEvent, Log, Progress
+from mcp_hub.events import CallEvent, Ending, Log, Progress
 
 __all__ = ["CallLog", "Reader"]
 
@@ -25,9 +25,9 @@ _KEPT: Final = 64
 
 
 class CallLog:
-    """Events of one call and the readers that follow it."""
+    """Events of one call and the readers that follow it. `held` were merged or left out because a reader was slow."""
 
-    __slots__ = ("_events", "_first", "_held", "_readers", "_room", "_suppressed", "refused", "status")
+    __slots__ = ("_events", "_first", "_held", "_readers", "_room", "_suppressed", "held", "refused", "status")
 
     def __init__(self) -> None:
         self._events: list[CallEvent] = []
@@ -38,10 +38,16 @@ class CallLog:
         self._suppressed = 0
         self.status: CallStatus | None = None
         self.refused = 0
+        self.held = 0
 
     @property
     def ended(self) -> bool:
         return has_ended(self.status)
+
+    @property
+    def ending(self) -> Ending:
+        """That of a call that has ended; it stays."""
+        return self._events[-1]  # type: ignore[return-value]  # nothing is appended behind an ending
 
     @property
     def last_seq(self) -> int:
@@ -88,6 +94,7 @@ class CallLog:
             self._held = event if self._held is None else coalesce.merge(self._held, event)
         else:
             return False
+        self.held += 1
         return True
 
     def _release(self) -> None:

@@ -7,12 +7,13 @@ whole text. Patterns are RE2's, so no pattern takes more than linear time (githu
 import codecs
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
-
-import re2  # type: ignore[import-untyped]  # ships no types
+from typing import TYPE_CHECKING, Final
 
 from mcp_hub.calls.fitting import DENSE, Estimate, head_within
 from mcp_hub.errors import InvalidParams
+
+if TYPE_CHECKING:
+    import re2  # type: ignore[import-untyped]  # ships no types
 
 __all__ = ["MARGIN", "MOST_MATCHES", "Found", "Page", "grep", "page"]
 
@@ -98,6 +99,8 @@ def grep(
 
 
 def _compiled(pattern: str) -> "re2._Regexp":
+    import re2  # 30 ms, which no start needs
+
     if len(pattern) > _MOST_PATTERN:
         raise InvalidParams(f"grep: the pattern has {len(pattern)} characters; {_MOST_PATTERN} are allowed")
     options = re2.Options()

@@ -5,7 +5,7 @@ calls run and `waiting` wait in order of arrival; one more is refused with `Busy
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ import anyio
 import structlog
 
 from mcp_hub.calls import runner
+from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits, Timer
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
@@ -63,9 +64,15 @@ class Registry:
         self._next_turn: tuple[float, Timer] | None = None
         self._emptied: anyio.Event | None = None
         self.ended = 0
+        self.meters = Meters()
 
     def __len__(self) -> int:
         return len(self._records)
+
+    @property
+    def under_way(self) -> Collection[CallRecord]:
+        """Every call that has not ended; those that wait for their turn have no task yet."""
+        return self._records.values()
 
     def start(self, call: Call, handler: CallHandler, limits: TimeLimits) -> CallRecord:
         """Makes the call's record and, if its principal may, starts its task.
@@ -84,14 +91,15 @@ class Registry:
         elif len(lane.waiting) < self._max_waiting:
             lane.waiting.append(record)
         else:
-            raise Busy(
-                f"busy: {self._max_running} calls running and {self._max_waiting} waiting for this client; "
-                "try again later or raise hub.limits",
-                data={"running": self._max_running, "waiting": self._max_waiting},
-            )
+            what = f"{self._max_running} calls running and {self._max_waiting} waiting for this client"
+            raise Busy.at(what, "hub.limits.waiting_calls", self._max_waiting)
         self._records[call.id] = record
         self._turn_by(min(record.due, record.started + QUIET))
         return record
+
+    def limit(self, *, running: int, waiting: int) -> None:
+        """Other limits from now on: calls that run or wait are left alone."""
+        self._max_running, self._max_waiting = running, waiting
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         """Ends a call on its caller's behalf; its upstream is told. Idempotent."""
@@ -129,6 +137,7 @@ class Registry:
     def _forget(self, record: CallRecord) -> None:
         self._records.pop(record.call.id, None)
         self.ended += 1
+        self.meters.ended(record, self._clock.now())
         if self._emptied is not None and not self._records:
             self._emptied.set()
 

@@ -71,7 +71,7 @@ class CallRecord:
     """
 
     __slots__ = (
-        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "call", "continuation", "entered", "fit", "handler",
+        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "began", "call", "continuation", "entered", "fit", "handler",
         "info", "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started", "stopping", "stream",
         "task",
     )  # fmt: skip
@@ -96,7 +96,7 @@ class CallRecord:
         self.on_continuable: Callable[[], None] | None = None
         self.on_stream: Callable[[Stream], None] | None = None
         self.stream: Stream | None = None
-        self.started = self._heard = self._spoke = clock.now()
+        self.started = self.began = self._heard = self._spoke = clock.now()
 
     def send(self, event: CallEvent) -> None:
         self._heard = self._clock.now()
@@ -107,6 +107,7 @@ class CallRecord:
                 self._guard = ProgressGuard()
             admitted = self._guard.admit(event)
             if admitted is None:
+                self.log.refused += 1
                 return
             self._spoke = self._heard
             event = admitted
@@ -218,7 +219,7 @@ class CallRecord:
 
     def begin(self) -> None:
         """The wait is over; from here on the upstream may not be silent for too long."""
-        self._heard = self._spoke = self._clock.now()
+        self.began = self._heard = self._spoke = self._clock.now()
 
     async def drained(self) -> None:
         await self.log.drained()

@@ -136,11 +136,8 @@ class Streams:
         if writer is not None and writer.is_detached:
             return writer
         if self._detached[principal] >= self._limits.detached:
-            raise Busy(
-                f"busy: {self._limits.detached} calls run without a client already; "
-                "end some, or raise hub.limits.detached_calls",
-                data={"detached": self._limits.detached},
-            )
+            most = self._limits.detached
+            raise Busy.at(f"{most} calls run without a client already", "hub.limits.detached_calls", most)
         writer = self.begin(record, key=key, digest=digest)
         if writer.is_over:
             return writer
@@ -245,7 +242,8 @@ class Streams:
         if after + 1 < row.first:
             raise EventsGone(row.first)
         if len(stream.readers) >= self._limits.followers:
-            raise Busy(f"busy: {self._limits.followers} followers of this stream already (hub.limits.followers)")
+            most = self._limits.followers
+            raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
         writer = self._owned.get(row.id)
         if writer is not None:
             writer.orphaned_at = None

@@ -4,14 +4,17 @@ First-list rule (product.md, promise 9): a list waits only for servers that are 
 until `first_list_wait` seconds after the hub's start; then it answers with what is known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 import anyio
 
+from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.indexing import Indexes
 from mcp_hub.catalog.links import Remembered, readdress
+from mcp_hub.catalog.pins import Finding
 from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.search import Answer
 from mcp_hub.catalog.view import CatalogView, ViewRules, build
@@ -22,9 +25,16 @@ from mcp_hub.upstreams.changes import Changes
 
 __all__ = ["Catalog"]
 
+_NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
+_MOST_GONE: Final = 1024
+"""Profiles that were configured once and are remembered: sessions and streams may still have them."""
+
 
 class Catalog:
-    """Views by profile and audience over what the upstreams offer now. `aliases` are for searches."""
+    """Views by profile and audience over what the upstreams offer now. `aliases` are for searches.
+
+    `held` says which tools are to be kept back of what is listed; it is asked again whenever something has changed.
+    """
 
     def __init__(
         self,
@@ -34,6 +44,7 @@ class Catalog:
         clock: Clock,
         first_list_wait: float,
         aliases: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        held: Callable[[Iterable[Snapshot]], Mapping[Origin, Finding]] = lambda snapshots: {},
     ) -> None:
         self._upstreams = upstreams
         self._rules = rules
@@ -42,12 +53,26 @@ class Catalog:
         self._deadline = clock.now() + first_list_wait
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
+        self._ask_held = held
+        self._held: Mapping[Origin, Finding] = {}
         self._starting: tuple[str, ...] = ()
         self._views: dict[str | None, CatalogView] = {}
         self._exposed: dict[tuple[str | None, Audience, Mode | None], CatalogView] = {}
         self._modes: dict[tuple[str | None, Audience], Mode] = {}
         self._indexes = Indexes(aliases)
         self._remembered = Remembered()
+
+    def use(self, rules: Mapping[str | None, ViewRules], aliases: Mapping[str, Sequence[str]]) -> None:
+        """Goes by other rules from now on; views that were handed out stay as they are.
+
+        A profile that is no longer configured lets nothing through, for those who still have it.
+        """
+        gone = [profile for profile in self._rules if profile not in rules]
+        self._rules = {**dict.fromkeys(gone[-_MOST_GONE:], _NOTHING), **rules}
+        self._indexes = Indexes(aliases)
+        self._views.clear()
+        self._exposed.clear()
+        self._modes.clear()
 
     @property
     def version(self) -> int:
@@ -66,7 +91,7 @@ class Catalog:
         self._look()
         view = self._views.get(profile)
         if view is None:
-            view = self._views[profile] = build(self._snapshots, self._rules[profile], self._remembered)
+            view = self._views[profile] = build(self._snapshots, self._rules[profile], self._remembered, self._held)
         return view
 
     def exposed(self, profile: str | None, audience: Audience, mode: Mode | None) -> CatalogView:
@@ -111,10 +136,12 @@ class Catalog:
         self._seen = self._changes.version
         fresh = tuple(s for u in self._upstreams.values() if (s := u.snapshot()) is not None)
         starting = tuple(name for name, upstream in self._upstreams.items() if _is_awaited(upstream))
-        if fresh != self._snapshots:
+        held = self._ask_held(fresh)
+        is_other = fresh != self._snapshots or held != self._held
+        if is_other:
             self._views.clear()
-        if fresh != self._snapshots or starting != self._starting:
-            self._snapshots, self._starting = fresh, starting
+        if is_other or starting != self._starting:
+            self._snapshots, self._starting, self._held = fresh, starting, held
             self._exposed.clear()
             self._modes.clear()
 

@@ -7,6 +7,7 @@ line breaks between JSON tokens go, because a stdio frame is one line.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
@@ -16,7 +17,7 @@ import msgspec
 from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
 from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import Era, Kind, RawObject
+from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
 __all__ = [
     "MAX_DEPTH",
@@ -27,6 +28,7 @@ __all__ = [
     "first_line",
     "in_era",
     "parse",
+    "prepare",
     "without_output",
 ]
 
@@ -160,12 +162,39 @@ _ERA_BOUND = (b'"execution"', b'"outputSchema"')
 _OFFERS_TASKS = (b'"optional"', b'"required"')
 
 
+Parsed = tuple[list[Definition], list[Quarantined]]
+_MOST_PARSED = 512
+"""Lists that are remembered as parsed, the last one of each kind of a server."""
+_parsed: dict[tuple[Kind, str], tuple[Sequence[bytes], Parsed]] = {}
+
+
 class _Unfit(Exception):
     """The definition cannot be listed; the message is the reason for people."""
 
 
 def parse(kind: Kind, raws: Sequence[bytes], server: str) -> tuple[list[Definition], list[Quarantined]]:
-    """The usable definitions in the upstream's order, and those that are not, one by one. Never raises."""
+    """The usable definitions in the upstream's order, and those that are not, one by one. Never raises.
+
+    A list that is as it was is not read again; what is returned is shared, and not to be changed. May be called in a
+    thread (`prepare`).
+    """
+    known = _parsed.get((kind, server))
+    if known is None or (known[0] is not raws and known[0] != raws):
+        known = raws, _parse(kind, raws, server)
+        with suppress(StopIteration, KeyError, RuntimeError):  # whichever thread was quicker
+            if len(_parsed) >= _MOST_PARSED:
+                del _parsed[next(iter(_parsed))]
+        _parsed[kind, server] = known
+    return known[1]
+
+
+def prepare(snapshot: Snapshot) -> None:
+    """Reads these lists ahead, so that whoever wants them first does not keep everybody waiting."""
+    for kind, raws in snapshot.lists.items():
+        parse(kind, raws, snapshot.server)
+
+
+def _parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
     kept: dict[str, Definition] = {}
     unfit: list[Quarantined] = []
     for place, raw in enumerate(raws, 1):

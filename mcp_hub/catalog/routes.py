@@ -3,11 +3,14 @@
 Pure: a view and a request in, a `Route` or an error out.
 """
 
+from shlex import quote
+
 import msgspec
 
+from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.view import CatalogView
-from mcp_hub.errors import InvalidParams, UnknownEntry
-from mcp_hub.types import Era, Kind, RawObject
+from mcp_hub.errors import InvalidParams, NotApproved, UnknownEntry
+from mcp_hub.types import Era, JsonObject, Kind, RawObject
 
 __all__ = ["Route", "route"]
 
@@ -29,7 +32,7 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject) -> Route:
     """Where `method` goes for a caller who sees `view`.
 
     Arguments that the settings give are added. Raises `InvalidParams` for members that are missing, of a wrong type or
-    not the caller's to give, `UnknownEntry` for what the view lacks.
+    not the caller's to give, `UnknownEntry` for what the view lacks, `NotApproved` for what it would have.
     """
     match method:
         case "tools/call":
@@ -69,7 +72,7 @@ def _named(view: CatalogView, kind: Kind, method: str, params: RawObject) -> Rou
     name = text(params, "name", method)
     entry = view.find(kind, name)
     if entry is None:
-        raise _unknown(view, kind, name)
+        raise _held(view, name) if kind is Kind.TOOL and name in view.withheld else _unknown(view, kind, name)
     if entry.key != name:
         params = {**params, "name": _encoded(entry.key)}
     if entry.supplied is not None:
@@ -81,6 +84,14 @@ def _unknown(view: CatalogView, kind: Kind, name: str) -> UnknownEntry:
     near = view.nearest(kind, name)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     return UnknownEntry(f"Unknown {kind.value}: {name[:200]}{hint}", data={"nearest": near})
+
+
+def _held(view: CatalogView, name: str) -> NotApproved:
+    found = view.withheld[name]
+    server, tool = decoded(found.server), decoded(found.tool)
+    message = f"tool {name} {found.text}; see and approve it by: mcp-hub approve {quote(server)} {quote(tool)}"
+    data: JsonObject = {"server": found.server, "tool": found.tool, "reason": found.kind, "members": [*found.members]}
+    return NotApproved(message, data=data)
 
 
 def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:

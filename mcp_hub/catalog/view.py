@@ -21,6 +21,7 @@ from mcp_hub.catalog.definitions import Quarantined, in_era
 from mcp_hub.catalog.entries import Entry, Origin, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.links import Remembered
+from mcp_hub.catalog.pins import Finding
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
@@ -48,6 +49,7 @@ class CatalogView:
         hints: Mapping[Kind, CacheHint],
         quarantined: tuple[Quarantined, ...],
         callable_tools: Mapping[str, Entry] | None = None,
+        withheld: Mapping[str, Finding] = MappingProxyType({}),
     ) -> None:
         self._entries = entries
         self._callable_tools = callable_tools
@@ -64,6 +66,8 @@ class CatalogView:
         self._hints = hints
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
         self.quarantined = quarantined
+        self.withheld = withheld
+        """Tools that callers could use if they were approved, by exported name."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(listed)} {kind}s" for kind, listed in self._entries.items())
@@ -141,7 +145,8 @@ class CatalogView:
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, Kind.TOOL: tuple(listed)})
-        return CatalogView(entries, self._origins_hidden, self._table, self._filters, hints, self.quarantined, found)
+        rest = self.quarantined, found, self.withheld
+        return CatalogView(entries, self._origins_hidden, self._table, self._filters, hints, *rest)
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
@@ -178,13 +183,24 @@ def _exported_in(cursor: str) -> str:
     return exported if _cursor_at(exported) == cursor else ""
 
 
-def build(snapshots: Iterable[Snapshot], rules: ViewRules, remembered: Remembered | None = None) -> CatalogView:
+def build(
+    snapshots: Iterable[Snapshot],
+    rules: ViewRules,
+    remembered: Remembered | None = None,
+    held: Mapping[Origin, Finding] = MappingProxyType({}),
+) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
+    Tools that are `held` keep their names, but nobody is listed them, finds them or can call them.
     `remembered` holds the unlisted URIs that servers mentioned and outlives the view; by default it is the view's own.
     """
     servers = present(snapshots, rules)
     offers, quarantined = offered(servers, rules)
+    withheld: dict[str, Finding] = {}
+    if held:
+        waiting = [offer for offer in offers[Kind.TOOL] if offer.origin in held]
+        withheld = {offer.exported: held[offer.origin] for offer in waiting if is_admitted(Kind.TOOL, offer, rules)}
+        offers[Kind.TOOL] = [offer for offer in offers[Kind.TOOL] if offer.origin not in held]
     shown: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
     for kind, found in offers.items():
@@ -200,7 +216,7 @@ def build(snapshots: Iterable[Snapshot], rules: ViewRules, remembered: Remembere
     )
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    return CatalogView(MappingProxyType(shown), hidden, table, filters, hints, quarantined)
+    return CatalogView(MappingProxyType(shown), hidden, table, filters, hints, quarantined, withheld=withheld)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:

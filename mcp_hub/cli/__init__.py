@@ -24,8 +24,13 @@ _COMMANDS: Final = {
     "streams": "streams",
     "resume": "resume",
     "cancel": "cancel",
+    "login": "login",
+    "logout": "logout",
+    "reload": "reload",
+    "restart": "restart",
     "check": "check",
     "doctor": "doctor",
+    "approve": "approve",
 }
 """Command, which is its module in this package → the function there."""
 

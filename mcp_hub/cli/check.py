@@ -11,6 +11,7 @@ import msgspec
 
 from mcp_hub.catalog.unmatched import has_patterns
 from mcp_hub.cli import waiting
+from mcp_hub.cli.notices import notices
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.results import visible
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
@@ -46,7 +47,7 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
         _print({"ok": False, "errors": errors, "warnings": []}, as_json)
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _programs(loaded)
-    warnings = [masked(text, loaded.secrets) for text in (*loaded.warnings, *missing)]
+    warnings = [masked(text, loaded.secrets) for text in (*loaded.warnings, *loaded.notes, *missing)]
     report = {"ok": True, "errors": [], "warnings": warnings, **summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, as_json)
@@ -59,6 +60,7 @@ async def _compared(app: "App", loaded: Loaded, report: JsonObject, wait: float,
     """Adds warnings about patterns that match nothing, and about servers whose lists nobody knows."""
     await waiting.settle(app.hub, wait)
     report["warnings"] += unmatched_patterns(app, loaded)
+    report["warnings"] += notices(app, loaded.secrets)
     report["warnings"] += [
         f"servers.{status.server}: {status.state}, so that nothing was compared with what it lists"
         for status in waiting.not_ready(app.hub.statuses())
@@ -77,7 +79,8 @@ def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[str, ...]]:
         if server.cwd is not None and not os.path.isdir(server.cwd):
             report.warn(("servers", name, "cwd"), f"working directory {server.cwd} does not exist")
         try:
-            found[name] = find_program(server, os.environ, str(loaded.path.absolute().parent))
+            program = find_program(server, os.environ, str(loaded.path.absolute().parent))
+            found[name] = masked(program, loaded.secrets)
         except StartFailed as problem:
             key = "command" if server.local is None else "local"
             report.warn(("servers", name, key), str(problem))

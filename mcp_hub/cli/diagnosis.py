@@ -33,6 +33,8 @@ CODES: Final = {
     "all_filtered": "loosen `tools`, `resources` and `prompts` of the server: they hide everything it offers",
     "definitions_quarantined": "clients would refuse these definitions, so they are left out: report it to its authors",
     "unreachable": "check `url`, that the server runs, and the proxies of the environment",
+    "login_needed": "log in with `mcp-hub login`, or set `bearer` or `headers`",
+    "login_failed": "check `oauth` of the server, and that its authorization server runs",
     "not_admitted": "set `bearer` or `headers` to what the server accepts",
     "no_endpoint": "check the path of `url`: often it is /mcp or /sse",
     "start_failed": "run the command in a terminal and see what it says",
@@ -44,6 +46,8 @@ _PATTERNS: Final = tuple(
     for code, pattern in (
         ("import_failed", r'local "'),
         ("unreachable", r"cannot connect to http"),
+        ("login_needed", r'.*run "mcp-hub login '),
+        ("login_failed", r"cannot log in to http|https?://\S+ (does not accept the login|the login has ended)"),
         ("not_admitted", r"https?://\S+ (wants|does not accept the) credentials"),
         (
             "no_endpoint",

@@ -11,6 +11,7 @@ import msgspec
 from mcp_hub.cli import tables, waiting
 from mcp_hub.cli.check import unmatched_patterns
 from mcp_hub.cli.diagnosis import Diagnosis, diagnose
+from mcp_hub.cli.notices import notices
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.results import visible
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, load_config, quiet_logs, run_with_app, verbose_option
@@ -70,8 +71,13 @@ def doctor(servers: tuple[str, ...], as_json: bool, wait: float | None, verbose:
 
 
 def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
-    """The configuration with these servers alone; no names are all of them."""
-    chosen = {name: own for name, own in loaded.settings.servers.items() if not names or name in names}
+    """The configuration with these servers alone, started at once; no names are all of them."""
+    at_once = {"start": "eager", "idle_stop": "never"}
+    chosen = {
+        name: own.model_copy(update=at_once)
+        for name, own in loaded.settings.servers.items()
+        if not names or name in names
+    }
     return replace(loaded, settings=loaded.settings.model_copy(update={"servers": chosen}))
 
 
@@ -82,6 +88,7 @@ async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool)
     longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)
     await _settle(app.hub, longest + _SPARE if wait is None else wait, watch)
     findings, warnings = _findings(app, loaded, watch.seconds), unmatched_patterns(app, loaded)
+    warnings += notices(app, loaded.secrets)
     if as_json:
         told = {"servers": [finding_data(finding, loaded.secrets) for finding in findings], "warnings": warnings}
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))

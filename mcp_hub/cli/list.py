@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from mcp_hub.cli import tables, waiting
+from mcp_hub.cli import notices, tables, waiting
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
     config_option,
@@ -20,7 +20,7 @@ from mcp_hub.config.load import Loaded
 from mcp_hub.types import UpstreamStatus
 
 if TYPE_CHECKING:
-    from mcp_hub.hub import Facade
+    from mcp_hub.app import App
 
 __all__ = ["list_servers"]
 
@@ -37,21 +37,31 @@ def list_servers(as_json: bool, wait: float, verbose: int, config: str | None) -
     """
     loaded = load_config(config)
     quiet_logs(verbose)
-    run_with_app(loaded, lambda app: _list(app.hub, loaded, wait, as_json))
+    run_with_app(loaded, lambda app: _list(app, loaded, wait, as_json))
 
 
-async def _list(hub: "Facade", loaded: Loaded, wait: float, as_json: bool) -> int:
+async def _list(app: "App", loaded: Loaded, wait: float, as_json: bool) -> int:
+    hub = app.hub
     await waiting.settle(hub, wait)
     statuses, view = hub.statuses(), hub.catalog.view(None)
     if as_json:
-        servers = [tables.server_data(status, view, loaded.secrets) for status in statuses]
+        findings, flagged = app.approvals.findings(), app.flagged()
+        servers = [
+            {
+                **tables.server_data(status, view, loaded.secrets),
+                **notices.notices_of(status.server, findings, flagged),
+            }
+            for status in statuses
+        ]
         click.echo(msgspec.json.format(msgspec.json.encode({"servers": servers}), indent=2))
     elif not statuses:
         click.echo(f"no servers in {loaded.path}")
     else:
         tables.print_table(tables.server_table(statuses, view))
-        tables.print_lines(tables.reasons(waiting.not_ready(statuses), loaded.secrets))
+        resting = [status for status in statuses if status.rests]
+        tables.print_lines(tables.reasons([*resting, *waiting.not_ready(statuses)], loaded.secrets))
         tables.print_lines(tables.warnings(statuses, loaded.secrets))
+        tables.print_lines([(line, "yellow") for line in notices.notices(app, loaded.secrets)])
         if view.quarantined:
             tables.print_table(tables.quarantine_table(view, loaded.secrets))
     return exit_code(statuses)

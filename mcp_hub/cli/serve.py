@@ -5,24 +5,25 @@ SIGINT, SIGTERM, and over stdio the end of the client, end it cleanly in under 2
 
 import gc
 import os
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
-import structlog
 
 from mcp_hub import __version__, logs
 from mcp_hub.app import App, open_app
+from mcp_hub.cli.guards import Doorkeeper, is_authenticated, metadata_routes
+from mcp_hub.cli.reloading import check_started_as, check_stays_authenticated, follow_guard, keep_reloading
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, leave, load_config, run
+from mcp_hub.cli.signals import received_signals
 from mcp_hub.config.load import Loaded
 from mcp_hub.config.schema import Settings
 from mcp_hub.errors import ConfigError
-from mcp_hub.fronts.guard import Guard, is_loopback
+from mcp_hub.fronts.guard import is_loopback
 from mcp_hub.fronts.stdio import StdioFront, take_stdio
 from mcp_hub.sessions.session import Caller
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     import uvicorn
 
 __all__ = ["serve"]
-
-log = structlog.get_logger(__name__)
 
 
 @click.command()
@@ -94,33 +93,16 @@ def _calm_collector() -> None:
 
 async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
     read, write = take_stdio()
-    async with _signals() as signalled, open_app(loaded, os.environ) as app:
+    async with received_signals() as signals, open_app(loaded, os.environ) as app:
+        app.reloader.checks.append(check_started_as(caller))
         front = StdioFront(app.hub, app.binding, caller)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_when, signalled, tasks.cancel_scope)
+            tasks.start_soon(_cancel_when, signals.stopped, tasks.cancel_scope)
+            tasks.start_soon(keep_reloading, app.reloader, signals)
             await front.serve(read, write, loaded.settings.hub.limits.line)
             tasks.cancel_scope.cancel()
         await app.stop()
         front.close()
-
-
-@asynccontextmanager
-async def _signals() -> AsyncIterator[anyio.Event]:
-    """Set by SIGINT or SIGTERM from here on; a repeated one while the hub is stopping does no harm."""
-    signalled = anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(_receive_signals, signalled)
-        yield signalled
-        tasks.cancel_scope.cancel()
-
-
-async def _receive_signals(signalled: anyio.Event, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        async for number in signals:
-            if not signalled.is_set():
-                log.info("hub_stopping", signal=signal.Signals(number).name)
-            signalled.set()
 
 
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
@@ -136,10 +118,10 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
     http = settings.hub.http
     host = host if host is not None else http.host
     port = port if port is not None else http.port
-    if not (is_loopback(host) or settings.hub.tokens or http.allow_public):
+    if not (is_loopback(host) or is_authenticated(settings) or http.allow_public):
         fail(
             f"refusing to listen on {host} without tokens: anyone who reaches it could run your tools; "
-            "set hub.tokens, or hub.http.allow_public if something else guards it",
+            "set hub.tokens or hub.http.oauth, or hub.http.allow_public if something else guards it",
             EXIT_CONFIG,
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -155,34 +137,54 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
+    from mcp_hub.cli.http_limits import admission_of, connections_of, sessions_of
+    from mcp_hub.fronts.connections import bounded, look_after
     from mcp_hub.fronts.endpoints import Endpoints
     from mcp_hub.fronts.legacy_sse import LegacySse
     from mcp_hub.fronts.rest import Rest
     from mcp_hub.fronts.streamable_http import StreamableHttp  # imports the SDK, which stdio does without
 
     http = loaded.settings.hub.http
-    async with _signals() as signalled, open_app(loaded, os.environ, has_executors=True) as app:
+    async with received_signals() as signals, open_app(loaded, os.environ, has_executors=True) as app:
+        admission = admission_of(http)
+        shared = sessions_of(http, admission)
         mcp = StreamableHttp(
             app.hub,
             app.binding,
-            max_body=http.max_body,
-            max_sessions=http.max_sessions,
+            **shared,
             close_streams_after=http.close_streams_after,
         )
-        legacy = LegacySse(app.hub, app.binding, max_body=http.max_body, max_sessions=http.max_sessions)
-        guard = _guard(loaded.settings, listener, profile)
-        is_open = bool(loaded.settings.hub.tokens) or is_loopback(listener.getsockname()[0])
-        rest = Rest(app.hub, version=__version__, max_body=http.max_body, executors=app.virtual, is_open=is_open)
-        server = _server(Endpoints(guard, {**mcp.routes, **legacy.routes}, rest))
+        legacy = LegacySse(app.hub, app.binding, **shared)
+        door = Doorkeeper(profile)
+        host = listener.getsockname()[0]
+        is_open = is_authenticated(loaded.settings) or is_loopback(host)
+        rest = Rest(
+            app.hub,
+            version=__version__,
+            max_body=http.max_body,
+            executors=app.virtual,
+            is_open=is_open,
+            limits=app.binding.limits,
+            operator=app.operations,
+        )
+        public = metadata_routes(loaded.settings)
+        routes = {**mcp.routes, **legacy.routes}
+        endpoints = Endpoints(door.guard(loaded.settings), routes, rest, public, admission)
+        server = _server(endpoints, bounded(connections_of(http)))
+        follow_guard(app, endpoints, door)
+        app.reloader.checks += [check_started_as(Caller(profile=profile)), check_stays_authenticated(host)]
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mcp.run)
-            tasks.start_soon(_stop_when, signalled, app, server, [mcp, legacy, rest])
+            tasks.start_soon(look_after, server.server_state.connections)
+            tasks.start_soon(door.run)
+            tasks.start_soon(keep_reloading, app.reloader, signals)
+            tasks.start_soon(_stop_when, signals.stopped, app, server, [mcp, legacy, rest])
             _announce(app, listener)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
 
 
-def _server(endpoints: Any) -> "uvicorn.Server":
+def _server(endpoints: Any, protocol: type[Any]) -> "uvicorn.Server":
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -200,6 +202,7 @@ def _server(endpoints: Any) -> "uvicorn.Server":
         server_header=False,
         proxy_headers=False,
         ws="none",
+        http=protocol,
         timeout_graceful_shutdown=1,
         timeout_keep_alive=75,
     )
@@ -213,16 +216,6 @@ async def _stop_when(event: anyio.Event, app: App, server: "uvicorn.Server", fro
         front.close()
     await app.stop()
     server.should_exit = True
-
-
-def _guard(settings: Settings, listener: socket.socket, profile: str | None) -> Guard:
-    http = settings.hub.http
-    tokens = {
-        token.token.get_secret_value(): Caller(token.principal, token.profile or profile)
-        for token in settings.hub.tokens
-    }
-    hosts = [*http.allowed_hosts, http.host]
-    return Guard(tokens, hosts, http.allowed_origins, Caller(profile=profile), settings.profiles)
 
 
 def _announce(app: App, listener: socket.socket) -> None:

@@ -1,13 +1,17 @@
 """Consoles, and the state of servers as tables and as plain data; what a server said reaches no terminal unfiltered."""
 
+import functools
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.cli.results import visible
+from mcp_hub.clock import wall_time
+from mcp_hub.masking import Mask
+from mcp_hub.protocol.stream_events import timestamp
 from mcp_hub.types import JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAST_LINES",
+    "age",
     "console",
     "last_lines",
     "masked",
@@ -42,7 +47,9 @@ _STYLES: Final = {
     UpstreamState.FAILED: "red",
     UpstreamState.INCOMPATIBLE: "red",
     UpstreamState.DISABLED: "dim",
+    UpstreamState.STOPPED: "dim",
 }
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def console() -> "Console":
@@ -80,10 +87,13 @@ def table(*columns: str, right: Collection[str] = ()) -> "Table":
 
 
 def masked(text: str, secrets: Collection[str]) -> str:
-    """`text` with every secret of the configuration blacked out, the longest first."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
+    """`text` with every secret of the configuration blacked out, the longest first, and what is like a token."""
+    return _mask(frozenset(secrets))(text)
+
+
+@functools.lru_cache(maxsize=8)
+def _mask(secrets: frozenset[str]) -> Mask:
+    return Mask(secrets)
 
 
 def reason(status: UpstreamStatus) -> str:
@@ -119,6 +129,8 @@ def server_data(status: UpstreamStatus, view: CatalogView, secrets: Collection[s
         "reason": masked(status.reason, secrets) if status.reason else None,
         "stderr": [masked(line, secrets) for line in status.stderr[-LAST_LINES:]],
         "restarts": status.restarts,
+        "rests": status.rests,
+        "listedAt": timestamp(status.listed_at) if status.listed_at is not None else None,
         "warnings": [masked(warning, secrets) for warning in status.warnings],
         "quarantined": [
             {"kind": bad.kind.value, "key": bad.key, "reason": masked(bad.reason, secrets)}
@@ -141,13 +153,22 @@ def server_table(statuses: Sequence[UpstreamStatus], view: CatalogView) -> "Tabl
     return made
 
 
-def reasons(statuses: Sequence[UpstreamStatus], secrets: Collection[str]) -> list[tuple[str, str]]:
+def reasons(
+    statuses: Sequence[UpstreamStatus], secrets: Collection[str], now: Callable[[], float] = wall_time
+) -> list[tuple[str, str]]:
     """Why these servers are not ready, with their last lines: lines of text and their styles."""
     lines: list[tuple[str, str]] = []
     for status in statuses:
-        lines.append((f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}", ""))
+        listed = f"; its list is of {age(status.listed_at, now())} ago" if status.listed_at is not None else ""
+        lines.append((f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}{listed}", ""))
         lines += [(f"  | {line}", "dim") for line in last_lines(status)]
     return [(visible(masked(text, secrets)), style) for text, style in lines]
+
+
+def age(then: float, now: float) -> str:
+    """How long ago that was, in its largest unit: `3 h`."""
+    seconds = max(0, round(now - then))
+    return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), "0 s")
 
 
 def warnings(statuses: Sequence[UpstreamStatus], secrets: Collection[str]) -> list[tuple[str, str]]:

@@ -27,8 +27,8 @@ def all_settled(hub: "Facade") -> bool:
 
 
 def not_ready(statuses: Iterable[UpstreamStatus]) -> list[UpstreamStatus]:
-    """The enabled servers that are not ready."""
-    return [s for s in statuses if s.state not in (UpstreamState.READY, UpstreamState.DISABLED)]
+    """The enabled servers that are not ready; those that rest until they are needed are none of them."""
+    return [s for s in statuses if s.state not in (UpstreamState.READY, UpstreamState.DISABLED) and not s.rests]
 
 
 async def wait_until(hub: "Facade", is_enough: Callable[[], bool], seconds: float) -> None:

@@ -184,6 +184,17 @@ class HubClient:
         sent = self._request("tools/call", {"name": name, "arguments": msgspec.Raw(bytes(arguments))}, name, headers)
         return HubCall(self._http, self.url, sent, _OF_A_CALL, is_listed=name in self._listed)
 
+    async def reload(self) -> bytes:
+        """Has the hub read its configuration again; what changed, as JSON (`ReloadAnswer` of its OpenAPI document).
+
+        Raises `RpcError`, `InvalidParams` for a configuration that cannot be used.
+        """
+        return await self._rest.told("POST", self._rest.url("reload"))
+
+    async def restart(self, server: str) -> None:
+        """Has a server started again. Raises `RpcError`, `InvalidParams` for one that is unknown or disabled."""
+        await self._rest.told("POST", self._rest.url("servers", server, "restart"))
+
     # -- durable calls ----------------------------------------------------------------------------------------------
 
     def stream(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> HubStream:

@@ -98,7 +98,9 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Re
             if isinstance(server, str) and server not in servers:
                 path = ("profiles", name, "servers", index)
                 report.error(path, f"unknown server {quoted(server)}{nearest(server, servers)}")
-    _check_tokens(_list(_mapping(tree.get("hub")).get("tokens")), profiles, changed, report)
+    hub = _mapping(tree.get("hub"))
+    _check_tokens(_list(hub.get("tokens")), profiles, changed, report)
+    _check_issuers(_list(_mapping(_mapping(hub.get("http")).get("oauth")).get("issuers")), profiles, changed, report)
 
 
 def _check_tokens(
@@ -116,6 +118,21 @@ def _check_tokens(
         text = _mapping(token).get("token")
         if isinstance(text, str) and first_use.setdefault(text, index) != index and path not in unresolved:
             report.error(path, f"the same token as hub.tokens[{first_use[text]}]")
+
+
+def _check_issuers(
+    issuers: list[object], profiles: Collection[str], changed: Collection[DataPath], report: Report
+) -> None:
+    unresolved = {finding.path for finding in report.errors}
+    for index, issuer in enumerate(issuers):
+        place: DataPath = ("hub", "http", "oauth", "issuers", index)
+        named: dict[DataPath, object] = {(*place, "profile"): _mapping(issuer).get("profile")}
+        for scope, profile in _mapping(_mapping(issuer).get("scope_profiles")).items():
+            named[*place, "scope_profiles", scope] = profile
+        for path, profile in named.items():
+            if isinstance(profile, str) and profile not in profiles and path not in unresolved:
+                shown = "" if path in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
+                report.error(path, f"unknown profile{shown}")
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -1,20 +1,23 @@
-"""`${…}` in texts of the configuration: environment variables and files, put in after parsing.
+"""`${…}` in texts of the configuration: environment variables, files and the keyring, put in after parsing.
 
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
-contents of a file without one trailing newline; `$${` is a literal `${`. Nothing nests, and what was put in is not
-looked at again.
+contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring (the extra
+`keyring`); `$${` is a literal `${`. Nothing nests, and what was put in is not looked at again.
 """
 
+import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from mcp_hub.config.findings import DataPath
+from mcp_hub.config.keyrings import KeyringProblem, password
+from mcp_hub.config.trust import problem_of_secret
 
-__all__ = ["LEFT_OUT", "Interpolation", "OnFailure", "Unresolved", "expand_home", "resolve"]
+__all__ = ["LEFT_OUT", "Interpolation", "OnFailure", "Resolved", "Unresolved", "expand_home", "resolve"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
@@ -27,21 +30,38 @@ class Unresolved(ValueError):
     """A `${…}` that cannot be filled in; the message names the variable or file, never a value."""
 
 
-def resolve(text: str, env: Mapping[str, str], base: Path) -> tuple[str, frozenset[str]]:
-    """`text` with every `${…}` filled in, and the values that may be secret. Files are relative to `base`.
+class Resolved(NamedTuple):
+    """A text with every `${…}` filled in, the values that may be secret, and what is wrong with where they are from."""
+
+    text: str
+    secrets: frozenset[str]
+    warnings: tuple[str, ...] = ()
+
+
+class _Value(NamedTuple):
+    text: str
+    is_secret: bool
+    warning: str | None = None
+
+
+def resolve(text: str, env: Mapping[str, str], base: Path) -> Resolved:
+    """Fills in a text. Files are relative to `base`.
 
     Raises: Unresolved.
     """
     parts: list[str] = []
     secrets: set[str] = set()
+    warnings: list[str] = []
     for literal, reference in _split(text):
         parts.append(literal)
         if reference is not None:
-            value, is_secret = _look_up(reference, env, base)
-            parts.append(value)
-            if is_secret and len(value) >= _SHORTEST_SECRET:
-                secrets.add(value)
-    return "".join(parts), frozenset(secrets)
+            value = _look_up(reference, env, base)
+            parts.append(value.text)
+            if value.is_secret and len(value.text) >= _SHORTEST_SECRET:
+                secrets.add(value.text)
+            if value.warning is not None:
+                warnings.append(value.warning)
+    return Resolved("".join(parts), frozenset(secrets), tuple(warnings))
 
 
 def _split(text: str) -> Iterator[tuple[str, str | None]]:
@@ -60,32 +80,47 @@ def _split(text: str) -> Iterator[tuple[str, str | None]]:
     yield text[at:], None
 
 
-def _look_up(reference: str, env: Mapping[str, str], base: Path) -> tuple[str, bool]:
+def _look_up(reference: str, env: Mapping[str, str], base: Path) -> _Value:
     if "${" in reference:
         raise Unresolved('"${" inside "${…}" is not supported')
     if reference.startswith("file:"):
-        return _file(reference.removeprefix("file:"), env, base), True
+        return _file(reference.removeprefix("file:"), env, base)
+    if reference.startswith("keyring:"):
+        return _Value(_entry(reference.removeprefix("keyring:")), True)
     name, has_default, default = reference.removeprefix("env:").partition(":-")
     if not _NAME.fullmatch(name):
-        raise Unresolved("expected ${VAR}, ${VAR:-default}, ${env:VAR} or ${file:path}; $${ is a literal ${")
+        forms = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:path} or ${keyring:service/name}"
+        raise Unresolved(f"expected {forms}; $${{ is a literal ${{")
     if has_default:
         value = env.get(name, "")
-        return (value, name not in _PUBLIC) if value else (default, False)
+        return _Value(value, name not in _PUBLIC) if value else _Value(default, False)
     if name not in env:
         raise Unresolved(f"environment variable {name} is not set; set it, or write ${{{name}:-default}}")
-    return env[name], name not in _PUBLIC
+    return _Value(env[name], name not in _PUBLIC)
 
 
-def _file(text: str, env: Mapping[str, str], base: Path) -> str:
+def _entry(text: str) -> str:
+    service, slash, name = text.rpartition("/")
+    if not (service and slash and name):
+        raise Unresolved("expected ${keyring:service/name}")
+    try:
+        return password(service, name)
+    except KeyringProblem as problem:
+        raise Unresolved(str(problem)) from None
+
+
+def _file(text: str, env: Mapping[str, str], base: Path) -> _Value:
     try:
         path = base / expand_home(text, env)
         if not stat.S_ISREG(path.stat().st_mode):
             raise Unresolved(f"cannot read file {text}: not a regular file")
         with path.open("rb") as file:
+            problem = problem_of_secret(os.fstat(file.fileno()))
             content = file.read(_LARGEST_FILE + 1)
         if len(content) > _LARGEST_FILE:
             raise Unresolved(f"cannot read file {text}: larger than {_LARGEST_FILE} bytes")
-        return re.sub(r"\r?\n\Z", "", content.decode())
+        warning = None if problem is None else f"file {text} {problem}"
+        return _Value(re.sub(r"\r?\n\Z", "", content.decode()), True, warning)
     except Unresolved:
         raise
     except OSError as error:
@@ -115,12 +150,16 @@ OnFailure = Callable[[DataPath, str, Unresolved], object]
 
 @dataclass(slots=True)
 class Interpolation:
-    """Fills in trees of plain data, and remembers which paths changed and which values may be secret."""
+    """Fills in trees of plain data, and remembers which paths changed, which values may be secret and where, and what
+    is wrong with where they are from.
+    """
 
     env: Mapping[str, str]
     base: Path
     secrets: set[str] = field(default_factory=set)
     changed: set[DataPath] = field(default_factory=set)
+    secret_at: set[DataPath] = field(default_factory=set)
+    warnings: list[tuple[DataPath, str]] = field(default_factory=list)
 
     def fill(self, tree: object, path: DataPath, on_failure: OnFailure) -> object:
         """A copy of `tree`, which sits at `path`, with its texts resolved; keys stay as they are."""
@@ -134,10 +173,13 @@ class Interpolation:
 
     def _text(self, text: str, path: DataPath, on_failure: OnFailure) -> object:
         try:
-            filled, secrets = resolve(text, self.env, self.base)
+            filled = resolve(text, self.env, self.base)
         except Unresolved as problem:
             return on_failure(path, text, problem)
-        if filled != text:
+        if filled.text != text:
             self.changed.add(path)
-        self.secrets |= secrets
-        return filled
+        if filled.secrets:
+            self.secret_at.add(path)
+        self.secrets |= filled.secrets
+        self.warnings += [(path, warning) for warning in filled.warnings]
+        return filled.text

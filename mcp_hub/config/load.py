@@ -1,20 +1,25 @@
 """`servers.yaml` from disk to `Loaded`: find it, read it, fill in `${…}`, check it, report everything at once."""
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import platformdirs
 
 from mcp_hub.config.check import check_references, validated
-from mcp_hub.config.findings import DataPath, Report
+from mcp_hub.config.findings import DataPath, Finding, Report
+from mcp_hub.config.hidden import hidden_texts
+from mcp_hub.config.hub import written_out
 from mcp_hub.config.interpolate import LEFT_OUT, Interpolation, OnFailure, Unresolved, expand_home, resolve
 from mcp_hub.config.locate import read_document
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.remote import is_cleartext
 from mcp_hub.config.schema import Settings
+from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError
-from mcp_hub.types import JsonObject
+from mcp_hub.masking import learn
+from mcp_hub.types import FileStamp, JsonObject
 
 __all__ = ["Loaded", "find_config", "load", "parse"]
 
@@ -22,6 +27,7 @@ _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
 _OWN_TOOLS = 250  # tokens, at most (context.md §2)
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
+_GUESSED = 16  # characters of a token that nobody tries out
 _PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled server keeps the shape it was written in
 
 
@@ -29,14 +35,18 @@ _PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled se
 class Loaded:
     """Settings, the file they came from, texts to keep out of logs and pages, and findings that are no errors.
 
-    `secrets` holds every token, the headers that remote servers are sent, and what servers and tokens took from the
-    environment or files (from 6 characters on; not `HOME` and its like).
+    `notes` are findings that only `check` tells, because they are no mistakes. `secrets` holds every token, the headers
+    that remote servers are sent, what is named like a secret, and what servers and tokens took from the environment,
+    files or the keyring (from 6 characters on; not `HOME` and its like). `stamp` tells the file that was read from
+    later ones; None if there was none.
     """
 
     settings: Settings
     path: Path
     secrets: frozenset[str] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    stamp: FileStamp | None = None
+    notes: tuple[str, ...] = ()
 
 
 def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
@@ -60,9 +70,15 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
 
 
 def load(path: Path, env: Mapping[str, str]) -> Loaded:
-    """Read and check one file. Raises: ConfigError with every finding, a line each."""
+    """Read and check one file; from here on its secrets are kept out of all that the hub says (`masking`).
+
+    Raises: ConfigError with every finding, a line each.
+    """
     try:
         with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if (problem := problem_of_config(found, env)) is not None:
+                raise ConfigError(f"{path}: {problem}")
             content = file.read(_LARGEST + 1)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; create it with: {_STARTER}") from None
@@ -75,7 +91,10 @@ def load(path: Path, env: Mapping[str, str]) -> Loaded:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from None
-    return parse(text, str(path), env, path.absolute().parent)
+    stamp = FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+    loaded = replace(parse(text, str(path), env, path.absolute().parent), stamp=stamp)
+    learn(loaded.secrets)
+    return loaded
 
 
 def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
@@ -100,8 +119,27 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
         if own.url is not None and own.enabled and is_cleartext(own.url):
             report.warn(("servers", server, "url"), "http:// lets everybody on the way read along; use https://")
     _check_budgets(settings, report)
-    secrets = frozenset(interpolation.secrets | _written_secrets(settings))
-    return Loaded(settings, Path(name), secrets, report.rendered(report.warnings))
+    for place, warning in interpolation.warnings:
+        report.warn(place, warning)
+    secrets = frozenset(interpolation.secrets | _written_secrets(settings) | hidden_texts(settings))
+    return Loaded(
+        settings, Path(name), secrets, report.rendered(report.warnings), notes=_notes(settings, interpolation, report)
+    )
+
+
+def _notes(settings: Settings, interpolation: Interpolation, report: Report) -> tuple[str, ...]:
+    """What is in order and can be done better."""
+    notes = [
+        Finding(place, "everybody on this machine can read arguments (ps): if it is secret, give it by env instead")
+        for place in interpolation.secret_at
+        if place[0] == "servers" and place[2:3] == ("args",)
+    ]
+    notes += [
+        Finding(("hub", "tokens", index, "token"), f"is shorter than {_GUESSED} characters, which can be guessed")
+        for index, own in enumerate(settings.hub.tokens)
+        if len(own.token.get_secret_value()) < _GUESSED
+    ]
+    return report.rendered(notes)
 
 
 def _check_budgets(settings: Settings, report: Report) -> None:
@@ -122,7 +160,8 @@ def _written_secrets(settings: Settings) -> set[str]:
     tokens = {token.token for token in settings.hub.tokens}
     bearers = {server.bearer for server in settings.servers.values() if server.bearer is not None}
     sent = {value.get_secret_value() for server in settings.servers.values() for value in server.headers.values()}
-    return {token.get_secret_value() for token in tokens | bearers} | {text for text in sent if len(text) >= 6}
+    logins = {text for server in settings.servers.values() if server.oauth for text in server.oauth.secrets()}
+    return {token.get_secret_value() for token in tokens | bearers} | {text for text in sent if len(text) >= 6} | logins
 
 
 def _sections(data: object, report: Report) -> JsonObject:
@@ -155,14 +194,25 @@ def _filled(tree: JsonObject, interpolation: Interpolation, report: Report) -> J
             name: _server(("servers", name), server, interpolation, report, refuse) for name, server in servers.items()
         }
     if isinstance(hub := tree.get("hub"), dict):
-        places = Interpolation(interpolation.env, interpolation.base)  # where to listen or to write is no secret
+        # where to listen or to write is no secret
+        places = Interpolation(interpolation.env, interpolation.base, warnings=interpolation.warnings)
         filled["hub"] = hub | {
             key: values.fill(hub[key], ("hub", key), refuse)
             for key, values in (("http", places), ("tokens", interpolation), ("store", places))
             if key in hub
         }
+        if "store" in hub:
+            filled["hub"]["store"] = written_out(filled["hub"]["store"])
         _place(("hub", "store"), "path", filled["hub"].get("store"), interpolation, report)
+        _place_keys(filled["hub"].get("http"), interpolation, report)
     return filled
+
+
+def _place_keys(http: object, interpolation: Interpolation, report: Report) -> None:
+    oauth = http.get("oauth") if isinstance(http, dict) else None
+    issuers = oauth.get("issuers") if isinstance(oauth, dict) else None
+    for index, issuer in enumerate(issuers if isinstance(issuers, list) else ()):
+        _place(("hub", "http", "oauth", "issuers", index), "jwks_file", issuer, interpolation, report)
 
 
 def _server(path: DataPath, server: object, interpolation: Interpolation, report: Report, refuse: OnFailure) -> object:
@@ -190,7 +240,7 @@ def _is_disabled(server: JsonObject, interpolation: Interpolation) -> bool:
         value = server.get(key)
         try:
             if isinstance(value, str):
-                value, _ = resolve(value, interpolation.env, interpolation.base)
+                value = resolve(value, interpolation.env, interpolation.base).text
             return as_flag(value)
         except Unresolved:
             return None  # reported where the server is filled in

@@ -1,4 +1,7 @@
-"""What the settings of a remote server may say: its URL and the headers that it is sent. No message repeats a value."""
+"""What the settings of a remote server may say: its URL and the headers that it is sent. No message repeats a value.
+
+And which of the URLs that such a server names may be followed at all.
+"""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +9,15 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["TRANSPORTS", "is_cleartext", "is_this_machine", "problem_of"]
+__all__ = [
+    "TRANSPORTS",
+    "is_cleartext",
+    "is_this_machine",
+    "is_web_page",
+    "origin_parts",
+    "problem_of",
+    "refused_place",
+]
 
 TRANSPORTS: Final = {
     **dict.fromkeys(("http", "streamable-http", "streamableHttp", "streamable_http"), "http"),
@@ -69,3 +80,50 @@ def is_this_machine(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def origin_parts(url: str) -> tuple[str, str, str]:
+    """Scheme, host and path, all empty if it is no URL."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname or "", parts.path
+    except ValueError:
+        return "", "", ""
+
+
+def is_web_page(url: str) -> bool:
+    """Whether this is a whole https URL without a user in it; http will do for this machine."""
+    return refused_place(url, is_near=True) is None
+
+
+def refused_place(url: str, *, is_near: bool) -> str | None:
+    """Why nothing may be sent to a URL that a server has named, nor a browser; None if it may.
+
+    Only https, http on this machine; and this machine only if the server itself is here (`is_near`), so that one
+    elsewhere cannot reach what listens to nobody but us. Link-local addresses (those of clouds' metadata among them)
+    are no place for it either. Names are not resolved here: what answers https has to have a certificate for its name.
+    """
+    if not url.isascii() or not url.isprintable() or any(char in url for char in ' "<>\\^`{|}'):
+        return "it holds characters that no URL has"
+    try:
+        parts = urlsplit(url)
+        host, has_place = parts.hostname or "", parts.port != 0
+    except ValueError:
+        return "it is no URL"
+    if parts.scheme not in ("http", "https") or not host or not has_place:
+        return "it is not https://"
+    if "@" in parts.netloc:
+        return "it holds a user or a password"
+    if is_this_machine(host):
+        return None if is_near else "it is an address of this machine, which a server elsewhere has no business with"
+    if _is_odd_address(host):
+        return "it is an address of no server on the network"
+    return None if parts.scheme == "https" else "it is http://, which everybody on the way can read and change"
+
+
+def _is_odd_address(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return address.is_link_local or address.is_unspecified or address.is_multicast

@@ -23,12 +23,14 @@ from mcp_hub.types import JsonObject
 __all__ = [
     "Aliases",
     "Amount",
+    "Approval",
     "Arguments",
     "Count",
     "Duration",
     "ExportedName",
     "Expose",
     "Globs",
+    "IdleStop",
     "KiB",
     "Line",
     "MiB",
@@ -39,6 +41,7 @@ __all__ = [
     "ServerName",
     "Size",
     "SoftDeadline",
+    "StartRule",
     "TaskRule",
     "Text",
     "TextLine",
@@ -75,6 +78,11 @@ def _variable_name(name: str) -> str:
     return _one_line(name)
 
 
+def _off(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
 def _finite(arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
     try:
         json.dumps(arguments, allow_nan=False)
@@ -103,6 +111,13 @@ def _word_or_duration(*words: str) -> Callable[[object], object]:
             raise ValueError(f"{problem}; or write {choice}") from None
 
     return read
+
+
+def _never_at_zero(value: object) -> object:
+    try:
+        return "never" if parse_duration(value) == 0 else value
+    except ValueError:
+        return value
 
 
 def _duration_or_word(value: float | str) -> str:
@@ -162,7 +177,9 @@ Aliases = Annotated[dict[_Word, Annotated[list[_Word], Field(min_length=1, max_l
 Arguments = Annotated[dict[Text, JsonValue], AfterValidator(_finite)]
 """Values of a tool's arguments, as JSON."""
 Expose = Literal["auto", "full", "search", "names"]
+StartRule = Literal["eager", "lazy"]
 TaskRule = Literal["auto", "always", "required", "never"]
+Approval = Annotated[Literal["off", "warn", "block"], BeforeValidator(_off)]
 Orphan = Annotated[
     Literal["cancel", "finish"] | float,
     BeforeValidator(_word_or_duration("cancel", "finish")),
@@ -174,4 +191,16 @@ SoftDeadline = Annotated[
     BeforeValidator(_word_or_duration("never")),
     _AsDurationOrWord,
     _worded_json("After how long a call is answered though it still runs: a duration, or never.", "never"),
+]
+IdleStop = Annotated[
+    Literal["never"] | float,
+    BeforeValidator(_word_or_duration("never")),
+    BeforeValidator(_never_at_zero),
+    _AsDurationOrWord,
+    WithJsonSchema(
+        {
+            "description": "After how long a server that nobody uses is stopped: a duration, or never (0 is, too).",
+            "anyOf": [{"enum": ["never"]}, *_DURATION_FORMS],
+        }
+    ),
 ]

@@ -115,9 +115,14 @@ class Settings(Section):
 def json_schema() -> JsonObject:
     """The JSON Schema (2020-12) of the file as people write it: duration texts, `${…}`, `mcpServers`."""
     schema: JsonObject = Settings.model_json_schema()
-    for name in ("HttpSettings", "RestartSettings", "ServerSettings", "StoreSettings", "ToolSettings"):
+    for name in (
+        *("HttpSettings", "IssuerSettings", "OAuthSettings", "ResourceServerSettings", "RestartSettings"),
+        *("ServerSettings", "StoreSettings", "ToolSettings"),
+    ):
         properties: JsonObject = schema["$defs"][name]["properties"]
         properties.update({key: _or_interpolated(value) for key, value in properties.items()})
+    short: JsonObject = {"type": "string", "pattern": r"^(memory|sqlite(:.+)?)$|\$\{"}
+    schema["$defs"]["StoreSettings"] = {"anyOf": [short, schema["$defs"]["StoreSettings"]]}
     own: JsonObject = schema["properties"]
     own["mcpServers"] = {**own["servers"], "description": "The same as servers, as other clients write it."}
     own["$schema"] = {"type": "string"}

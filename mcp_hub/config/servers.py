@@ -8,15 +8,19 @@ from mcp_hub.config.defaults import RestartSettings
 from mcp_hub.config.filters import FilterSettings, ToolFilterSettings
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.globs import is_glob
+from mcp_hub.config.oauth import OAuthSettings
 from mcp_hub.config.quantities import as_flag
-from mcp_hub.config.remote import TRANSPORTS, problem_of
+from mcp_hub.config.remote import TRANSPORTS, is_cleartext, problem_of
 from mcp_hub.config.scalars import (
+    Approval,
     ExportedName,
+    IdleStop,
     Line,
     Orphan,
     PositiveDuration,
     Prefix,
     Reference,
+    StartRule,
     TaskRule,
     Text,
     TextLine,
@@ -35,6 +39,7 @@ _OTHER_CLIENTS: JsonObject = {
         "description": "How a url is reached, found out if it is left out; stdio is accepted next to a command.",
     },
     "transport": {"enum": ["stdio", *TRANSPORTS], "description": "The same as type, as other clients write it."},
+    "auth": {"const": "oauth", "description": "The same as an empty oauth, as other clients write it."},
 }
 _SOURCES = ("command", "url", "local")
 _BELONGS = {
@@ -45,7 +50,9 @@ _BELONGS = {
     "type": "url",
     "headers": "url",
     "bearer": "url",
+    "oauth": "url",
 }
+_OF_PROCESSES = ("start", "idle_stop")
 
 
 def _describe_server(schema: JsonObject) -> None:
@@ -59,14 +66,16 @@ class ServerSettings(Section):
 
     `args`, `env` (added to an allow-listed environment), `cwd` and `scope` (one process for all callers, shared, the
     default; for each session; for each call) belong to a command. `type` (found out if left out),
-    `headers` and `bearer` (a token, sent as `Authorization`) belong to a url. `tools`, `resources` and
+    `headers`, `bearer` (a token, sent as `Authorization`) and `oauth` (how to log in; also without it `mcp-hub login`
+    works) belong to a url. `tools`, `resources` and
     `prompts` filter on the server's own names; `rename` maps such a name to the exported one. `prefix` is a text or one
     of auto, always, never. `per_tool` maps such a name, or a glob, to what differs for that tool; one entry decides,
     that of the exact name, else of the first glob: ask `Settings.tool_rules` for calls. `expose` lists all its tools in
     any case (full), or leaves them to `find_tools` (search); `compact` is that of the hub for its tools. A duration,
-    `restart`, `task`, `orphan` or `idempotent` left out is taken from `defaults`: ask `Settings.effective`.
-    `disabled`, `transport`, other words for `type`, and `type: stdio` next to a command are read as other clients write
-    them.
+    `restart`, `start`, `idle_stop`, `task`, `orphan`, `idempotent` or `approval` left out is taken from `defaults`: ask
+    `Settings.effective`.
+    `disabled`, `transport`, other words for `type`, `auth: oauth`, and `type: stdio` next to a command are read as
+    other clients write them.
     """
 
     model_config = ConfigDict(json_schema_extra=_describe_server)
@@ -81,6 +90,7 @@ class ServerSettings(Section):
     type: Literal["http", "sse"] | None = None
     headers: dict[str, SecretStr] = {}
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
+    oauth: OAuthSettings | None = None
     enabled: bool = True
     tools: ToolFilterSettings = ToolFilterSettings()
     resources: FilterSettings = FilterSettings()
@@ -95,9 +105,12 @@ class ServerSettings(Section):
     request_timeout: PositiveDuration | None = None
     start_timeout: PositiveDuration | None = None
     restart: RestartSettings | None = None
+    start: StartRule | None = None
+    idle_stop: IdleStop | None = None
     task: TaskRule | None = None
     orphan: Orphan | None = None
     idempotent: bool | None = None
+    approval: Approval | None = None
     per_tool: dict[Text, ToolSettings] = {}
     description: str | None = None
 
@@ -113,6 +126,9 @@ class ServerSettings(Section):
             del own["type"]
         elif isinstance(kind := own.get("type"), str):
             own["type"] = TRANSPORTS.get(kind, kind)
+        if own.get("auth") == "oauth":
+            del own["auth"]
+            own.setdefault("oauth", {})
         disabled = own.pop("disabled", None)
         if disabled is not None:
             own["enabled"] = _opposite(disabled, own.get("enabled"))
@@ -128,6 +144,9 @@ class ServerSettings(Section):
         for key, owner in _BELONGS.items():
             if owner not in found and getattr(self, key):
                 raise finding(f"belongs to a {owner}; a {found[0]} has none", key)
+        for key in _OF_PROCESSES:
+            if self.local is not None and getattr(self, key) is not None:
+                raise finding("Python functions are part of the hub: they are not started or stopped", key)
         return self
 
     @model_validator(mode="after")
@@ -151,6 +170,10 @@ class ServerSettings(Section):
             problem = problem_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
             if problem is not None:
                 raise finding(problem[1], problem[0])
+            if self.oauth is not None and (self.bearer or any(name.lower() == "authorization" for name in headers)):
+                raise finding("bearer or headers has the credentials already: keep one of them", "oauth")
+            if self.oauth is not None and is_cleartext(self.url):
+                raise finding("needs an https:// url: a token is worth as much as a password", "oauth")
         if self.type == "sse" and self.era == "modern":
             raise finding("the sse transport belongs to the handshake era", "era")
         return self

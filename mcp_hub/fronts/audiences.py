@@ -45,6 +45,11 @@ class Audiences:
         self._soft_deadline = soft_deadline
         self._kinds: dict[tuple[ClientRules, bool], Audience] = {}
 
+    def forget(self) -> None:
+        """The configuration is another one: every client is looked up again."""
+        self._find.cache_clear()
+        self._kinds.clear()
+
     def __call__(self, session: Session) -> Audience:
         name = session.client_info.get("name")
         rules = self._find(name[:_NAME] if isinstance(name, str) else None, session.caller.client)

@@ -12,7 +12,7 @@ import anyio
 import structlog
 
 from mcp_hub.calls.parking import Leg
-from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.errors import Busy, InvalidParams, RpcError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.announcer import Announcer
 from mcp_hub.fronts.asking import Asking
@@ -21,8 +21,8 @@ from mcp_hub.fronts.detaching import substitute
 from mcp_hub.fronts.listening import Listening
 from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen, uninitialized
 from mcp_hub.hub import Facade
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import BadMessage, Envelope, raw_object
+from mcp_hub.protocol import batches, envelope
+from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
@@ -134,12 +134,22 @@ class Duplex:
             log.warning("request_id_reused", id=id_.decode("utf-8", "replace")[:100], method=message.method)
             return
         try:
+            self._admit(message)
             self._serve(key, id_, str(message.method), message)
         except RpcError as error:
             self._refuse(id_, error)
         except Exception:
             log.exception("request_crashed", method=message.method)
             self._refuse(id_, RpcError("internal error of the hub; its log has the details"))
+
+    def _admit(self, message: Envelope) -> None:
+        """Raises `RpcError` for a request that is too deep, or one too many."""
+        limits = self._binding.limits
+        if message.params is not Unset:
+            limits.check_depth(message.params)
+        if len(self._open) >= limits.open_requests:
+            what = f"{limits.open_requests} requests of this client are not answered yet"
+            raise Busy.at(what, "hub.limits.open_requests", limits.open_requests)
 
     def _serve(self, key: int | str, id_: bytes, method: str, message: Envelope) -> None:
         params = raw_object(message.params)
@@ -228,7 +238,33 @@ class Duplex:
         self._asking.take(message)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        self._refuse(bad.id, RpcError(bad.reason, code=bad.code))
+        if self.takes_batches and bad.code == INVALID_REQUEST and batches.is_array(line):
+            self.on_batch(line)
+        else:
+            self._refuse(bad.id, RpcError(bad.reason, code=bad.code))
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the client may send an array of messages."""
+        return self._session is not None and self._session.version in batches.BATCHING
+
+    def on_batch(self, text: bytes) -> None:
+        """Takes each message by itself; answers go out one by one, as they are there."""
+        try:
+            for message in batches.messages(text, self._binding.limits.batch):
+                self._take(message)
+        except RpcError as error:
+            self._refuse(None, error)
+
+    def _take(self, message: Envelope | BadMessage) -> None:
+        if isinstance(message, BadMessage):
+            self._refuse(message.id, RpcError(message.reason, code=message.code))
+        elif message.method is Unset:
+            self.on_answer(message)
+        elif message.id is Unset:
+            self.on_notification(message)
+        else:
+            self.on_request(message)
 
     def on_late_answer(self, id_: int) -> None:
         """An answer to a question that was withdrawn."""

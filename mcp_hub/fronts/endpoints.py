@@ -1,31 +1,47 @@
 """The HTTP endpoints as one plain ASGI application: the guard, then the front whose path it is.
 
+Host and Origin are checked before anything else is, on every path, those that there are not included; then the token,
+except on the `public` paths. A token has no place in a URL, where it would be logged: one in the query is refused.
+
 A client gets a profile by URL: `/mcp/p/<name>` is `/mcp` with it, and so for each route; below a mount it is a query
 parameter, `?profile=<name>`.
 
 A Starlette route around a front would cost 36 to 75 % more a call (performance.md).
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError
+from mcp_hub.fronts.admission import Admission, AdmissionLimits, TooFast
 from mcp_hub.fronts.exchange import Receive, Scope, Send, respond
-from mcp_hub.fronts.guard import Guard, Refusal
+from mcp_hub.fronts.guard import Guard, Refusal, Unverified, repeated
 from mcp_hub.fronts.http_request import json_error
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
-__all__ = ["Endpoints", "Headers", "Mount", "Serve"]
+__all__ = ["Endpoints", "Headers", "Mount", "Serve", "Visit", "Who"]
 
 _PROFILE: Final = "/p/"
 """Between a route and the name of a profile."""
 
+_IN_QUERY: Final = "access_token"
+"""The parameter of RFC 6750 §2.3, which OAuth 2.1 §5.1 and MCP forbid."""
+
 Headers = Mapping[bytes, bytes]
 Serve = Callable[[Scope, Receive, Send, Headers, Caller], Awaitable[None]]
-"""Serves one HTTP request that has passed the guard. Raises `RpcError` for the caller to read; `Busy` is a 503."""
+"""Serves one HTTP request that has passed the guard. Raises `RpcError` for the caller to read; `Busy` is a 503, or 429.
+"""
+Answer = Callable[[Scope, Send], Awaitable[None]]
+"""Answers a request whose caller nobody has asked for."""
+Who = Callable[[], Awaitable[Caller | Refusal]]
+Visit = Callable[[Scope, Send, Headers, Who], Awaitable[None]]
+"""Answers a request of anybody, and asks who it is only for what is not for everybody."""
 
 
 class Mount(Protocol):
@@ -41,51 +57,126 @@ class Mount(Protocol):
         """Answers one that has not."""
         ...
 
+    async def fail(self, send: Send, error: Busy) -> None:
+        """Answers one that is too much."""
+        ...
+
 
 class Endpoints:
-    """Hands each request to the front of its path, with or without a slash at the end."""
+    """Hands each request to the front of its path, with or without a slash at the end.
 
-    def __init__(self, guard: Guard, routes: Mapping[str, Serve], mount: Mount | None = None) -> None:
-        self._guard = guard
+    `public` are whole paths that need no token, `visits` those that need one for a part of what they say. `guard` may
+    be replaced at any time; what is running goes on. `refusals` counts what was refused here, by status.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        routes: Mapping[str, Serve],
+        mount: Mount | None = None,
+        public: Mapping[str, Answer] | None = None,
+        admission: Admission | None = None,
+        visits: Mapping[str, Visit] | None = None,
+    ) -> None:
+        self.guard = guard
+        self.refusals: Counter[int] = Counter()
+        self._visits = dict(visits or {})
+        self._admission = admission if admission is not None else Admission(AdmissionLimits(), SystemClock())
+        self.public = dict(public or {})
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
         self._mount = mount
 
+    @property
+    def paths(self) -> list[str]:
+        """Every path that is served, and the prefix of the mount."""
+        return [*self._routes, *self.public, *self._visits, *([self._mount.prefix] if self._mount is not None else [])]
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, profile = scope["path"], None
+        headers = dict(scope["headers"])
+        refusal = self._at_the_door(scope, headers)
+        if refusal is not None:
+            await self._refuse(path, send, refusal)
+            return
+        if path in self.public:
+            await self.public[path](scope, send)
+            return
+        if path in self._visits:
+            await self._visits[path](scope, send, headers, partial(self._caller, headers, None))
+            return
         serve = self._routes.get(path)
         if serve is None and _PROFILE in path:
             route, _, name = path.partition(_PROFILE)
             serve, profile = self._routes.get(route), name.removesuffix("/")
         if serve is None:
             if self._mount is not None and path.startswith(f"{self._mount.prefix}/"):
-                await self._pass_on(self._mount, scope, receive, send)
+                await self._pass_on(self._mount, scope, receive, send, headers)
                 return
             await respond(send, 404, json_error(None, INVALID_REQUEST, "nothing here; the MCP endpoint is /mcp"))
             return
-        headers = dict(scope["headers"])
-        caller = self._caller(headers, profile)
+        caller = await self._caller(headers, profile)
         if isinstance(caller, Refusal):
-            await respond(send, caller.status, json_error(None, INVALID_REQUEST, caller.reason), [*caller.headers])
+            await self._refuse(path, send, caller)
             return
         try:
-            await serve(scope, receive, send, headers, caller)
+            await self._admitted(serve, scope, receive, send, headers, caller)
         except Busy as error:
-            await respond(send, 503, envelope.error_frame(None, error.encoded()), [(b"retry-after", b"5")])
+            status = 429 if isinstance(error, TooFast) else 503
+            retry = [(b"retry-after", b"%d" % error.retry_after)]
+            await respond(send, status, envelope.error_frame(None, error.encoded()), retry)
         except RpcError as error:
             status = HTTP_STATUS.get(error.code, 400)
             await respond(send, status, envelope.error_frame(None, error.encoded()))
 
-    def _caller(self, headers: Headers, profile: str | None) -> Caller | Refusal:
-        caller = self._guard.check(headers)
+    def _at_the_door(self, scope: Scope, headers: Headers) -> Refusal | None:
+        """Why a request is not even looked at."""
+        if len(headers) < len(scope["headers"]) and (refusal := repeated(scope["headers"])) is not None:
+            return refusal
+        if (refusal := self.guard.admit(headers)) is not None:
+            return refusal
+        if scope["query_string"] and _IN_QUERY in dict(parse_qsl(scope["query_string"].decode("latin-1"), True)):
+            said = "a token in the URL would be logged: send it as a header, Authorization: Bearer"
+            return Refusal(400, said, code="token_in_query")
+        return None
+
+    async def _refuse(self, path: str, send: Send, refusal: Refusal) -> None:
+        self.refusals[refusal.status] += 1
+        if self._mount is not None and path.startswith(f"{self._mount.prefix}/"):
+            await self._mount.refuse(send, refusal)
+            return
+        await respond(send, refusal.status, json_error(None, INVALID_REQUEST, refusal.reason), [*refusal.headers])
+
+    async def _admitted(
+        self, serve: Serve, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller
+    ) -> None:
+        """Raises `Busy` for more than the principal may have under way."""
+        admission = self._admission
+        admission.enter(caller.principal)
+        body = admission.body(caller.principal, headers, receive)
+        try:
+            await serve(scope, body or receive, send, headers, caller)
+        finally:
+            admission.leave(caller.principal)
+            if body is not None:
+                body.close()
+
+    async def _caller(self, headers: Headers, profile: str | None) -> Caller | Refusal:
+        guard = self.guard
+        caller = guard.identify(headers)
+        if isinstance(caller, Unverified):
+            caller = await guard.verified(caller)
         if profile is None or isinstance(caller, Refusal):
             return caller
-        return self._guard.narrowed(caller, profile)
+        return guard.narrowed(caller, profile)
 
-    async def _pass_on(self, mount: Mount, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
+    async def _pass_on(self, mount: Mount, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        caller = self._caller(headers, dict(query).get("profile"))
+        caller = await self._caller(headers, dict(query).get("profile"))
         if isinstance(caller, Refusal):
+            self.refusals[caller.status] += 1
             await mount.refuse(send, caller)
-        else:
-            await mount.serve(scope, receive, send, headers, caller)
+            return
+        try:
+            await self._admitted(mount.serve, scope, receive, send, headers, caller)
+        except Busy as error:
+            await mount.fail(send, error)

@@ -1,32 +1,62 @@
 """What every HTTP request must pass before anything reads it: Host, Origin, bearer token (reliability.md §4), profile.
 
-Pure decisions over headers. DNS rebinding needs a name: a Host that is an address, `localhost` or a configured name is
-let through. An Origin must be this machine, the host that is asked, a configured name, or listed itself.
+Decisions over headers; access tokens are for a `Verifier` to check. DNS rebinding needs a name: a Host that is an
+address, `localhost` or a configured name is let through. An Origin must be this machine, the host that is asked, a
+configured name, or listed itself.
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from mcp_hub.sessions.session import LOCAL, Caller
 
-__all__ = ["Guard", "Refusal", "is_loopback"]
+__all__ = ["Guard", "Refusal", "Unverified", "Verifier", "is_loopback", "repeated"]
+
+_ONCE: Final = (b"host", b"origin", b"authorization")
+"""Headers that decide who comes in: of two, somebody else may have looked at the other one (RFC 9112 §3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The status to answer with, why, and headers that the status calls for."""
+    """The status to answer with, why, headers that the status calls for, and a word for programs."""
 
     status: int
     reason: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """A token that the verifier has yet to check (`Guard.verified`)."""
+
+    token: bytes = field(repr=False)
+    digest: bytes = field(repr=False)
+
+
+class Verifier(Protocol):
+    """Checks tokens that are not in the configuration: OAuth access tokens (`oauth`)."""
+
+    def find(self, digest: bytes) -> Caller | None:
+        """Whose token it is, if it was checked before and is still good."""
+        ...
+
+    def challenge(self, *, has_token: bool) -> bytes:
+        """The `WWW-Authenticate` of a 401."""
+        ...
+
+    async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
+        """Checks one for the first time."""
+        ...
 
 
 class Guard:
-    """Checks requests. Without tokens everybody is `local`; with tokens, one is required on every request.
+    """Checks requests. With neither tokens nor a verifier everybody is `default`; else every request needs a token.
 
     Who is bound to none of the `profiles`, by a token or by `default`, may name one.
     """
@@ -38,7 +68,9 @@ class Guard:
         origins: Iterable[str] = (),
         default: Caller = LOCAL,
         profiles: Collection[str] = (),
+        verifier: Verifier | None = None,
     ) -> None:
+        self._verifier = verifier
         self._profiles = frozenset(profiles)
         # looked up by digest, so that the time taken says nothing about the token
         self._callers = {_digest(token.encode()): caller for token, caller in tokens.items()}
@@ -47,21 +79,43 @@ class Guard:
         self._default = default
         self._passed_hosts: dict[bytes, bool] = {}
 
-    def check(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal:
+    def check(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
         """Who is asking, or why not."""
+        return self.admit(headers) or self.identify(headers)
+
+    def admit(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
+        """Why a request must not reach any route at all: Host against DNS rebinding, Origin against foreign pages."""
         host = headers.get(b"host", b"")
         if not self._host_passes(host):
             return Refusal(421, f"host {_text(host)} is not served here; allow it with hub.http.allowed_hosts")
         origin = headers.get(b"origin")
         if origin is not None and not self._origin_passes(_text(origin), _host_name(_text(host))):
             return Refusal(403, f"origin {_text(origin)} is not allowed; allow it with hub.http.allowed_origins")
-        if not self._callers:
+        return None
+
+    def identify(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
+        """Whose request it is, of one that was admitted."""
+        verifier = self._verifier
+        if not self._callers and verifier is None:
             return self._default
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        caller = self._callers.get(_digest(token.strip())) if scheme.lower() == b"bearer" else None
+        token = token.strip() if scheme.lower() == b"bearer" else b""
+        digest = _digest(token)
+        caller = self._callers.get(digest) if token else None
+        if caller is None and verifier is not None and token:
+            caller = verifier.find(digest)
+            if caller is None and token.count(b".") == 2:
+                return Unverified(token, digest)
         if caller is None:
-            return Refusal(401, "a valid bearer token is required", ((b"www-authenticate", b"Bearer"),))
+            challenge = b"Bearer" if verifier is None else verifier.challenge(has_token=bool(token))
+            return Refusal(401, "a valid bearer token is required", ((b"www-authenticate", challenge),))
         return caller
+
+    async def verified(self, unverified: Unverified) -> Caller | Refusal:
+        """Whose request it is, once its token is checked."""
+        if self._verifier is None:
+            return Refusal(401, "a valid bearer token is required", ((b"www-authenticate", b"Bearer"),))
+        return await self._verifier.verify(unverified.token, unverified.digest)
 
     def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:
         """The caller with the profile that the URL names; one that is bound to another hears that there is none."""
@@ -91,6 +145,15 @@ class Guard:
 
     def _is_known(self, name: str) -> bool:
         return name.lower() in self._hosts or _is_address(name)
+
+
+def repeated(raw_headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:
+    """Why a request that gives a header twice is not taken, if it is one that decides who comes in."""
+    names = [name for name, _ in raw_headers]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            return Refusal(400, f"{name.decode()} is given more than once", code="repeated_header")
+    return None
 
 
 def is_loopback(host: str) -> bool:

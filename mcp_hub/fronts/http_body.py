@@ -12,8 +12,10 @@ from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 
-__all__ = ["accepts", "read_message"]
+__all__ = ["accepts", "read_message", "read_text", "understood"]
 
+_HUGE: Final = 19
+"""Digits of a Content-Length that no limit has."""
 _DISCARD: Final = 1.0
 """Seconds that the rest of a body over the limit is read and thrown away."""
 
@@ -36,16 +38,31 @@ async def read_message(headers: Mapping[bytes, bytes], receive: Receive, send: S
 
     Raises `RpcError` when the client goes away.
     """
+    text = await read_text(headers, receive, send, max_body)
+    return None if text is None else await understood(text, send)
+
+
+async def read_text(headers: Mapping[bytes, bytes], receive: Receive, send: Send, max_body: int) -> bytes | None:
+    """The body of a POST, on one line; None after an error answer: 415, or 413.
+
+    Raises `RpcError` when the client goes away.
+    """
     if not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
         await respond(send, 415, json_error(None, INVALID_REQUEST, "Content-Type must be application/json"))
         return None
-    body = await _body(receive, max_body)
+    declared = headers.get(b"content-length", b"0")
+    body = await _body(receive, max_body) if len(declared) < _HUGE and int(declared) <= max_body else None
     if body is None:
-        await _discard(receive)
+        if b"expect" not in headers:  # else it waits to be told whether it may send
+            await _discard(receive)
         refusal = json_error(None, INVALID_REQUEST, f"body over the limit of {max_body} bytes")
         await respond(send, 413, refusal, [(b"connection", b"close")])
-        return None
-    message = envelope.decode(body) if body else BadMessage(PARSE_ERROR, "empty body")
+    return body
+
+
+async def understood(text: bytes, send: Send) -> Envelope | None:
+    """The message that a body is; None after a 400 for what is none."""
+    message = envelope.decode(text) if text else BadMessage(PARSE_ERROR, "empty body")
     if isinstance(message, BadMessage):
         await respond(send, 400, json_error(message.id, message.code, message.reason))
         return None

@@ -15,14 +15,17 @@ import structlog
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.events import BY_CLIENT
+from mcp_hub.fronts.admission import Rate
 from mcp_hub.fronts.announcer import Announcer
 from mcp_hub.fronts.exchange import Housekeeper, Receive, Send, respond
+from mcp_hub.fronts.http_batches import answer_batch
 from mcp_hub.fronts.http_request import HttpRequest, begin, json_error, json_result
 from mcp_hub.fronts.http_stream import stream
 from mcp_hub.fronts.kept_sessions import KeptSession
 from mcp_hub.fronts.mcp_server import Binding
 from mcp_hub.fronts.resumption import RETRY_AFTER, Client, Resumption
 from mcp_hub.hub import Facade
+from mcp_hub.protocol.batches import BATCHING, messages
 from mcp_hub.protocol.envelope import Unset, id_key, raw_object
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session, Sessions
@@ -49,13 +52,15 @@ class HandshakeHttp:
         keeper: Housekeeper,
         clock: Clock,
         *,
-        max_sessions: int,
+        sessions: Sessions,
+        session_rate: Rate | None,
         close_streams_after: float | None,
     ) -> None:
         self._hub = hub
         self._binding = binding
         self._resumption = Resumption(hub, keeper, clock, close_streams_after)
-        self._sessions = Sessions(max_sessions)
+        self._sessions = sessions
+        self._session_rate = session_rate
         self._clients: dict[str, Client] = {}
         self._announcers: dict[str, Announcer] = {}
         self._streams: dict[str, anyio.CancelScope] = {}
@@ -68,8 +73,33 @@ class HandshakeHttp:
             await request.refused(request.id(), _version_header_missing(), Era.MODERN)
             return
         client = await self._client(request.headers, request.caller, request.send)
+        if client is not None:
+            await self._take(client, request)
+
+    async def post_batch(self, request: HttpRequest, text: bytes) -> bool:
+        """Responds to an array of messages, or to the lack of a session; False if an array is none in its version.
+
+        Raises `RpcError`.
+        """
+        if _SESSION not in request.headers:
+            return False
+        client = await self._client(request.headers, request.caller, request.send)
         if client is None:
-            return
+            return True
+        if client.session.version not in BATCHING:
+            return False
+        limits = self._binding.limits
+
+        async def take(one: HttpRequest) -> None:
+            if one.message.params is not Unset:
+                limits.check_depth(one.message.params)
+            await self._take(client, one)
+
+        await answer_batch(request, messages(text, limits.batch), take)
+        return True
+
+    async def _take(self, client: Client, request: HttpRequest) -> None:
+        """Responds to a message of a session."""
         if request.is_request:
             await self._answer(client, request)
             return
@@ -103,6 +133,8 @@ class HandshakeHttp:
 
     async def _initialize(self, request: HttpRequest) -> None:
         id_ = request.id()
+        if self._session_rate is not None:
+            self._session_rate.take(request.caller.principal)
         try:
             params, _ = request.params()
             session, result = self._binding.initialize(request.caller, params)

@@ -8,17 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from mcp.shared.inbound import (
-    InboundLadderRejection,
-    classify_inbound_request,
-    decode_header_value,
-    find_duplicated_routing_header,
-    unsupported_protocol_version_rejection,
-    validate_mcp_param_headers,
-)
 
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.exchange import Housekeeper
+from mcp_hub.fronts.header_ladder import inbound
 from mcp_hub.fronts.http_request import HttpRequest, answer_call
 from mcp_hub.fronts.mcp_server import Binding, modern_session
 from mcp_hub.hub import Facade
@@ -51,7 +44,7 @@ class ModernHttp:
         }
         if request.message.id is Unset:
             # the era has no client notifications over HTTP; they are acknowledged and dropped
-            _refuse_if(unsupported_protocol_version_rejection(headers["mcp-protocol-version"]))
+            _refuse_if(inbound.unsupported_protocol_version_rejection(headers["mcp-protocol-version"]))
             await request.accepted()
             return
         id_ = request.id()
@@ -69,12 +62,12 @@ class ModernHttp:
         """The request's session once headers and envelope agree. Raises `RpcError`."""
         if len(request.raw_headers) != len(request.headers):  # folding lost something
             pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers)
-            duplicated = find_duplicated_routing_header(pairs)
+            duplicated = inbound.find_duplicated_routing_header(pairs)
             if duplicated is not None:
                 raise RpcError(f"{duplicated} header appears more than once", code=HEADER_MISMATCH)
         method = str(request.message.method)
         body = _outline(request, method)
-        verdict = classify_inbound_request({"method": method, "params": body}, headers=headers)
+        verdict = inbound.classify_inbound_request({"method": method, "params": body}, headers=headers)
         _refuse_if(verdict)
         _check_task_header(method, body, headers)
         _, meta = request.params()
@@ -96,14 +89,14 @@ class ModernHttp:
         params = raw_object(request.message.params) or {}
         arguments = _loose(params.get("arguments"))
         if isinstance(arguments, dict | None):
-            _refuse_if(validate_mcp_param_headers(schema, arguments or {}, headers))
+            _refuse_if(inbound.validate_mcp_param_headers(schema, arguments or {}, headers))
 
 
 def _check_task_header(method: str, body: JsonObject, headers: Mapping[str, str]) -> None:
     """As the ladder does it for the methods that it knows. Raises `RpcError`."""
     key = _OF_TASKS.get(method)
     named = body.get(key) if key is not None else None
-    if named is not None and decode_header_value(headers.get("mcp-name")) != named:
+    if named is not None and inbound.decode_header_value(headers.get("mcp-name")) != named:
         raise RpcError(f"mcp-name header does not match the request body's {key!r} parameter", code=HEADER_MISMATCH)
 
 
@@ -123,5 +116,5 @@ def _loose(raw: msgspec.Raw | None) -> Any:
 
 
 def _refuse_if(verdict: object) -> None:
-    if isinstance(verdict, InboundLadderRejection):
+    if isinstance(verdict, inbound.InboundLadderRejection):
         raise RpcError(verdict.message, code=verdict.code, data=verdict.data)

@@ -6,21 +6,24 @@ and its subscriptions dropped (over Streamable HTTP a disconnect is no cancellat
 specification 2024-11-05, basic/transports "HTTP with SSE".
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Awaitable, Mapping
 from typing import Final
 from urllib.parse import parse_qs, quote
 
 from mcp_hub.errors import Busy, RpcError
+from mcp_hub.fronts.admission import Admission
 from mcp_hub.fronts.duplex import Duplex
 from mcp_hub.fronts.endpoints import Headers, Serve
 from mcp_hub.fronts.exchange import SSE_HEADERS, Receive, Scope, Send, respond
-from mcp_hub.fronts.http_body import accepts, read_message
+from mcp_hub.fronts.http_body import accepts, read_text, understood
 from mcp_hub.fronts.http_request import HttpRequest, json_error
 from mcp_hub.fronts.mcp_server import Binding
 from mcp_hub.fronts.sse_stream import EventStream
 from mcp_hub.hub import Facade
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
+from mcp_hub.protocol.batches import is_array
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, UNSUPPORTED_VERSION
 from mcp_hub.sessions.session import Caller, Session
@@ -39,11 +42,24 @@ _UNKNOWN: Final = json_error(None, INVALID_REQUEST, "session not found")
 
 
 class LegacySse:
-    """The two endpoints. At most `max_sessions` streams, bodies of at most `max_body` bytes."""
+    """The two endpoints. At most `max_sessions` streams, of one principal at most `sessions_per_principal`; a body has
+    at most `max_body` bytes.
+    """
 
     def __init__(
-        self, hub: Facade, binding: Binding, *, max_body: int, max_sessions: int, stalled: float = _STALLED
+        self,
+        hub: Facade,
+        binding: Binding,
+        *,
+        max_body: int,
+        max_sessions: int,
+        sessions_per_principal: int | None = None,
+        admission: Admission | None = None,
+        stalled: float = _STALLED,
     ) -> None:
+        self._each = max_sessions if sessions_per_principal is None else sessions_per_principal
+        self._rate = admission.sessions if admission is not None else None
+        self._by_principal: Counter[str] = Counter()
         self._hub = hub
         self._binding = binding
         self._max_body = max_body
@@ -69,17 +85,29 @@ class LegacySse:
         if not accepts(headers)[1]:
             await respond(send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream"))
             return
-        if len(self._streams) >= self._max_sessions:
-            raise Busy(f"no more than {self._max_sessions} event streams (hub.http.max_sessions); try again later")
+        self._admit(caller.principal)
         id_ = new_session_id()
         stream = EventStream(Duplex(self._hub, self._binding, caller, _refuse_modern), self._stalled)
         self._streams[id_] = caller, stream
+        self._by_principal[caller.principal] += 1
         try:
             await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
             profile = quote(scope["path"].removeprefix(_STREAM).removesuffix("/"))  # as it is asked for, or nothing
             await stream.run(receive, send, f"{_PATH}{profile}?{_ID}={id_}")
         finally:
             del self._streams[id_]
+            self._by_principal[caller.principal] -= 1
+            self._by_principal += Counter()  # forgets who has none
+
+    def _admit(self, principal: str) -> None:
+        """Raises `Busy`, `TooFast`."""
+        if len(self._streams) >= self._max_sessions:
+            raise Busy.at(f"{self._max_sessions} event streams are open", "hub.http.max_sessions", self._max_sessions)
+        if self._by_principal[principal] >= self._each:
+            what = f"{self._each} event streams of this client are open"
+            raise Busy.at(what, "hub.http.sessions_per_principal", self._each)
+        if self._rate is not None:
+            self._rate.take(principal)
 
     async def _post(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
         """One message of the client; while it does not read its stream, this waits."""
@@ -95,19 +123,28 @@ class LegacySse:
         if stream is None or owner != caller:
             await respond(send, 404, _UNKNOWN)
             return
-        message = await read_message(headers, receive, send, self._max_body)
+        text = await read_text(headers, receive, send, self._max_body)
+        if text is None:
+            return
+        if stream.takes_batches and is_array(text):
+            await self._hand_on(stream.take_batch(text), send)
+            return
+        message = await understood(text, send)
         if message is None:
             return
         request = HttpRequest(message, headers, scope["headers"], caller, receive, send, takes_sse=True)
         request.check()
         if request.is_request:
             request.id()
+        await self._hand_on(stream.take(message), send)
+
+    async def _hand_on(self, taken: Awaitable[None], send: Send) -> None:
         try:
-            await stream.take(message)
+            await taken
         except WireClosed:
             await respond(send, 404, _UNKNOWN)
         else:
-            await request.accepted()
+            await respond(send, 202)
 
 
 def _refuse_modern(meta: RequestMeta) -> Session:

@@ -23,7 +23,7 @@ __all__ = ["MOST_STREAMS", "Listening", "Streams"]
 log = structlog.get_logger(__name__)
 
 MOST_STREAMS: Final = 64
-"""Of one principal at a time."""
+"""Of one principal at a time, unless `hub.limits.listens` says otherwise."""
 _PATIENCE: Final = 10.0
 """Seconds that upstreams have to accept; the resources of those that take longer are not acknowledged."""
 
@@ -126,10 +126,11 @@ class Listening:
 
 
 class Streams:
-    """The streams that are open, of all clients."""
+    """The streams that are open, of all clients; `most` of one principal."""
 
-    def __init__(self, hub: Facade) -> None:
+    def __init__(self, hub: Facade, most: int = MOST_STREAMS) -> None:
         self._hub = hub
+        self._most = most
         self._open: set[Listening] = set()
 
     def open(self, session: Session, id_: bytes, wanted: Filter) -> Listening:
@@ -139,8 +140,9 @@ class Streams:
         if len(wanted.taskIds) > MOST_TASKS:
             raise Busy(f"taskIds has over {MOST_TASKS} ids, the most that one stream may have")
         of_client = [other for other in self._open if other.session.caller.principal == session.caller.principal]
-        if sum(not other.scope.cancel_called for other in of_client) >= MOST_STREAMS:
-            raise Busy(f"{MOST_STREAMS} subscriptions/listen streams are open, the most that one client may have")
+        if sum(not other.scope.cancel_called for other in of_client) >= self._most:
+            what = f"{self._most} subscriptions/listen streams are open, the most that one client may have"
+            raise Busy.at(what, "hub.limits.listens", self._most)
         listening = Listening(self._hub, session, id_, wanted)
         self._open.add(listening)
         return listening

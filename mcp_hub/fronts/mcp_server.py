@@ -13,6 +13,7 @@ import msgspec
 
 from mcp_hub.calls.parking import Leg
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
+from mcp_hub.fronts.bounds import FrontLimits
 from mcp_hub.fronts.listening import Streams
 from mcp_hub.fronts.methods import added_methods
 from mcp_hub.hub import Facade
@@ -63,8 +64,9 @@ _DISCOVERY_TTL: Final = 60_000
 class Binding:
     """Answers requests on behalf of a `Facade`."""
 
-    def __init__(self, hub: Facade, identity: Identity) -> None:
-        self.streams = Streams(hub)
+    def __init__(self, hub: Facade, identity: Identity, limits: FrontLimits | None = None) -> None:
+        self.limits = limits if limits is not None else FrontLimits()
+        self.streams = Streams(hub, self.limits.listens)
         self._hub = hub
         self._identity = identity
         self._added = added_methods(hub)

@@ -10,8 +10,9 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from mcp_hub.errors import HubError
+from mcp_hub.errors import Busy, HubError
 from mcp_hub.fronts import openapi
+from mcp_hub.fronts.bounds import FrontLimits
 from mcp_hub.fronts.endpoints import Headers
 from mcp_hub.fronts.exchange import Receive, Scope, Send
 from mcp_hub.fronts.guard import Refusal
@@ -21,6 +22,7 @@ from mcp_hub.fronts.rest_follow import Closing
 from mcp_hub.fronts.rest_http import ClientGone, RestRequest, refuse, respond
 from mcp_hub.fronts.rest_problem import Problem, problem_for
 from mcp_hub.fronts.rest_routes import PREFIX, Found, Route, find
+from mcp_hub.fronts.rest_servers import Operator, RestServers
 from mcp_hub.fronts.rest_streams import RestStreams
 from mcp_hub.fronts.rest_tokens import RestTokens
 from mcp_hub.hub import Facade
@@ -50,13 +52,23 @@ class Rest:
     prefix = PREFIX
 
     def __init__(
-        self, hub: Facade, *, version: str, max_body: int, executors: Executors | None = None, is_open: bool = False
+        self,
+        hub: Facade,
+        *,
+        version: str,
+        max_body: int,
+        executors: Executors | None = None,
+        is_open: bool = False,
+        limits: FrontLimits | None = None,
+        operator: Operator | None = None,
     ) -> None:
         self._max_body = max_body
+        self._limits = limits if limits is not None else FrontLimits()
         self._closing = Closing()
         self._document = openapi.document(version)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
+        servers = RestServers(operator)
         self._handlers: Mapping[str, Handler] = {
             "listTools": calls.list_tools,
             "countTokens": RestTokens(hub).count_tokens,
@@ -70,6 +82,10 @@ class Rest:
             "removeExecutor": workers.remove,
             "fetchCalls": workers.calls,
             "postResults": workers.post,
+            "listServers": servers.servers,
+            "getServer": servers.server,
+            "restartServer": servers.restart,
+            "reload": servers.reload,
             "describe": self._describe,
         }
 
@@ -79,8 +95,12 @@ class Rest:
 
     async def refuse(self, send: Send, refusal: Refusal) -> None:
         """The answer to a request that did not pass the guard."""
-        code = _REFUSALS.get(refusal.status, "refused")
+        code = refusal.code or _REFUSALS.get(refusal.status, "refused")
         await refuse(send, Problem(refusal.status, code, refusal.reason, headers=refusal.headers))
+
+    async def fail(self, send: Send, error: Busy) -> None:
+        """The answer to one that is too much."""
+        await refuse(send, problem_for(error))
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
         """Serves one request that has passed the guard."""
@@ -107,8 +127,9 @@ class Rest:
             return respond(response.send, 204, headers=((b"allow", found.allowed.encode()),))
         route = _route(found, method)
         request = RestRequest(
-            caller, headers, found.parameters, scope["query_string"], receive, response.send, self._max_body
-        )
+            caller, headers, found.parameters, scope["query_string"], receive, response.send, self._max_body,
+            self._limits,
+        )  # fmt: skip
         return self._handlers[route.operation](request)
 
     async def _describe(self, request: RestRequest) -> None:

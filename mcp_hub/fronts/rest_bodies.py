@@ -15,15 +15,22 @@ __all__ = [
     "EventPage",
     "ExecutorBody",
     "ExecutorEpoch",
+    "FlagInfo",
     "InputBody",
+    "LastReload",
     "OfferPage",
     "PostAnswer",
     "PostBody",
     "ProblemBody",
     "QuestionInfo",
+    "ReloadAnswer",
+    "RestartAnswer",
+    "ServerInfo",
+    "ServerList",
     "StreamInfo",
     "StreamList",
     "ToolList",
+    "UnapprovedInfo",
 ]
 
 JsonObjectText = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
@@ -152,6 +159,93 @@ class PostAnswer(Struct):
     """At most `credit` more events may be posted before the next answer; 0: wait."""
 
     credit: int
+
+
+class UnapprovedInfo(Struct):
+    """A tool that is not what was approved: `kind` is changed, new or unreadable; nobody can call one that is `held`.
+
+    `members` are those of its definition that differ. `mcp-hub approve` shows and approves it.
+    """
+
+    tool: str
+    kind: str
+    members: list[str]
+    held: bool
+
+
+class FlagInfo(Struct):
+    """Something in a tool's definition that a person should look at; `where` is its path there."""
+
+    tool: str
+    kind: str
+    where: str
+    why: str
+
+
+class ServerInfo(Struct, omit_defaults=True):
+    """A server now. `reason` says why it is not ready, `rests` that it is stopped until it is needed.
+
+    `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is what it calls itself.
+    `listed` is when its lists were read last, `age` the seconds since, `entries` how many of each kind it listed.
+    `warnings` say what is missing from them; `stderr` are its last lines there, the newest last.
+    """
+
+    server: str
+    state: Literal[
+        "starting", "ready", "backing_off", "failed", "draining", "stopped", "disabled", "incompatible"
+    ]
+    restarts: int
+    reason: str | UnsetType = UNSET
+    era: Literal["handshake", "modern"] | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    software: str | UnsetType = UNSET
+    pid: int | UnsetType = UNSET
+    rests: bool = False
+    listed: str | UnsetType = UNSET
+    age: float | UnsetType = UNSET
+    entries: dict[str, int] = {}
+    warnings: list[str] = []
+    unapproved: list[UnapprovedInfo] = []
+    flags: list[FlagInfo] = []
+    stderr: list[str] = []
+
+
+class ServerList(Struct):
+    """The servers that the caller may use, in the order of the configuration."""
+
+    servers: list[ServerInfo]
+
+
+class LastReload(Struct):
+    """What came of the last reload; `findings` are what is wrong with a file that was not `applied`."""
+
+    trigger: str
+    at: str
+    applied: bool
+    findings: list[str]
+
+
+class RestartAnswer(Struct):
+    """The server that is being started again; `GET /v1/tools` shows its tools meanwhile, and calls wait for it."""
+
+    server: str
+
+
+class ReloadAnswer(Struct):
+    """What a reload did with the servers, by name, and keys of the file with dots: what holds from now on (`settings`)
+    and what only from the next start of the hub on (`next_start`).
+
+    `restarted` servers run otherwise now, of `adjusted` ones only rules and limits changed; `revived` ones had failed.
+    """
+
+    added: list[str]
+    removed: list[str]
+    restarted: list[str]
+    adjusted: list[str]
+    revived: list[str]
+    kept: list[str]
+    settings: list[str]
+    next_start: list[str]
 
 
 class ProblemBody(Struct):

@@ -13,8 +13,10 @@ from urllib.parse import parse_qsl
 import anyio
 import msgspec
 
+from mcp_hub.fronts.bounds import FrontLimits
 from mcp_hub.fronts.exchange import Receive, Send
 from mcp_hub.fronts.rest_problem import PROBLEM_JSON, Problem
+from mcp_hub.protocol.depth import is_deeper
 from mcp_hub.protocol.envelope import one_line
 from mcp_hub.sessions.session import Caller
 
@@ -49,6 +51,7 @@ class RestRequest:
     receive: Receive
     send: Send
     max_body: int
+    limits: FrontLimits = FrontLimits()
     query: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +106,8 @@ class RestRequest:
             raise Problem(400, "invalid_json", f"the body is not JSON: {problem}") from None
         except RecursionError:
             raise Problem(400, "invalid_json", "the body is nested too deep") from None
+        if is_deeper(text, self.limits.depth):
+            raise Problem(400, "invalid_json", f"nested in over {self.limits.depth} levels (hub.limits.depth)")
         try:
             return msgspec.json.decode(text or b"{}", type=shape)
         except msgspec.ValidationError as problem:

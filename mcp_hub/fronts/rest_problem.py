@@ -10,7 +10,17 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, RpcError, UnknownEntry, UnknownStream
+from mcp_hub.errors import (
+    Busy,
+    EventsGone,
+    HubError,
+    InvalidParams,
+    NotApproved,
+    RpcError,
+    UnknownEntry,
+    UnknownStream,
+)
+from mcp_hub.fronts.admission import TooFast
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import INVALID_PARAMS
 from mcp_hub.stores.base import StoreError
@@ -104,10 +114,14 @@ def problem_for(error: HubError) -> Problem:
             return Problem(410, "events_gone", str(error), earliest=earliest)
         case UnknownEntry():
             return Problem(404, "unknown_tool", str(error), **(error.data or {}))
+        case NotApproved():
+            return Problem(403, "not_approved", str(error), **(error.data or {}))
         case InvalidParams():
             return Problem(400, "invalid_params", str(error))
         case Busy():
-            return Problem(503, "busy", str(error), headers=((b"retry-after", _PATIENCE),))
+            status = 429 if isinstance(error, TooFast) else 503
+            retry = ((b"retry-after", b"%d" % error.retry_after),)
+            return Problem(status, "busy", str(error), headers=retry, **(error.data or {}))
         case StoreError():
             return Problem(503, "store_unavailable", str(error), headers=((b"retry-after", _PATIENCE),))
         case RpcError():

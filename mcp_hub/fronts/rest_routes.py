@@ -86,7 +86,7 @@ ROUTES: Final = (
             Parameter("Idempotency-Key", "the same key and request: the same call", is_header=True),
             _PROFILE,
         ),
-        problems=(400, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
+        problems=(400, 403, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
     ),
     Route(
         "GET", "/v1/streams", "listStreams", "The caller's streams, the newest first",
@@ -139,6 +139,24 @@ ROUTES: Final = (
         "POST", "/v1/tool-results/stream", "postResults", "What a worker says of a call",
         (Answer(200, "taken", {_JSON: bodies.PostAnswer}), Answer(204, "taken before", {})),
         body=bodies.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429),
+    ),
+    Route(
+        "GET", "/v1/servers", "listServers", "Every server that the caller may use, and how it is",
+        (Answer(200, "the servers", {_JSON: bodies.ServerList}),),
+        parameters=(_PROFILE,), problems=(404,), has_head=True,
+    ),
+    Route(
+        "GET", "/v1/servers/{name}", "getServer", "How a server is",
+        (Answer(200, "the server", {_JSON: bodies.ServerInfo}),),
+        parameters=(_PROFILE,), problems=(404,), has_head=True,
+    ),
+    Route(
+        "POST", "/v1/servers/{name}/restart", "restartServer", "Start a server again; its running calls may end",
+        (Answer(202, "a fresh one is being started", {_JSON: bodies.RestartAnswer}),), problems=(404, 409),
+    ),
+    Route(
+        "POST", "/v1/reload", "reload", "Read the configuration again",
+        (Answer(200, "what changed", {_JSON: bodies.ReloadAnswer}),), problems=(403, 404, 422),
     ),
     Route(
         "GET", "/v1/openapi.json", "describe", "This description",

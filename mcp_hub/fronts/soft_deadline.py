@@ -58,6 +58,10 @@ class SoftDeadlines:
     def __init__(self, find: Find) -> None:
         self._find = lru_cache(_NAMES)(lambda name, chosen, known_only: find(name, chosen, known_only=known_only))
 
+    def forget(self) -> None:
+        """The configuration is another one: every client is looked up again."""
+        self._find.cache_clear()
+
     def __call__(self, session: Session) -> float | None:
         caller = session.caller
         name = session.client_info.get("name")

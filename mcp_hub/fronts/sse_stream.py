@@ -44,15 +44,28 @@ class EventStream:
 
     async def take(self, message: Envelope) -> None:
         """Accepts a message of the client's once it reads what it is sent. Raises `WireClosed`: it is gone."""
-        await self._duplex.writable()
-        if self.is_closed:
-            raise WireClosed("the stream is closed")
+        await self._ready()
         if message.method is Unset:
             self._duplex.on_answer(message)
         elif message.id is Unset:
             self._duplex.on_notification(message)
         else:
             self._duplex.on_request(message)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the client may send an array of messages."""
+        return self._duplex.takes_batches
+
+    async def take_batch(self, text: bytes) -> None:
+        """Accepts an array of messages. Raises `WireClosed`."""
+        await self._ready()
+        self._duplex.on_batch(text)
+
+    async def _ready(self) -> None:
+        await self._duplex.writable()
+        if self.is_closed:
+            raise WireClosed("the stream is closed")
 
     async def run(self, receive: Receive, send: Send, endpoint: str) -> None:
         """Serves the client until either side ends the stream."""

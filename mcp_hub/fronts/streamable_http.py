@@ -7,17 +7,20 @@ Reads and checks a request as HTTP, then hands it to the era that its `MCP-Proto
 from collections.abc import Mapping
 
 from mcp_hub.clock import SystemClock
+from mcp_hub.fronts.admission import Admission
 from mcp_hub.fronts.endpoints import Headers, Serve
 from mcp_hub.fronts.exchange import Housekeeper, Receive, Scope, Send, respond
-from mcp_hub.fronts.http_body import accepts, read_message
+from mcp_hub.fronts.http_body import accepts, read_text, understood
 from mcp_hub.fronts.http_handshake import HandshakeHttp
 from mcp_hub.fronts.http_modern import ModernHttp
 from mcp_hub.fronts.http_request import HttpRequest, json_error
 from mcp_hub.fronts.mcp_server import Binding
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import eras
+from mcp_hub.protocol.batches import is_array
+from mcp_hub.protocol.envelope import Envelope, Unset
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
-from mcp_hub.sessions.session import Caller
+from mcp_hub.sessions.session import Caller, Sessions
 
 __all__ = ["StreamableHttp"]
 
@@ -34,16 +37,20 @@ class StreamableHttp:
         *,
         max_body: int,
         max_sessions: int,
+        sessions_per_principal: int | None = None,
+        admission: Admission | None = None,
         close_streams_after: float | None = None,
     ) -> None:
         self._max_body = max_body
+        self._limits = binding.limits
         self._keeper = Housekeeper()
         self._handshake = HandshakeHttp(
             hub,
             binding,
             self._keeper,
             SystemClock(),
-            max_sessions=max_sessions,
+            sessions=Sessions(max_sessions, sessions_per_principal),
+            session_rate=admission.sessions if admission is not None else None,
             close_streams_after=close_streams_after,
         )
         self._modern = ModernHttp(hub, binding, self._keeper)
@@ -89,9 +96,18 @@ class StreamableHttp:
             refusal = json_error(None, INVALID_REQUEST, "Accept must name application/json and text/event-stream")
             await respond(send, 406, refusal)
             return
-        message = await read_message(headers, receive, send, self._max_body)
+        text = await read_text(headers, receive, send, self._max_body)
+        if text is None:
+            return
+        if not is_modern and is_array(text):
+            blank = HttpRequest(Envelope(), headers, scope["headers"], caller, receive, send, takes_sse)
+            if await self._handshake.post_batch(blank, text):
+                return
+        message = await understood(text, send)
         if message is None:
             return
         request = HttpRequest(message, headers, scope["headers"], caller, receive, send, takes_sse)
         request.check()
+        if message.params is not Unset:
+            self._limits.check_depth(message.params)
         await (self._modern if is_modern else self._handshake).post(request)

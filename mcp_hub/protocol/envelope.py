@@ -56,9 +56,12 @@ class BadMessage:
 _decode = msgspec.json.Decoder(Envelope).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _ID = re.compile(rb'"id"\s*:\s*(-?\d{1,19}(?![\d.eE])|"(?:[^"\\\x00-\x1f]|\\.){0,256}")')
-_ESCAPES = re.compile(
-    rb"(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+_SURROGATES = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
+"""Escapes of surrogates, pairs and single ones, behind any number of escaped backslashes; linear in the line."""
+_MENDED = 1 << 20
+"""Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
 """How a message or a batch of them begins; anything else before a message on its line is noise."""
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
@@ -89,8 +92,10 @@ def decode(line: bytes) -> Envelope | BadMessage:
 
 def _decode_mended(line: bytes, reason: str) -> Envelope | BadMessage:
     """Second try, without lone surrogates and without noise before the object."""
-    start = max(line.find(b'{"jsonrpc"'), 0)
-    mended = _ESCAPES.sub(lambda m: b"\\ufffd" if m[2] else m[0], line[start:])
+    start = max(line.find(b'{"jsonrpc"'), 0) if len(line) <= _MENDED else 0
+    mended = line[start:]
+    if len(line) <= _MENDED and (b"\\ud" in line or b"\\uD" in line):
+        mended = _SURROGATES.sub(lambda m: m[0] if m[2] else m[1] + b"\\ufffd", mended)
     if len(mended) != len(line) or mended != line:
         try:
             return _decode(mended)
@@ -111,7 +116,12 @@ def salvage_id(line: bytes) -> bytes | None:
     """The id of a line that cannot be decoded, by its look; None if there is none or it is ambiguous."""
     ends = line if len(line) <= 2 * _TAIL else line[:_TAIL] + b"\n" + line[-_TAIL:]
     found = set(_ID.findall(ends))
-    return found.pop() if len(found) == 1 else None
+    id_ = found.pop() if len(found) == 1 else b""
+    try:
+        msgspec.json.decode(id_)  # it is echoed: no "\\q", no 01, nothing that is not UTF-8
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return id_
 
 
 def usable_id(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:

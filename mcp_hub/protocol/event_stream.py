@@ -4,6 +4,7 @@ Source: WHATWG HTML, "Server-sent events", "Parsing an event stream". Not here: 
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +12,8 @@ from mcp_hub.protocol.framing import TooLong
 
 __all__ = ["Event", "EventParser"]
 
-_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_IDLE: Final = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?!\Z)))+")
+"""Comments and blank lines: signs of life, which a server may send without end. A last CR may be half a line end."""
 _BOM: Final = b"\xef\xbb\xbf"
 _HEAD: Final = 4096
 """Bytes kept of an event that is too long: enough to say what it was."""
@@ -67,7 +69,9 @@ class EventParser:
             chunk = chunk[1:]
         self._after_return = chunk[-1:] == b"\r"
         events: list[Event | TooLong] = []
-        *ended, last = _LINE_END.split(chunk)
+        if self._is_between and (idle := _IDLE.match(chunk)):
+            chunk = chunk[idle.end() :]
+        *ended, last = _lines(chunk)
         for piece in ended:
             if self._keep(piece, events):
                 return events
@@ -75,13 +79,18 @@ class EventParser:
         self._keep(last, events)
         return events
 
+    @property
+    def _is_between(self) -> bool:
+        """Nothing of an event is there yet, so that comments and blank lines change nothing."""
+        return not (self._size or self._type or self._is_first) and self._id == self.last_id
+
     def _keep(self, piece: bytes, events: list[Event | TooLong]) -> bool:
         """Adds to the line; whether that was too much."""
         if piece:
             self._parts.append(piece)
             self._size += len(piece)
         if self._size > self._limit:
-            events.append(TooLong(b"".join((*self._data, *self._parts))[:_HEAD], self._size))
+            events.append(TooLong(_head((*self._data, *self._parts)), self._size))
             self._is_over = True
             self._parts, self._data = [], []
         return self._is_over
@@ -98,6 +107,9 @@ class EventParser:
             self.last_id = self._id
             self._data, self._type, self._size = [], b"", 0
             return
+        if line.startswith(b"data:"):  # which may be long: copied once
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+            return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
@@ -110,3 +122,21 @@ class EventParser:
             self._id = value if 0 < len(value) <= _LONGEST_ID else None
         elif name == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
             self.retry = int(value)
+
+
+def _lines(chunk: bytes) -> list[bytes]:
+    """The lines and, last, what has not ended, maybe empty; CR, LF and CRLF end lines, as they do for `splitlines`."""
+    lines = chunk.splitlines()
+    if chunk[-1:] in (b"\n", b"\r", b""):
+        lines.append(b"")
+    return lines
+
+
+def _head(parts: Iterable[bytes]) -> bytes:
+    """The beginning of what is in parts, without putting all of it together."""
+    head = b""
+    for part in parts:
+        head += part[: _HEAD - len(head)]
+        if len(head) == _HEAD:
+            break
+    return head

@@ -64,11 +64,19 @@ class Framer:
         self._size += len(piece)
         if self._size <= self._limit:
             return []
-        head = b"".join(self._parts)[:_HEAD]
-        size = self._size
+        head, size = self._head(), self._size
         self._reset()
         self._skipping = True
         return [TooLong(head, size)]
+
+    def _head(self) -> bytes:
+        """The beginning of the line, without putting all of it together."""
+        head = b""
+        for part in self._parts:
+            head += part[: _HEAD - len(head)]
+            if len(head) == _HEAD:
+                break
+        return head
 
     def _reset(self) -> None:
         self._parts.clear()

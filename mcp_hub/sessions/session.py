@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import UNSET, UnsetType
 
@@ -9,6 +10,9 @@ from mcp_hub.errors import Busy
 from mcp_hub.types import Audience, Era, JsonObject, Kind, Mode
 
 __all__ = ["LOCAL", "Caller", "Session", "Sessions"]
+
+_CROWD: Final = 4
+"""Sessions that were never used are a crowd above this part of a principal's: a quarter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Session:
     `answers_after` is the soft deadline of its calls in seconds, None for never, and `audience` the kind of client that
     lists are made for, once they were looked up; `mode` is how it was first listed tools, which it keeps.
     `lists` says which lists the client has seen or was told of last, by their digests, if it is told of changes at all.
+    `epoch` counts the settings that this was looked up in.
     """
 
     id: str
@@ -51,14 +56,53 @@ class Session:
     answers_after: float | None | UnsetType = UNSET
     audience: Audience | None = None
     mode: Mode | None = None
+    epoch: int = 0
+
+    def renew(self, epoch: int) -> None:
+        """Other settings hold since the session last looked: what it remembers of them is looked up again."""
+        self.epoch = epoch
+        self.answers_after, self.audience, self.mode = UNSET, None, None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A session, when it was used last (counted), and whether it ever was since it began."""
+
+    session: Session
+    used: int
+    is_fresh: bool = True
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One principal's sessions, each kind the longest unused first."""
+
+    fresh: OrderedDict[str, _Kept] = field(default_factory=OrderedDict)
+    used: OrderedDict[str, _Kept] = field(default_factory=OrderedDict)
+
+    def __len__(self) -> int:
+        return len(self.fresh) + len(self.used)
+
+    def least(self) -> _Kept:
+        """The one to make room. A crowd that was never used, as of a client that only connects, goes before others."""
+        if 1 < len(self.fresh) and len(self.fresh) * _CROWD > len(self):
+            return next(iter(self.fresh.values()))
+        candidates = [next(iter(kind.values())) for kind in (self.fresh, self.used) if kind]
+        return min(candidates, key=lambda kept: kept.used)
 
 
 class Sessions:
-    """Handshake sessions over HTTP, by id. At most `most`: the one unused for longest makes room."""
+    """Handshake sessions over HTTP, by id. At most `most`, of one principal at most `each`.
 
-    def __init__(self, most: int) -> None:
+    Where there are more the principal who has too many, or else the one who has most, gives the one unused for longest.
+    """
+
+    def __init__(self, most: int, each: int | None = None) -> None:
         self._most = most
-        self._by_id: OrderedDict[str, Session] = OrderedDict()
+        self._each = most if each is None else min(each, most)
+        self._by_id: dict[str, _Kept] = {}
+        self._lanes: dict[str, _Lane] = {}
+        self._uses = 0
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -68,18 +112,43 @@ class Sessions:
         if self._most < 1:
             raise Busy("no sessions allowed (hub.http.max_sessions)")
         gone = []
+        principal = session.caller.principal
+        while len(self._lanes.get(principal, ())) >= self._each:
+            gone.append(self._drop(self._lanes[principal].least()))
         while len(self._by_id) >= self._most:
-            gone.append(self._by_id.popitem(last=False)[1])
-        self._by_id[session.id] = session
+            fullest = max(self._lanes, key=lambda name: (len(self._lanes[name]), name == principal))
+            gone.append(self._drop(self._lanes[fullest].least()))
+        self._uses += 1
+        kept = self._by_id[session.id] = _Kept(session, self._uses)
+        self._lanes.setdefault(principal, _Lane()).fresh[session.id] = kept
         return gone
 
     def find(self, id_: str, caller: Caller) -> Session | None:
         """The session if it is this caller's; a foreign one is as unknown as one that never was."""
-        session = self._by_id.get(id_)
-        if session is None or session.caller != caller:
+        kept = self._by_id.get(id_)
+        if kept is None or kept.session.caller != caller:
             return None
-        self._by_id.move_to_end(id_)
-        return session
+        self._uses += 1
+        kept.used = self._uses
+        lane = self._lanes[caller.principal]
+        if kept.is_fresh:
+            kept.is_fresh = False
+            lane.used[id_] = lane.fresh.pop(id_)
+        else:
+            lane.used.move_to_end(id_)
+        return kept.session
 
     def remove(self, session: Session) -> None:
-        self._by_id.pop(session.id, None)
+        """Idempotent."""
+        kept = self._by_id.get(session.id)
+        if kept is not None:
+            self._drop(kept)
+
+    def _drop(self, kept: _Kept) -> Session:
+        session = kept.session
+        del self._by_id[session.id]
+        lane = self._lanes[session.caller.principal]
+        del (lane.fresh if kept.is_fresh else lane.used)[session.id]
+        if not len(lane):
+            del self._lanes[session.caller.principal]
+        return session

@@ -45,12 +45,17 @@ class Subscriptions:
             raise
         finally:
             if not is_new:  # it was only waited for
-                self._upstreams[server].unsubscribe(own)
+                self._release(origin)
 
     def remove(self, session: Session, origin: Origin) -> None:
         """Ends a subscription, if there is one."""
         if session.subscriptions.pop(origin, None) is not None:
-            server, own = origin
+            self._release(origin)
+
+    def _release(self, origin: Origin) -> None:
+        """Nothing is left to be given back at a server that is not configured any more."""
+        server, own = origin
+        if server in self._upstreams:
             self._upstreams[server].unsubscribe(own)
 
     def clear(self, session: Session) -> None:

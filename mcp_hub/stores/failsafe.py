@@ -229,6 +229,7 @@ class FailsafeStore:
     # -- what an owner left behind
 
     async def orphans(self) -> list[StreamRow]:
+        await self._try_again()
         return await self._read(SqliteStore.orphans, [])
 
     async def is_orphan(self, row: StreamRow) -> bool:
@@ -288,6 +289,16 @@ class FailsafeStore:
     async def _tend(self) -> None:
         await self._files.mend(self._leave)
         await self._bring_home()
+
+    async def _try_again(self) -> None:
+        """Writes something to a file that is out of use, when it is worth a try: maybe nobody else has anything to."""
+        if self._files.is_fit or (file := self._files.for_writing()) is None:
+            return
+        try:
+            await file.touch()
+            self._files.worked()
+        except StoreFault as fault:
+            self._files.failed(fault)
 
     def _leave(self) -> None:
         """The file is about to be another."""

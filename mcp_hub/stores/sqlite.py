@@ -156,6 +156,10 @@ class SqliteStore:
 
     # -- handshake sessions
 
+    async def touch(self) -> None:
+        """Writes to the file without changing what it says. Raises `StoreFault` if that does not work."""
+        await self._write(writes.touch)
+
     async def put_session(self, session: SessionRow) -> None:
         await self._write(partial(writes.put_session, limits=self._limits, session=session))
 

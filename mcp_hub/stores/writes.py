@@ -14,7 +14,7 @@ from mcp_hub.stores.limits import LETTERS, StoreLimits, surplus
 from mcp_hub.stores.rules import begin, expiry, joined, refuse, unknown
 from mcp_hub.types import CallId
 
-__all__ = ["append", "claim", "create", "drop_session", "post", "put_session", "sweep", "take_letters"]
+__all__ = ["append", "claim", "create", "drop_session", "post", "put_session", "sweep", "take_letters", "touch"]
 
 _SLICE: Final = 64
 """Streams that are deleted in one transaction, so that appends need not wait for long."""
@@ -186,6 +186,12 @@ def _used(db: sqlite3.Connection) -> int:
         db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
     return int((pages - free) * size)
+
+
+def touch(db: sqlite3.Connection) -> None:
+    """Writes a page as it is: deleting nothing would not notice that the disk is full."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    db.execute(f"PRAGMA user_version = {int(version)}")
 
 
 def put_session(db: sqlite3.Connection, limits: StoreLimits, session: SessionRow) -> None:

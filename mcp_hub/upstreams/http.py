@@ -4,33 +4,30 @@ The HTTP client is its own, so cookies (which keep balanced servers on one machi
 client's credentials never come here: a server sees the headers of its own configuration and nothing else.
 """
 
-import functools
 import socket
-import ssl
-import urllib.request
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
 import httpx2
 import structlog
 
-from mcp_hub import __version__
-from mcp_hub.config.remote import is_this_machine
 from mcp_hub.errors import HttpRefused, StartFailed
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.types import Era
 from mcp_hub.upstreams import negotiation
+from mcp_hub.upstreams.auth.access import Access, AuthorizedClient
+from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.http_client import USER_AGENT, proxy, tls
 from mcp_hub.upstreams.memory import EraMemory
-from mcp_hub.upstreams.negotiation import InitializeRefused
+from mcp_hub.upstreams.negotiation import Incompatible, InitializeRefused
 from mcp_hub.upstreams.peer import Peer
 from mcp_hub.wire.http import HttpWire
-from mcp_hub.wire.remote import AT_ONCE, RemoteWire
-from mcp_hub.wire.responses import origin
+from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
+from mcp_hub.wire.responses import DENIED, origin
 from mcp_hub.wire.sse import SseWire
 
 __all__ = ["HttpConnection", "HttpSpec"]
@@ -52,7 +49,6 @@ _SPARE: Final = 8
 """Connections besides those of requests, so that notifications, cancellations among them, never wait for those."""
 _OLD_SERVER: Final = (400, 404, 405)
 """Statuses by which a server of the HTTP+SSE transport answers `initialize`."""
-_REFUSED: Final = (401, 403)
 _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _KEEP_ALIVE: Final = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -74,16 +70,18 @@ class HttpSpec:
 
 
 class HttpConnection:
-    """A `Connection` to a server that somebody else runs."""
+    """A `Connection` to a server that somebody else runs. `access` is the hub's login there, if it may have one."""
 
     pid = None
     stderr: Iterable[str] = ()
 
-    def __init__(self, name: str, spec: HttpSpec, memory: EraMemory) -> None:
+    def __init__(self, name: str, spec: HttpSpec, memory: EraMemory, access: Access | None = None) -> None:
         self.name = name
         self.can_retry = True
         self._spec = spec
         self._memory = memory
+        self._access = access
+        self._denied: str | None = None  # why the login is of no use
         self._http: httpx2.AsyncClient | None = None
         self._wire: RemoteWire | None = None
 
@@ -98,11 +96,20 @@ class HttpConnection:
             self._http = _client(self._spec)
         except (ImportError, ValueError) as exc:
             raise StartFailed(f"cannot use the proxy that the environment names: {exc}") from None
+        http: HttpStreams = self._http
+        if self._access is not None:
+            try:
+                await self._access.prepare()
+            except LoginFailed as exc:
+                self.can_retry = not exc.is_final
+                raise StartFailed(f"cannot log in to {origin(self._spec.url)}: {exc}") from None
+            if self._access.is_granted:
+                http = AuthorizedClient(self._http, self._access)
         if self._spec.transport == "sse":
-            return await self._over_sse(self._http, tasks)
-        return await self._over_http(self._http, tasks)
+            return await self._over_sse(http, tasks)
+        return await self._over_http(http, tasks)
 
-    async def _over_http(self, http: httpx2.AsyncClient, tasks: anyio.abc.TaskGroup) -> Peer:
+    async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> Peer:
         spec, memory, peer = self._spec, self._memory, self._new_peer()
         wire = self._wire = peer.wire = HttpWire(
             peer,
@@ -113,12 +120,15 @@ class HttpConnection:
             url=spec.url,
             limit=spec.line_limit,
         )
+        self._hear_refusals(wire)
         try:
             peer.info = await negotiation.negotiate(peer, spec.era, memory.get(spec.key), _PROBE)
         except StartFailed as exc:
             if peer.closed.is_set():  # the network, not the server: what is known of it stays true
                 raise StartFailed(peer.close_reason or "gone") from None
             memory.forget(spec.key)
+            if isinstance(exc, Incompatible):
+                raise
             if isinstance(exc, InitializeRefused) and spec.transport is None and wire.status in _OLD_SERVER:
                 wire.close()
                 return await self._over_sse(http, tasks, f"{exc}; as a server of the HTTP+SSE transport: ")
@@ -135,19 +145,21 @@ class HttpConnection:
             await wire.listen()
         return peer
 
-    async def _over_sse(self, http: httpx2.AsyncClient, tasks: anyio.abc.TaskGroup, so_far: str = "") -> Peer:
+    async def _over_sse(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, so_far: str = "") -> Peer:
         """`so_far` is what other attempts came to."""
         peer = self._new_peer()
         wire = self._wire = peer.wire = SseWire(
             peer, http, tasks, server=self.name, url=self._spec.url, limit=self._spec.line_limit
         )
+        self._hear_refusals(wire)
         try:
             await wire.open()
             peer.info = await negotiation.negotiate(peer, Era.HANDSHAKE, None)
         except HttpRefused as exc:
             raise self._refused(exc.status, f"{so_far}{exc}") from None
         except StartFailed as exc:
-            raise StartFailed(f"{so_far}{exc}") from None
+            kind = Incompatible if isinstance(exc, Incompatible) else StartFailed
+            raise kind(f"{so_far}{exc}") from None
         await wire.drained()
         return peer
 
@@ -159,12 +171,33 @@ class HttpConnection:
 
     def _refused(self, status: int | None, reason: str) -> StartFailed:
         """The failure, with what to set where the server wants to know who asks. Trying again does not help then."""
-        if status not in _REFUSED:
+        if status not in DENIED:
             return StartFailed(reason)
         self.can_retry = False
+        if self._denied is not None:
+            return StartFailed(f"{origin(self._spec.url)} {self._denied} (HTTP {status})")
         has_credentials = any(name.lower() == "authorization" for name in self._spec.headers)
-        said = "does not accept the credentials of" if has_credentials else "wants credentials: set"
+        login = "" if self._access is None or self._access.is_granted else f'run "mcp-hub login {self.name}", or '
+        said = "does not accept the credentials of" if has_credentials else f"wants credentials: {login}set"
         return StartFailed(f'{origin(self._spec.url)} {said} "bearer" or "headers" (HTTP {status})')
+
+    def _hear_refusals(self, wire: RemoteWire) -> None:
+        """Has what the server refuses explained, and ends the connection if it refuses everything."""
+        if self._access is None:
+            return
+        access = self._access
+
+        async def explain(response: httpx2.Response) -> str | None:
+            denial = await access.denied(response.status_code, response.headers.get("www-authenticate", ""))
+            if denial is None:
+                return None
+            self.can_retry = denial.can_retry
+            self._denied = denial.reason
+            if denial.ends:
+                wire.retire(f"{origin(self._spec.url)} {denial.reason} (HTTP {response.status_code})")
+            return denial.reason
+
+        wire.explain = explain
 
     async def last_words(self, reason: str) -> str:
         return reason
@@ -172,7 +205,7 @@ class HttpConnection:
     async def close(self) -> None:
         wire, http = self._wire, self._http
         with anyio.CancelScope(shield=True):
-            if self.lost_session and wire is not None:
+            if (self.lost_session or self._denied is not None) and wire is not None:
                 with anyio.move_on_after(_STRAGGLERS):
                     await wire.settled()
             with anyio.move_on_after(_GOODBYE), suppress(httpx2.HTTPError):
@@ -189,29 +222,12 @@ class HttpConnection:
 def _client(spec: HttpSpec) -> httpx2.AsyncClient:
     """A client that follows no redirect, verifies certificates, and waits for an answer as long as it takes."""
     # a compressed stream could be flushed late
-    headers = httpx2.Headers({"user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"})
+    headers = httpx2.Headers({"user-agent": USER_AGENT, "accept-encoding": "identity"})
     headers.update(spec.headers)
     limits = httpx2.Limits(
         max_connections=AT_ONCE + _SPARE, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=_IDLE
     )
     transport = httpx2.AsyncHTTPTransport(
-        verify=_tls(), limits=limits, proxy=_proxy(spec.url), socket_options=_KEEP_ALIVE
+        verify=tls(), limits=limits, proxy=proxy(spec.url), socket_options=_KEEP_ALIVE
     )
     return httpx2.AsyncClient(transport=transport, headers=headers, timeout=httpx2.Timeout(None, connect=_CONNECT))
-
-
-@functools.cache
-def _tls() -> ssl.SSLContext:
-    """One for all connections: making it takes 20 ms."""
-    return httpx2.create_ssl_context()
-
-
-def _proxy(url: str) -> str | None:
-    """The proxy that the environment names for this URL; none reaches a server on this machine."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_this_machine(host) or urllib.request.proxy_bypass(host):
-        return None
-    proxies = urllib.request.getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    return found if found is None or "://" in found else f"http://{found}"

@@ -1,28 +1,38 @@
 """Reads an upstream's lists to the end: all kinds at once, page after page, within bounds, definitions unparsed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import anyio
+import anyio.to_thread
 import msgspec
 import structlog
 
 from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
+from mcp_hub.masking import hide
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
-from mcp_hub.types import CacheHint, Kind, RawJson
+from mcp_hub.types import CacheHint, Kind, RawJson, Snapshot
 from mcp_hub.upstreams.peer import Peer
 
-__all__ = ["ListLimits", "Listed", "list_kinds"]
+__all__ = ["ListLimits", "Listed", "list_kinds", "prepared"]
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ListLimits:
-    """At most `pages` pages and `entries` entries of one kind; what is beyond is left out with a warning."""
+    """At most `pages` pages and `entries` entries of one kind; what is beyond is left out with a warning.
+
+    `prepare` is given lists of `long` entries or more in a worker thread before anybody sees them: what it makes ready
+    there does not keep the event loop.
+    """
 
     pages: int = 100
     entries: int = 10_000
+    prepare: Callable[[Snapshot], None] | None = None
+    long: int = 250
 
 
 @dataclass(slots=True)
@@ -34,13 +44,22 @@ class Listed:
     warnings: list[str] = field(default_factory=list)
 
 
+async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
+    """Makes ready what long lists need."""
+    if limits.prepare is not None and sum(map(len, snapshot.lists.values())) >= limits.long:
+        await anyio.to_thread.run_sync(limits.prepare, snapshot, abandon_on_cancel=True)
+
+
 async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits) -> dict[Kind, Listed]:
     """The lists of those `kinds` that the server announces; first pages are asked for together.
 
     Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
     """
     asked = [kind for kind in Kind if kind in kinds and KINDS[kind].capability in peer.info.capabilities]
-    firsts = {kind: peer.send(KINDS[kind].list_method) for kind in asked}
+    try:
+        firsts = {kind: peer.send(KINDS[kind].list_method) for kind in asked}
+    except UpstreamLost as exc:  # it went between the handshake and now
+        raise StartFailed(str(exc)) from None
     found: dict[Kind, Listed] = {}
     for kind, pending in firsts.items():
         listed = found[kind] = Listed()
@@ -59,7 +78,7 @@ def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed) -> None:
     if kind is Kind.TOOL:
         raise StartFailed(f"{KINDS[kind].list_method} failed: {exc}") from None
     if exc.code != METHOD_NOT_FOUND:
-        listed.warnings.append(f"{KINDS[kind].list_method} failed: {exc}")
+        listed.warnings.append(hide(f"{KINDS[kind].list_method} failed: {exc}"))
 
 
 async def _follow(peer: Peer, kind: Kind, first: RawJson, listed: Listed, limits: ListLimits) -> None:

@@ -14,11 +14,18 @@ from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.envelope import object_bytes
-from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
+from mcp_hub.protocol.rpc_errors import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+)
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer import CLIENT_INFO, Peer, PeerInfo
 
-__all__ = ["PROBE_SECONDS", "InitializeRefused", "ProbeKilled", "negotiate"]
+__all__ = ["PROBE_SECONDS", "Incompatible", "InitializeRefused", "ProbeKilled", "negotiate"]
 
 PROBE_SECONDS: Final = 3.0
 """How long a server may take to answer the probe; one that never does is asked to initialise and remembered."""
@@ -28,6 +35,14 @@ _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORT
 
 _NOT_ADMITTED: Final = (401, 403)
 """HTTP statuses that say nothing of the era."""
+
+
+_CLIENT_FAULTS: Final = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
+"""How servers answer what their era does not have; other errors may pass."""
+
+
+class Incompatible(StartFailed):
+    """The server has no version, or not the era, that it is wanted to have: another try would end alike."""
 
 
 class InitializeRefused(StartFailed):
@@ -41,12 +56,13 @@ class ProbeKilled(StartFailed):
 async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, probe: float = PROBE_SECONDS) -> PeerInfo:
     """Settles era and version with a fresh peer; `wanted` None means find out.
 
-    Raises `StartFailed`, among them `ProbeKilled`.
+    Raises `StartFailed`, among them `ProbeKilled` and `Incompatible`.
     """
-    if wanted is Era.MODERN:
-        return await _discover(peer)
-    if wanted is Era.HANDSHAKE:
-        return await _initialize(peer)
+    if wanted is not None:
+        try:
+            return await (_discover(peer) if wanted is Era.MODERN else _initialize(peer))
+        except _OtherEra as exc:
+            raise (Incompatible if exc.is_certain else StartFailed)(str(exc)) from None
     if remembered is Era.HANDSHAKE:
         try:
             return await _initialize(peer)
@@ -75,11 +91,19 @@ def _blame_probe(peer: Peer) -> None:
         raise ProbeKilled(f"ended when asked server/discover: {peer.close_reason}") from None
 
 
-class _NotModern(StartFailed):
+class _OtherEra(StartFailed):
+    """The server seems to be of the other era; `is_certain` if it says so itself."""
+
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
+
+
+class _NotModern(_OtherEra):
     pass
 
 
-class _IsModern(StartFailed):
+class _IsModern(_OtherEra):
     pass
 
 
@@ -89,12 +113,15 @@ async def _discover(peer: Peer) -> PeerInfo:
         raw = await _asked_twice(peer)
     except UpstreamLost as exc:
         says_nothing = isinstance(exc, HttpRefused) and exc.status in _NOT_ADMITTED
-        kind = StartFailed if says_nothing or peer.closed.is_set() else _NotModern
-        raise kind(f"server/discover failed: {exc}") from None
+        failure = f"server/discover failed: {exc}"
+        if says_nothing or peer.closed.is_set():
+            raise StartFailed(failure) from None
+        raise _NotModern(failure, is_certain=False) from None
     except RpcError as exc:
         if exc.code in _MODERN_CODES and not _offered(exc) & set(eras.HANDSHAKE_VERSIONS):
-            raise StartFailed(f"no common protocol version: {exc} ({_encoded(exc)})") from None
-        raise _NotModern(f"server/discover failed: {exc}") from None
+            raise Incompatible(f"no common protocol version: {exc} ({_encoded(exc)})") from None
+        is_certain = exc.raw is not None and exc.code in _CLIENT_FAULTS | _MODERN_CODES
+        raise _NotModern(f"server/discover failed: {exc}", is_certain=is_certain) from None
     result = _decoded(raw, "server/discover")
     versions = result.get("supportedVersions")
     common = [v for v in eras.MODERN_VERSIONS if isinstance(versions, list) and v in versions]
@@ -144,7 +171,7 @@ async def _initialize(peer: Peer) -> PeerInfo:
     result = _decoded(raw, "initialize")
     version = result.get("protocolVersion")
     if not isinstance(version, str) or version in eras.MODERN_VERSIONS:
-        raise StartFailed(f"initialize settled on no handshake version: {version!r}")
+        raise Incompatible(f"initialize settled on no handshake version: {version!r}")
     peer.info = _info(Era.HANDSHAKE, version, result, result.get("serverInfo"))
     peer.notify("notifications/initialized")
     return peer.info

@@ -16,6 +16,7 @@ import structlog
 from mcp_hub import __version__
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Completed, Log, Progress
+from mcp_hub.masking import hide
 from mcp_hub.protocol import envelope, rpc_errors
 from mcp_hub.protocol.capabilities import OWN, to_modern
 from mcp_hub.protocol.complete import is_complete
@@ -354,7 +355,7 @@ class Peer:
         self._given_up.pop(id_, None)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        self.noise.append("stdout: " + line[:200].decode("utf-8", "replace"))
+        self.noise.append("stdout: " + hide(line[:800].decode("utf-8", "replace"))[:200])
         del self.noise[:-20]
 
     def on_writable(self) -> None:
@@ -362,7 +363,7 @@ class Peer:
 
     def on_closed(self, reason: str) -> None:
         if self.close_reason is None:
-            self.close_reason = reason
+            self.close_reason = hide(reason)
         self._asked.close()
         self.closed.set()
         self.wake.set()

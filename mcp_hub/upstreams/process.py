@@ -5,7 +5,7 @@ without reaping), then the group is killed, and only then is the leader reaped: 
 gives its group id to nobody else, so a signal to the group can never hit strangers.
 
 Not here: reading and writing the pipes (`wire.pipe`), restarting (`lifecycle`), finding the command (`commands`), and
-children that leave the group with `setsid`.
+what leaves the group with `setsid` (`guardian`).
 """
 
 import contextlib
@@ -15,7 +15,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -23,10 +24,12 @@ import anyio.to_thread
 
 from mcp_hub.errors import StartFailed
 
-__all__ = ["Child", "describe_exit", "spawn"]
+__all__ = ["LEADERS", "Child", "describe_exit", "open_pidfd", "spawn", "wait_for_exit"]
 
 KILL_GRACE = 5.0
 """Seconds for SIGKILL to take effect: only a process stuck inside the kernel needs more, and no wait would help it."""
+LEADERS: Final[set[int]] = set()
+"""Pids of the children that were started here and not reaped yet, of all hubs in this process: nobody else may."""
 
 
 class Child:
@@ -44,6 +47,8 @@ class Child:
         self.pid = popen.pid
         self.returncode: int | None = None
         """None until the leader was reaped; negative for a signal, as in `subprocess`."""
+        self.end_others: Callable[[], Awaitable[None]] | None = None
+        """Ends what has left the group, when the leader is gone; awaited by `close`, possibly more than once."""
         self.stdin, self.stdout, self.stderr = (_raw(popen.stdin), _raw(popen.stdout), _raw(popen.stderr))
 
     def __repr__(self) -> str:
@@ -67,12 +72,7 @@ class Child:
         if self.returncode is not None:
             await anyio.lowlevel.checkpoint()
             return self.returncode
-        if self._pidfd is None:
-            # a limiter of its own: waiting for a child must not use up the threads that others work in
-            limiter = anyio.CapacityLimiter(1)
-            await anyio.to_thread.run_sync(_wait_for_exit, self.pid, abandon_on_cancel=True, limiter=limiter)
-        else:
-            await _wait_for_pidfd(self._pidfd)
+        await wait_for_exit(self.pid, self._pidfd)
         return self._reap()
 
     def kill(self) -> None:
@@ -86,8 +86,8 @@ class Child:
     async def close(self, grace_eof: float, grace_term: float) -> None:
         """End the process and its group: end of file, after `grace_eof` seconds SIGTERM, `grace_term` later SIGKILL.
 
-        Returns within the two graces and `KILL_GRACE`, also when the caller is cancelled. May be called again, or
-        twice at once.
+        Returns within the two graces, `KILL_GRACE` and what `end_others` takes, also when the caller is cancelled. May
+        be called again, or twice at once.
         """
         with anyio.CancelScope(shield=True):
             if self._owns_pipes:
@@ -97,6 +97,8 @@ class Child:
                 if not await self._exits_within(grace_term):
                     self.kill()
                     await self._exits_within(KILL_GRACE)
+            if self.end_others is not None:
+                await self.end_others()
             if self._owns_pipes:
                 self.stdout.close()
                 self.stderr.close()
@@ -111,6 +113,7 @@ class Child:
         if self.returncode is None:
             self.kill()
             self.returncode = self._popen.wait()
+            LEADERS.discard(self.pid)
             if self._pidfd is not None:
                 os.close(self._pidfd)
         return self.returncode
@@ -146,7 +149,8 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child
         )
     except (OSError, ValueError) as error:
         raise StartFailed(f"cannot start {argv[0]}: {_start_problem(error, argv[0], cwd)}") from error
-    return Child(popen, _open_pidfd(popen.pid))
+    LEADERS.add(popen.pid)
+    return Child(popen, open_pidfd(popen.pid))
 
 
 def describe_exit(returncode: int) -> str:
@@ -183,12 +187,22 @@ def _raw(pipe: object) -> io.FileIO:
     return pipe
 
 
-def _open_pidfd(pid: int) -> int | None:
+def open_pidfd(pid: int) -> int | None:
     """A descriptor that becomes readable when the process exits, where the system has such a thing and allows it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             return os.pidfd_open(pid)
     return None
+
+
+async def wait_for_exit(pid: int, pidfd: int | None) -> None:
+    """Returns when the child has exited, and leaves it unreaped; without a pidfd a thread waits for it."""
+    if pidfd is not None:
+        await _wait_for_pidfd(pidfd)
+        return
+    # a limiter of its own: waiting for a child must not use up the threads that others work in
+    limiter = anyio.CapacityLimiter(1)
+    await anyio.to_thread.run_sync(_block_until_exit, pid, abandon_on_cancel=True, limiter=limiter)
 
 
 async def _wait_for_pidfd(pidfd: int) -> None:
@@ -203,7 +217,7 @@ async def _wait_for_pidfd(pidfd: int) -> None:
         os.close(own)
 
 
-def _wait_for_exit(pid: int) -> None:
+def _block_until_exit(pid: int) -> None:
     """Block until the process has exited, and leave it unreaped. For systems without a pidfd; runs in a thread."""
     if sys.platform == "win32":
         raise NotImplementedError("child processes need a POSIX system")

@@ -6,7 +6,7 @@ modern era has none, so its callers share one process per principal (protocol.md
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import anyio
 import anyio.abc
@@ -15,7 +15,8 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, RawJson, Snapshot, UpstreamStatus
-from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+from mcp_hub.upstreams.legacy import Legacy
 from mcp_hub.upstreams.supervisor import Supervisor
 
 __all__ = ["MOST_PROCESSES", "Scope", "Scoped"]
@@ -24,9 +25,8 @@ Scope = Literal["session", "call"]
 
 MOST_PROCESSES: Final = 32
 """Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
-_IDLE: Final = 600.0
-"""Seconds without a call after which a session's process is ended; the next call starts another."""
 _SWEEP: Final = 30.0
+"""Seconds between two looks for idle processes, at most."""
 
 
 @dataclass(eq=False, slots=True)
@@ -40,17 +40,26 @@ class _Member:
 
 
 class Scoped:
-    """An `Upstream` of many processes. `make` gives a fresh supervisor; `first` is the one that is listed."""
+    """An `Upstream` of many processes. `make` gives a fresh supervisor; `first` is the one that is listed.
 
-    def __init__(self, first: Supervisor, make: Callable[[], Supervisor], scope: Scope, clock: Clock) -> None:
+    `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
+    """
+
+    def __init__(
+        self, first: Supervisor, make: Callable[[], Supervisor], scope: Scope, clock: Clock, idle: float
+    ) -> None:
         self.name = first.name
         self._first = first
         self._make = make
+        self._idle = idle
         self._scope = scope
         self._clock = clock
         self._members: dict[str, _Member] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._log_level: str | None = None
+        self.successor: CallHandler | None = None
+        """Who has the calls that come to this one all the same."""
+        self._emptied: anyio.Event | None = None
 
     async def run(self) -> None:
         """Supervises all processes until cancelled."""
@@ -59,7 +68,7 @@ class Scoped:
             tasks.start_soon(self._first.run)
             try:
                 while True:
-                    await anyio.sleep(_SWEEP)
+                    await anyio.sleep(min(_SWEEP, self._idle / 4))
                     self._sweep()
             finally:
                 self._tasks = None
@@ -69,6 +78,10 @@ class Scoped:
 
         Raises `Busy` when there are too many processes, and what `Supervisor.call` raises.
         """
+        if self.successor is not None:
+            return await self.successor(call, channel)
+        if not self._first.is_listed:
+            self._first.wake()  # what is known of its lists may be old
         key = self._key(call)
         member = self._members.get(key) or self._start(key)
         member.busy += 1
@@ -76,6 +89,8 @@ class Scoped:
             return await member.supervisor.call(call, channel)
         finally:
             member.busy -= 1
+            if self._emptied is not None:
+                self._emptied.set()
             member.idle_since = self._clock.now()
             if self._scope == "call":
                 self._end(key)
@@ -112,7 +127,7 @@ class Scoped:
         self._end(min(idle)[1])
 
     def _sweep(self) -> None:
-        limit = self._clock.now() - _IDLE
+        limit = self._clock.now() - self._idle
         for key, member in list(self._members.items()):
             if not member.busy and member.idle_since < limit:
                 self._end(key)
@@ -121,6 +136,40 @@ class Scoped:
         member = self._members.pop(key, None)
         if member is not None:
             member.scope.cancel()
+
+    async def drain(self, seconds: float, why: str = "stopped on request") -> None:
+        """Lets the calls that run end within `seconds`; the processes end with `run`. As `Supervisor.drain`."""
+        with anyio.move_on_after(seconds):
+            while any(member.busy for member in self._members.values()):
+                self._emptied = anyio.Event()
+                await self._emptied.wait()
+        async with anyio.create_task_group() as tasks:
+            for supervisor in (self._first, *(member.supervisor for member in self._members.values())):
+                tasks.start_soon(supervisor.drain, 0.0, why)
+
+    def wake(self) -> None:
+        """Starts the listed process if it rests."""
+        self._first.wake()
+
+    def restart(self) -> None:
+        """Ends all processes and starts the listed one anew; calls start theirs. As `Supervisor.restart`."""
+        for key in list(self._members):
+            self._end(key)
+        self._first.restart()
+
+    def use(self, twin: Self) -> None:
+        """Goes by the limits of `twin` from now on; processes that run for a session or a call keep theirs."""
+        self._make, self._idle = twin._make, twin._idle
+        self._first.use(twin._first)
+
+    def legacy(self) -> Legacy:
+        """What a successor needs to stand in for it."""
+        return self._first.legacy()
+
+    def inherit(self, legacy: Legacy) -> None:
+        """Stands in for another one from the beginning, before it runs."""
+        self._log_level = legacy.log_level
+        self._first.inherit(legacy)
 
     def session_ended(self, session: str) -> None:
         self._end(session)

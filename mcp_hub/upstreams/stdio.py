@@ -11,12 +11,14 @@ import anyio
 import structlog
 
 from mcp_hub.errors import StartFailed
+from mcp_hub.masking import hide
 from mcp_hub.types import Era
 from mcp_hub.upstreams import negotiation
+from mcp_hub.upstreams.guardian import Guardian
 from mcp_hub.upstreams.memory import EraMemory
-from mcp_hub.upstreams.negotiation import ProbeKilled
+from mcp_hub.upstreams.negotiation import Incompatible, ProbeKilled
 from mcp_hub.upstreams.peer import Peer
-from mcp_hub.upstreams.process import Child, describe_exit, spawn
+from mcp_hub.upstreams.process import Child, describe_exit
 from mcp_hub.wire.pipe import Pipe
 
 __all__ = ["StdioConnection", "StdioSpec"]
@@ -32,6 +34,8 @@ _GRACE_TERM: Final = 0.5
 """Seconds for a child to obey end of file, then SIGTERM: the hub itself must be gone within 2 s."""
 _WRITE_LIMIT: Final = 64 << 20
 """Bytes that may wait for a server which does not read its input."""
+_DEAF: Final = 30.0
+"""Seconds after which a server that reads nothing of them is ended and started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class StdioConnection:
     name: str
     make_spec: Callable[[], StdioSpec]
     memory: EraMemory
+    guardian: Guardian
     spec: StdioSpec = field(init=False)
     stderr: deque[str] = field(default_factory=deque)
     child: Child | None = None
@@ -96,10 +101,10 @@ class StdioConnection:
         return peer
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
-        self.child = child = spawn(self.spec.argv, self.spec.env, self.spec.cwd)
+        self.child = child = self.guardian.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
         self.peer = peer = Peer(self.name)
-        peer.wire = Pipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT)
+        peer.wire = Pipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT, patience=_DEAF)
         await peer.wire.open(stdout, stdin)
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
@@ -109,7 +114,8 @@ class StdioConnection:
         except ProbeKilled:
             raise
         except StartFailed as exc:
-            raise StartFailed(await self.last_words(str(exc))) from None
+            kind = Incompatible if isinstance(exc, Incompatible) else StartFailed
+            raise kind(await self.last_words(str(exc))) from None
         return peer
 
     async def _watch(self, child: Child, peer: Peer, drained: anyio.Event) -> None:
@@ -144,7 +150,7 @@ class StdioConnection:
             drained.set()
 
     def _keep(self, line: bytes) -> None:
-        text = line[: 4 * _STDERR_LINE].decode("utf-8", "replace").rstrip()[:_STDERR_LINE]
+        text = hide(line[: 4 * _STDERR_LINE].decode("utf-8", "replace").rstrip())[:_STDERR_LINE]
         if text:
             log.debug("upstream_stderr", upstream=self.name, line=text)
             self.stderr.append(text)

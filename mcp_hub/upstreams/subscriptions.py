@@ -36,10 +36,15 @@ class Subscriptions:
     def __init__(self, server: str, changes: Changes, timeout: float) -> None:
         self._server = server
         self._changes = changes
-        self._timeout = timeout
+        self.timeout = timeout
         self._wishes = Wishes(server, changes)
         self._peer: Peer | None = None
         self._listen: ByListen | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody wants to hear of anything."""
+        return bool(self._wishes.wanted)
 
     def want(self, uri: str) -> None:
         """Takes a reference to a resource, which `release` gives back."""
@@ -48,6 +53,11 @@ class Subscriptions:
     def release(self, uri: str) -> None:
         """After the last reference the server is told."""
         self._wishes.release(uri)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The resources that are wanted, each as often as it is."""
+        return self._wishes.references
 
     async def confirmed(self, uri: str) -> None:
         """Waits until the server watches what `want` was called for.
@@ -72,11 +82,11 @@ class Subscriptions:
             self._wishes.attempt_missing()
         try:
             if peer.info.era is Era.MODERN:
-                self._listen = ByListen(peer, self._wishes, self._timeout, _can_watch(peer))
+                self._listen = ByListen(peer, self._wishes, self.timeout, _can_watch(peer))
                 await self._listen.run(task_status)
             else:
                 task_status.started()
-                await ByRequest(peer, self._wishes, self._timeout).run()
+                await ByRequest(peer, self._wishes, self.timeout).run()
         finally:
             self._peer = self._listen = peer.on_notice = None
             self._wishes.lapse()

@@ -31,7 +31,21 @@ class Turns:
         self._active: dict[str, int] = {}
         self._echoes: dict[str, float] = {}
         self._waiting: deque[tuple[str, anyio.Event]] = deque()
+        self._emptied: anyio.Event | None = None
         self.is_on = False
+        self.left = 0
+        """Calls that have been here and are over."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no call is here or waits."""
+        return not self._active and not self._waiting
+
+    async def empty(self) -> None:
+        """Waits until no call is here or waits."""
+        while not self.is_empty:
+            self._emptied = self._emptied or anyio.Event()
+            await self._emptied.wait()
 
     def enter_now(self, session: str) -> bool:
         """Enters if nobody else's calls are there and nobody waits; always, while turns are off."""
@@ -73,8 +87,12 @@ class Turns:
     def leave(self, session: str, *, given_up: bool = False) -> None:
         """The call is over; the next session may come. What was given up may still be heard of for a while."""
         self._active[session] -= 1
+        self.left += 1
         if not self._active[session]:
             del self._active[session]
+            if self._emptied is not None:
+                self._emptied.set()
+                self._emptied = None
         if given_up:
             self._echoes.pop(session, None)
             self._echoes[session] = anyio.current_time() + self._echo

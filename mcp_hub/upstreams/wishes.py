@@ -55,6 +55,11 @@ class Wishes:
         return self._counts.keys()
 
     @property
+    def references(self) -> tuple[str, ...]:
+        """The same, each as often as references to it are held."""
+        return tuple(uri for uri, count in self._counts.items() for _ in range(count))
+
+    @property
     def watched(self) -> Set[str]:
         """What the server has confirmed."""
         return self._watched
@@ -64,7 +69,9 @@ class Wishes:
         self._counts[uri] = self._counts.get(uri, 0) + 1
 
     def release(self, uri: str) -> None:
-        """Gives a reference back; after the last one the server is told."""
+        """Gives a reference back; after the last one the server is told. One that was never taken here is ignored."""
+        if uri not in self._counts:  # it was taken before the server was disabled for a while
+            return
         self._counts[uri] -= 1
         if not self._counts[uri]:
             del self._counts[uri]

@@ -21,8 +21,8 @@ from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import NotSent, Pending, WireHandler
-from mcp_hub.wire.remote import RemoteWire
-from mcp_hub.wire.responses import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, reason_of, refusal
+from mcp_hub.wire.remote import HttpStreams, RemoteWire
+from mcp_hub.wire.responses import ACCEPT, DENIED, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, reason_of
 
 __all__ = ["HttpWire"]
 
@@ -49,7 +49,7 @@ class HttpWire(RemoteWire):
     def __init__(
         self,
         handler: WireHandler,
-        http: httpx2.AsyncClient,
+        http: HttpStreams,
         tasks: anyio.abc.TaskGroup,
         speaks: Callable[[], tuple[Era, str]],
         *,
@@ -104,7 +104,7 @@ class HttpWire(RemoteWire):
     async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
         """An answer that is no stream: a message whatever the status, or a refusal."""
         status = response.status_code
-        body = await self._body(response) if kind_of(response) == JSON and status not in (401, 403) else b""
+        body = await self._body(response) if kind_of(response) == JSON and status not in DENIED else b""
         message = envelope.decode(envelope.one_line(body)) if body else None
         if self._session is not None and _is_unknown_session(status, message):
             raise self._forget(_UNKNOWN)
@@ -114,7 +114,7 @@ class HttpWire(RemoteWire):
         elif isinstance(message, BadMessage) and status == 200:
             self._settle_bad(pending, message)
         else:
-            raise refusal(self._server, response)
+            raise await self._refusal(response)
 
     def _settle_whole(self, pending: Pending, message: Envelope) -> None:
         """The answer, unless it names another request; a refusal need not name any."""
@@ -129,7 +129,7 @@ class HttpWire(RemoteWire):
     def _forget(self, reason: str) -> NotSent:
         """The session is over and has to begin anew; requests on their way may still come to their own end."""
         self.is_forgotten = True
-        self._retire(reason)
+        self.retire(reason)
         return NotSent(reason)
 
     def _take_request(self, message: Envelope, source: Pending | None) -> None:
@@ -149,7 +149,7 @@ class HttpWire(RemoteWire):
             if response.status_code == 404 and self._session is not None:
                 raise self._forget(_UNKNOWN)
             if not response.is_success:
-                raise refusal(self._server, response)
+                raise await self._refusal(response)
 
     async def end(self) -> None:
         """Tells the server that its session is over, if it has one. May raise `httpx2.HTTPError`."""

@@ -13,6 +13,7 @@ import re
 import stat
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import IO, Any, cast
 
@@ -36,10 +37,13 @@ log = structlog.get_logger(__name__)
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
 read has to reach its readers before they count as slow."""
+_SLICE = 128
+"""Lines of one read that are taken before everybody else has a turn: a few milliseconds, whatever a peer floods."""
 _LAST_ANSWERS = 1.0
 """Seconds in which a peer that closed its input may still answer what it has read."""
 _REQUEST = re.compile(rb'(?:(?!"result"|"error").)*"method"', re.DOTALL)
 """A method that stands before any result: a broken request rather than a broken answer."""
+_STAY_OPEN = frozenset({"subscriptions/listen"})
 _HEAD = 4096
 """Bytes of a bad line that are looked at."""
 
@@ -49,18 +53,28 @@ class Pipe(asyncio.Protocol):
 
     `line_limit`: bytes of one incoming line. `write_limit`: bytes that may wait for a peer that does not read; above
     it `is_congested` is true and the owner must stop producing. `couples`: nothing is read from a peer that does not
-    read either, so that answers to what it sends cannot pile up.
+    read either, so that answers to what it sends cannot pile up. `patience`: seconds after which a congested peer that
+    reads nothing at all is given up; None for never.
     """
 
     def __init__(
-        self, handler: WireHandler, *, line_limit: int, write_limit: int = 1 << 20, couples: bool = False
+        self,
+        handler: WireHandler,
+        *,
+        line_limit: int,
+        write_limit: int = 1 << 20,
+        couples: bool = False,
+        patience: float | None = None,
     ) -> None:
         self._handler = handler
         self._framer = Framer(line_limit)
         self._line_limit = line_limit
         self._write_limit = write_limit
         self._couples = couples
+        self._patience = patience
         self._is_resting = False
+        self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
+        self._ended: str | None = None  # why nothing follows the backlog
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._flush_due = False
@@ -142,6 +156,14 @@ class Pipe(asyncio.Protocol):
         """Flushes, closes both sides and fails what is pending. Idempotent."""
         if self.is_closed:
             return
+        backlog, self._backlog = self._backlog, deque()
+        for line in backlog:  # what has been read counts, whatever ends the connection
+            self._take(line)
+        self._shut(reason)
+
+    def _shut(self, reason: str) -> None:
+        if self.is_closed:
+            return
         self.flush()
         self.is_closed = True
         self.can_send = False
@@ -158,8 +180,37 @@ class Pipe(asyncio.Protocol):
             self._is_resting = True
             self._set_reading()
             self._loop.call_soon(self._loop.call_soon, self._rest_over)
-        for line in self._framer.feed(data):
+        lines = self._framer.feed(data)
+        if self._backlog or len(lines) > _SLICE:
+            self._queue(lines)
+            return
+        for line in lines:
             self._take(line)
+
+    def _queue(self, lines: list[bytes | TooLong]) -> None:
+        """Takes many lines slice by slice; nothing is read meanwhile."""
+        is_new = not self._backlog
+        self._backlog += lines
+        if is_new:
+            self._set_reading()
+            self._take_slice()
+
+    def _take_slice(self) -> None:
+        if self.is_closed:
+            return
+        self._take_some(self._backlog)
+        if self._backlog:
+            self._loop.call_soon(self._take_slice)
+        elif self._ended is not None:
+            self.close(self._ended)
+        else:
+            self._set_reading()
+
+    def _take_some(self, backlog: deque[bytes | TooLong]) -> None:
+        for _ in range(_SLICE):
+            if not backlog or self._backlog is not backlog:  # the second: closed by what was taken
+                break
+            self._take(backlog.popleft())
 
     def _rest_over(self) -> None:
         self._is_resting = False
@@ -168,17 +219,28 @@ class Pipe(asyncio.Protocol):
     def _set_reading(self) -> None:
         """Reads, unless whoever takes what was read needs a turn first or, coupled, the peer does not read either."""
         if self._reader is not None:
-            paused = self._is_resting or (self._couples and self.is_congested)
+            paused = self._is_resting or bool(self._backlog) or (self._couples and self.is_congested)
             with contextlib.suppress(RuntimeError):  # uvloop's word for "closing already"
                 (self._reader.pause_reading if paused else self._reader.resume_reading)()
 
     def eof_received(self) -> None:
-        for line in self._framer.finish():
-            self._take(line)
-        self.close("the peer closed its output")
+        rest = self._framer.finish()
+        if self._backlog:
+            self._backlog += rest
+        else:
+            for line in rest:
+                self._take(line)
+        self._end("the peer closed its output")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.close(f"reading failed: {exc}" if exc else "the peer closed its output")
+        self._end(f"reading failed: {exc}" if exc else "the peer closed its output")
+
+    def _end(self, reason: str) -> None:
+        """Nothing more comes; what was read is taken first."""
+        if self._backlog:
+            self._ended = self._ended or reason
+        else:
+            self.close(reason)
 
     def _take(self, line: bytes | TooLong) -> None:
         if self.is_closed:
@@ -231,12 +293,22 @@ class Pipe(asyncio.Protocol):
         is_answer = (is_huge or b'"jsonrpc"' in head) and not _REQUEST.match(head)
         key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
         pending = self.requests.pending.pop(key, None) if type(key) is int else None
-        if is_answer and bad.id is None and len(self.requests.pending) == 1:
-            _, pending = self.requests.pending.popitem()
+        if is_answer and bad.id is None and (sole := self._sole()) is not None:
+            pending = self.requests.pending.pop(sole.id)
         if pending is not None:
             error = {"code": bad.code, "message": bad.reason}
             pending.settle(Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub"))
         self._handler.on_bad_line(bad, line)
+
+    def _sole(self) -> Pending | None:
+        """The only request that waits for an answer now; those that stay open for as long as the session do not."""
+        found: Pending | None = None
+        for pending in self.requests.pending.values():
+            if pending.method not in _STAY_OPEN:
+                if found is not None:
+                    return None
+                found = pending
+        return found
 
     def _read_file(self, read: IO[bytes]) -> None:
         """The reader of what cannot be polled: a regular file, `/dev/null`, a Windows pipe."""
@@ -256,8 +328,24 @@ class Pipe(asyncio.Protocol):
     def _congest(self, congested: bool) -> None:
         self.is_congested = congested
         self._set_reading()
+        if congested and self._patience is not None:
+            self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
         if not congested and not self.is_closed:
             self._handler.on_writable()
+
+    @property
+    def _waiting(self) -> int:
+        """Bytes that the peer has not taken yet."""
+        return self._writer.get_write_buffer_size() if isinstance(self._writer, asyncio.WriteTransport) else 0
+
+    def _look_at_peer(self, before: int) -> None:
+        """Gives up a peer that has read nothing since there were that many bytes for it; looks again at any other."""
+        if self.is_closed or not self.is_congested or self._patience is None:
+            return
+        if self._waiting >= before:
+            self.close(f"it has not read its input for {self._patience:g} s")
+        else:
+            self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
 
 
 class _WriteSide(asyncio.Protocol):

@@ -9,9 +9,9 @@ import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.abc
@@ -19,7 +19,7 @@ import httpx2
 import msgspec
 import structlog
 
-from mcp_hub.errors import UpstreamLost, UpstreamUnavailable
+from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.event_stream import Event, EventParser
@@ -27,9 +27,10 @@ from mcp_hub.protocol.framing import TooLong
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
-from mcp_hub.wire.responses import NO_CONNECTION, origin, reason_of
+from mcp_hub.wire.bodies import chunks
+from mcp_hub.wire.responses import DENIED, NO_CONNECTION, origin, reason_of, refusal
 
-__all__ = ["AT_ONCE", "RemoteWire"]
+__all__ = ["AT_ONCE", "HttpStreams", "RemoteWire"]
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +52,19 @@ _MEMBER: Final = re.compile(rb'"(method|result|error)"')
 _NOTES: Final = "notes"
 
 
+class HttpStreams(Protocol):
+    """What is used of an HTTP client."""
+
+    def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
+    ) -> AbstractAsyncContextManager[httpx2.Response]: ...
+
+
 class RemoteWire(ABC):
     """A `Wire` over HTTP; its tasks run in `tasks`. `server` is what messages call it.
 
@@ -61,7 +75,7 @@ class RemoteWire(ABC):
     def __init__(
         self,
         handler: WireHandler,
-        http: httpx2.AsyncClient,
+        http: HttpStreams,
         tasks: anyio.abc.TaskGroup,
         *,
         server: str,
@@ -70,6 +84,7 @@ class RemoteWire(ABC):
     ) -> None:
         self.requests = Requests()
         self.can_send = True
+        self.explain: Callable[[httpx2.Response], Awaitable[str | None]] | None = None  # what a 401 or 403 is about
         self.counts = {"bad": 0, "late": 0, "stray": 0, "dropped": 0}
         self._handler = handler
         self._http = http
@@ -145,9 +160,9 @@ class RemoteWire(ABC):
             for key in list(self._scopes):
                 self._stop(key)
             self.requests.fail_all(reason)
-            self._retire(reason)
+            self.retire(reason)
 
-    def _retire(self, reason: str) -> None:
+    def retire(self, reason: str) -> None:
         """Takes nothing more; what is under way may still end by itself."""
         if self.can_send:
             self.can_send = False
@@ -218,6 +233,11 @@ class RemoteWire(ABC):
             pending.future.set_exception(error)
             pending.future.exception()  # retrieved here: the waiter may be gone already
 
+    async def _refusal(self, response: httpx2.Response) -> HttpRefused:
+        """What a response without a message says."""
+        why = await self.explain(response) if self.explain is not None and response.status_code in DENIED else None
+        return refusal(self._server, response, why)
+
     def _lost(self, what: str) -> UpstreamLost:
         data: JsonObject = {"upstream": {"server": self._server}, "outcome": "unknown"}
         return UpstreamLost(f'upstream "{self._server}" {what}', data=data)
@@ -239,8 +259,8 @@ class RemoteWire(ABC):
     async def _body(self, response: httpx2.Response) -> bytes:
         """The whole body. Raises `UpstreamLost` over the limit."""
         parts, size = [], 0
-        async with aclosing(response.aiter_bytes()) as chunks:
-            async for chunk in chunks:
+        async with chunks(response) as pieces:
+            async for chunk in pieces:
                 size += len(chunk)
                 if size > self._limit:
                     raise self._too_long()
@@ -252,15 +272,15 @@ class RemoteWire(ABC):
 
         After the answer the stream is read to its end if that comes at once, and nothing on it counts any more.
         """
-        async with aclosing(response.aiter_bytes()) as chunks:
-            async for chunk in chunks:
+        async with chunks(response) as pieces:
+            async for chunk in pieces:
                 for event in parser.events(chunk):
                     if isinstance(event, TooLong):
                         raise self._too_long()
                     self._take_event(event, source)
                     if source is not None and source.future.done():
                         with anyio.move_on_after(_TAIL_SECONDS):
-                            async for _ in chunks:
+                            async for _ in pieces:
                                 pass
                         return
 

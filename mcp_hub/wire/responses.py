@@ -10,6 +10,7 @@ from mcp_hub.errors import HttpRefused
 
 __all__ = [
     "ACCEPT",
+    "DENIED",
     "EVENT_STREAM",
     "JSON",
     "NO_CONNECTION",
@@ -25,12 +26,14 @@ EVENT_STREAM: Final = "text/event-stream"
 ACCEPT: Final = f"{JSON}, {EVENT_STREAM}"
 NO_CONNECTION: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
 """Nothing was sent."""
+DENIED: Final = (401, 403)
+"""Statuses that are about who asks."""
 _LOCATION: Final = 200
 """Characters shown of where a redirect leads."""
 
 
-def refusal(server: str, response: httpx2.Response) -> HttpRefused:
-    """What a response without a message says: its status, where it redirects to, or its type."""
+def refusal(server: str, response: httpx2.Response, why: str | None = None) -> HttpRefused:
+    """What a response without a message says: its status and what else is known, where it redirects to, or its type."""
     status = response.status_code
     said = f"HTTP {status} {response.reason_phrase}".rstrip()
     if 300 <= status < 400:
@@ -38,7 +41,7 @@ def refusal(server: str, response: httpx2.Response) -> HttpRefused:
         said += f", a redirect to {location!r}, which is not followed: put its target into the url"
     elif 200 <= status < 300:
         said += f" and {kind_of(response) or 'nothing'} in place of a message"
-    return HttpRefused(server, status, said)
+    return HttpRefused(server, status, said if why is None else f"{said}: {why}")
 
 
 def kind_of(response: httpx2.Response) -> str:

@@ -15,7 +15,7 @@ from mcp_hub.protocol.event_stream import Event, EventParser
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.remote import RemoteWire
-from mcp_hub.wire.responses import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, origin, reason_of, refusal
+from mcp_hub.wire.responses import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, origin, reason_of
 
 __all__ = ["SseWire"]
 
@@ -38,7 +38,7 @@ class SseWire(RemoteWire):
         try:
             async with self._http.stream("GET", self._url, headers={"accept": EVENT_STREAM}) as response:
                 if not is_stream(response):
-                    raise refusal(self._server, response)
+                    raise await self._refusal(response)
                 await self._follow(response, EventParser(self._limit))
         except (StartFailed, UpstreamLost) as exc:
             reason, self._failure = str(exc), exc
@@ -78,4 +78,4 @@ class SseWire(RemoteWire):
         headers = {"accept": ACCEPT, "content-type": JSON}
         async with self._http.stream("POST", self._endpoint, content=frame, headers=headers) as response:
             if not response.is_success:
-                raise refusal(self._server, response)
+                raise await self._refusal(response)

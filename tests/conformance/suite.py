@@ -23,6 +23,7 @@ __all__ = [
     "Run",
     "Verdict",
     "run_client_scenario",
+    "run_client_suite",
     "run_server_scenarios",
     "run_task_scenario",
 ]
@@ -109,10 +110,23 @@ async def run_task_scenario(suite: Sequence[str], url: str, name: str) -> Run:
     return await _run([*suite, "server", "--url", url, *options])
 
 
-async def run_client_scenario(suite: Sequence[str], command: str, scenario: str, version: str) -> Run:
-    """One scenario with `command` as the client; the suite appends the URL of its server."""
-    options = ["--scenario", scenario, "--spec-version", version, "--timeout", "20000"]
+async def run_client_scenario(suite: Sequence[str], command: str, scenario: str, version: str | None) -> Run:
+    """One scenario with `command` as the client; the suite appends the URL of its server.
+
+    Scenarios of extensions have no version.
+    """
+    options = ["--scenario", scenario, *_version(version), "--timeout", "20000"]
     return await _run([*suite, "client", "--command", command, *options])
+
+
+async def run_client_suite(suite: Sequence[str], command: str, name: str, version: str) -> Run:
+    """Those of one of the suite's own suites that apply to a version, all at once."""
+    options = ["--suite", name, *_version(version), "--timeout", "20000"]
+    return await _run([*suite, "client", "--command", command, *options])
+
+
+def _version(version: str | None) -> list[str]:
+    return [] if version is None else ["--spec-version", version]
 
 
 async def _run(argv: list[str]) -> Run:
@@ -125,8 +139,10 @@ async def _run(argv: list[str]) -> Run:
 
 
 def _verdicts(folder: Path) -> list[Verdict]:
-    found = [
-        (match["time"], match["scenario"], path) for path in folder.iterdir() if (match := FOLDER.match(path.name))
+    found = [  # the name of a scenario may hold a slash, which makes a folder
+        (match["time"], match["scenario"], path)
+        for path in folder.rglob("*")
+        if path.is_dir() and (match := FOLDER.fullmatch(path.relative_to(folder).as_posix()))
     ]
     return [Verdict(scenario, _checks(path / "checks.json")) for _, scenario, path in sorted(found)]
 

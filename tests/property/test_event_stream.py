@@ -137,3 +137,16 @@ def test_the_pause_is_a_natural_number_of_milliseconds(stream: bytes, retry: int
     parser = EventParser(100)
     parser.events(stream)
     assert parser.retry == retry
+
+
+@given(
+    st.lists(st.sampled_from([b": note\n", b"\n", b"\r\n", b":\r", b"\r", b"id: 7\n", b"event: other\n", b"data: a\n"]))
+)
+def test_signs_of_life_change_nothing_of_the_events_between_them(lines: list[bytes]) -> None:
+    """What is skipped at once between two events is what would have been read and dropped, line by line."""
+    stream = b"data: first\n\n" + b"".join(lines)
+    whole, each = EventParser(1000), EventParser(1000)
+    found = whole.events(stream)
+    one_by_one = [event for line in stream.splitlines(keepends=True) for event in each.events(line)]
+    assert found == one_by_one
+    assert whole.last_id == each.last_id

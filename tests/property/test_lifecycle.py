@@ -1,16 +1,42 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.lifecycle import Life, RestartRule, died, gave_up, is_ready, ready, starting, stopped
+from mcp_hub.upstreams.lifecycle import (
+    Life,
+    RestartRule,
+    died,
+    drained,
+    draining,
+    gave_up,
+    is_ready,
+    ready,
+    restarted,
+    resting,
+    starting,
+    stopped,
+    woken,
+)
 
 STARTING, READY = UpstreamState.STARTING, UpstreamState.READY
 BACKING_OFF, FAILED, STOPPED = UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.STOPPED
 
 rules = st.builds(RestartRule, st.integers(0, 8), st.floats(0.1, 600))
+TOLD: dict[str, Callable[[Life], Life]] = {
+    "starting": starting,
+    "ready": ready,
+    "gave_up": lambda life: gave_up(life, "no such command"),
+    "resting": lambda life: resting(life, "idle"),
+    "woken": woken,
+    "draining": lambda life: draining(life, "reload"),
+    "drained": drained,
+    "restarted": restarted,
+    "stopped": stopped,
+}
+told = st.sampled_from(["resting", "woken", "draining", "drained", "restarted"])
 moments = st.tuples(
     st.sampled_from(["starting", "ready", "died", "died", "gave_up", "stopped"]),
     st.floats(0, 100),
@@ -23,17 +49,7 @@ def lives(steps: Sequence[tuple[str, float, float]], rule: RestartRule) -> list[
     life, now, seen = Life(), 0.0, [Life()]
     for event, pause, jitter in steps:
         now += pause
-        match event:
-            case "starting":
-                life = starting(life)
-            case "ready":
-                life = ready(life)
-            case "died":
-                life = died(life, rule, now, "boom", jitter)
-            case "gave_up":
-                life = gave_up(life, "no such command")
-            case _:
-                life = stopped(life)
+        life = died(life, rule, now, "boom", jitter) if event == "died" else TOLD[event](life)
         seen.append(life)
     return seen
 
@@ -125,3 +141,60 @@ def test_what_is_not_waiting_is_not_started_and_what_does_not_start_is_not_ready
     backing_off = died(Life(), RestartRule(), 0, "boom", 0)
     assert starting(ready(Life())).state is READY
     assert ready(backing_off) is backing_off
+
+
+anything = st.tuples(
+    st.one_of(st.sampled_from(["starting", "ready", "died", "died", "gave_up"]), told),
+    st.floats(0, 100),
+    st.floats(0, 1, exclude_max=True),
+)
+
+
+@given(st.lists(anything, max_size=40), rules)
+def test_only_what_is_stopped_rests_and_what_rests_can_be_woken(
+    steps: list[tuple[str, float, float]], rule: RestartRule
+) -> None:
+    for life in lives(steps, rule):
+        assert not life.rests or (life.state is STOPPED and life.reason == "idle")
+        assert woken(life).state is (STARTING if life.rests else life.state)
+        assert 0 <= life.delay <= 30
+
+
+@given(st.lists(anything, max_size=40), rules)
+def test_an_explicit_restart_leaves_every_state_and_forgets_every_failure(
+    steps: list[tuple[str, float, float]], rule: RestartRule
+) -> None:
+    life = lives(steps, rule)[-1]
+    again = restarted(life)
+    assert (again.state, again.reason, again.deaths, again.streak) == (STARTING, None, (), 0)
+    assert again.restarts == life.restarts + (not life.rests)
+
+
+@given(
+    st.lists(anything, max_size=20),
+    st.lists(anything.filter(lambda step: step[0] not in ("restarted", "drained")), max_size=20),
+    rules,
+)
+def test_what_drains_comes_to_nothing_but_a_stop(
+    before: list[tuple[str, float, float]], after: list[tuple[str, float, float]], rule: RestartRule
+) -> None:
+    seen = lives([*before, ("draining", 0, 0), *after], rule)[len(before) + 1 :]
+    assert {life.state for life in seen} <= {UpstreamState.DRAINING, STOPPED}
+    assert not any(life.rests for life in seen)
+    assert drained(seen[-1]).state is STOPPED
+
+
+def test_what_works_may_rest_and_what_does_not_may_not() -> None:
+    for life in (Life(), ready(Life())):
+        assert resting(life, "idle").rests
+    for state in (FAILED, BACKING_OFF, STOPPED, UpstreamState.DRAINING, UpstreamState.INCOMPATIBLE):
+        assert not resting(Life(state, "reason"), "idle").rests
+
+
+def test_a_rule_without_an_end_never_gives_up_and_slows_down_unless_it_lasted() -> None:
+    rule, life = RestartRule(None, 60.0), Life()
+    for now in range(1000):
+        life = starting(died(ready(life), rule, now / 10, "boom", 0.0))
+    assert life.state is STARTING and life.restarts == 1000
+    assert died(ready(life), rule, 101, "boom", 0.0, lasted=9.9).delay == 30
+    assert died(ready(life), rule, 101, "boom", 0.0, lasted=10.0).delay == 0.5

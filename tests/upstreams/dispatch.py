@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from eras import INVALID_PARAMS, METHOD_NOT_FOUND, Channel, Request, RpcError, era_of
-from faults import Fault
+from fault_base import Fault
 from instance import Session
 from methods import METHODS, initialized
 
@@ -24,7 +24,7 @@ class Dispatcher:
     """The same for every connection; `fault` may swallow or spoil a request before anybody else sees it."""
 
     def __init__(self, fault: Fault) -> None:
-        self._fault = fault
+        self.fault = fault
 
     def message(self, session: Session, message: Any, channel: Channel, headers: dict[str, str] | None = None) -> None:
         """Act on it; what answers a request, or belongs to it, goes to `channel`. `headers` are those of HTTP."""
@@ -44,7 +44,7 @@ class Dispatcher:
             initialized(session)
 
     def _request(self, session: Session, message: dict[str, Any], channel: Channel, headers: dict[str, str]) -> None:
-        if self._fault.swallows(message["method"]):
+        if self.fault.swallows(message["method"]):
             return
         params = message.get("params", {})
         request = Request(message["id"], message["method"], params, channel, headers=headers)
@@ -65,7 +65,9 @@ class Dispatcher:
         request.era = era_of(request, options.era, session.version is not None)
         if request.method not in METHODS:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method}")
-        if request.method == "tools/call" and self._fault.calling(session, request):
+        if self.fault.requested(session, request):
+            return
+        if request.method == "tools/call" and self.fault.calling(session, request):
             return
         result = METHODS[request.method](session, request)
         if result is not None:

@@ -77,6 +77,9 @@ class Channel(Protocol):
     def send(self, message: dict[str, Any], answered: "Request | None" = None) -> None:
         """Send from any thread; `answered` is the request whose result this is."""
 
+    def raw(self, data: bytes) -> None:
+        """Send these bytes, which need be no message, in place of the answer."""
+
 
 @dataclass
 class Request:

@@ -35,6 +35,9 @@ class _Steps:
             params = message["params"]
             self._task.say(f"step {params['progress']} of {params.get('total', '?')}")
 
+    def raw(self, data: bytes) -> None:
+        """A task has a state and no answer."""
+
 
 class Task:
     """One tool call that runs on its own; `changed` guards and announces what others read."""

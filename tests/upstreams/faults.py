@@ -3,7 +3,6 @@
 The rows are those of a bad upstream: it dies, hangs, talks nonsense, or will not go away.
 """
 
-import argparse
 import os
 import signal
 import sys
@@ -14,52 +13,15 @@ from typing import Any
 
 from definitions import text
 from eras import Request
+from fault_base import Fault, is_call
+from floods import FLOODS
+from http_faults import HTTP_FAULTS
 from instance import Session, Tool
+from odd_lists import ODD_LISTS
+from odd_tasks import ODD_TASKS
 from wire import encode
 
 __all__ = ["GARBAGE", "MODES", "ONLY_STDIO", "Fault"]
-
-
-class Fault:
-    """`normal`: no fault. What a mode changes, it overrides."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self._calls = 0
-
-    def starting(self) -> None:
-        """Before anything is read."""
-
-    def tools(self) -> dict[str, Tool]:
-        """Tools that this mode adds."""
-        return {}
-
-    def swallows(self, method: str) -> bool:
-        """Whether a request of this method gets no answer."""
-        return False
-
-    def calling(self, session: Session, request: Request) -> bool:
-        """A `tools/call` is about to run; true if the fault has dealt with it."""
-        name = request.params.get("name")
-        if self.options.on not in (None, name):
-            return False
-        self._calls += 1
-        return self._calls >= self.options.count and self.strikes(session, request)
-
-    def strikes(self, session: Session, request: Request) -> bool:
-        """From the `--count`-th `tools/call` (of `--on TOOL`) on; true if that was the answer."""
-        return False
-
-    def frame(self, line: bytes, request: Request | None) -> bytes:
-        """What is written for one message; `request` is set when the message is a result."""
-        return line + b"\n"
-
-    def ended(self) -> None:
-        """Our stdin has ended."""
-
-
-def is_call(request: Request | None) -> bool:
-    return request is not None and request.method == "tools/call"
 
 
 class HangStart(Fault):
@@ -102,6 +64,12 @@ class GarbageAnswer(Fault):
         return {"garble": Tool(definition, _garble)}
 
 
+class KilledMidCall(Fault):
+    def strikes(self, session: Session, request: Request) -> bool:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+
 class CloseStdout(Fault):
     def strikes(self, session: Session, request: Request) -> bool:
         session.instance.output.close()
@@ -138,7 +106,7 @@ class LongLine(Fault):
         empty = encode({"jsonrpc": "2.0", "id": request.id, "result": text("")})
         at = empty.index(b'"text":""') + len(b'"text":"')
         padding = b"x" * (self.options.bytes - len(empty) - 1)
-        session.instance.output.write(empty[:at] + padding + empty[at:] + b"\n")
+        request.channel.raw(empty[:at] + padding + empty[at:])
         return True
 
 
@@ -167,6 +135,7 @@ MODES: dict[str, type[Fault]] = {
     "hang-list": HangList,
     "crash-start": CrashStart,
     "crash-after": CrashAfter,
+    "killed": KilledMidCall,
     "noise": Noise,
     "no-newline-noise": NoNewlineNoise,
     "garbage-answer": GarbageAnswer,
@@ -179,10 +148,14 @@ MODES: dict[str, type[Fault]] = {
     "endless-line": EndlessLine,
     "late": Late,
     "unknown-id": UnknownId,
+    **ODD_LISTS,
+    **ODD_TASKS,
+    **FLOODS,
+    **HTTP_FAULTS,
 }
 
-ONLY_STDIO = {"close-stdout", "stop-reading", "garbage-answer", "noise", "no-newline-noise", "bad-utf8"}
-ONLY_STDIO |= {"long-line", "endless-line", "late", "unknown-id"}
+ONLY_STDIO = {"close-stdout", "stop-reading", "noise", "no-newline-noise", "bad-utf8"}
+ONLY_STDIO |= {"endless-line", "late", "unknown-id"}
 
 OK = b'{"content":[{"type":"text","text":"fine"}]}'
 
@@ -220,4 +193,4 @@ GARBAGE: dict[str, Callable[[bytes], bytes]] = {
 
 def _garble(session: Session, request: Request, arguments: dict[str, Any]) -> None:
     garbage = GARBAGE[arguments.get("variant", session.options.garbage)]
-    session.instance.output.write(garbage(encode(request.id)) + b"\n")
+    request.channel.raw(garbage(encode(request.id)))

@@ -84,6 +84,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.instance.journal.received(" ".join(text.splitlines()), is_json=True)
         if not isinstance(message, dict):
             self._json(400, refusal(INVALID_REQUEST, "Invalid request"))
+        elif path.path == "/mcp" and self.server.dispatcher.fault.posted(self, message):
+            return
         elif path.path == "/mcp" and self._is_acceptable("application/json", "text/event-stream"):
             self._mcp(message)
         elif path.path == "/messages":
@@ -119,6 +121,8 @@ class Handler(BaseHTTPRequestHandler):
         return not lacking
 
     def _note(self) -> None:
+        if "x-injected" in self.headers:  # what some faults hope for
+            print("a header was injected", file=sys.stderr, flush=True)
         self.server.instance.journal.event("http", verb=self.command, path=self.path, headers=self._headers)
 
     @property
@@ -171,7 +175,8 @@ class Handler(BaseHTTPRequestHandler):
         stream.cuts_left = self._cuts(message)
         self._dispatch(session, message, stream)
         has_id = is_first and not self.server.options.no_session_id
-        self._answer(stream, session, {"mcp-session-id": session.id} if has_id else {})
+        shown = self.server.dispatcher.fault.session_id(session.id)
+        self._answer(stream, session, {"mcp-session-id": shown} if has_id else {})
 
     def _cuts(self, message: dict[str, Any]) -> int:
         """How often the answer to this message is cut: that of `tools/call` (of `--on TOOL`) alone."""
@@ -250,8 +255,7 @@ class Handler(BaseHTTPRequestHandler):
                 events = self._wait(stream)
                 if len(events) == 1 and stream.is_complete:
                     stream.delivered = 1
-                    body = json.loads(events[0][1]) if is_modern else {}
-                    self._send(STATUS.get(body.get("error", {}).get("code"), 200), events[0][1], headers)
+                    self._send(_status(events[0][1]) if is_modern else 200, events[0][1], headers)
                     return
             self._start_sse(headers)
             if session is not None:
@@ -321,6 +325,14 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+
+def _status(answer: bytes) -> int:
+    """That of a modern answer; 200 for what is none."""
+    try:
+        return STATUS.get(json.loads(answer)["error"]["code"], 200)
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return 200
 
 
 def _name(message: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ import argparse
 from asking import COMMON
 from eras import HANDSHAKE, HANDSHAKE_VERSIONS, MODERN
 from faults import GARBAGE, MODES, ONLY_STDIO
+from http_faults import HTTP_FAULTS
 from instance import Tool
 
 __all__ = ["catalogue", "parse_options"]
@@ -33,6 +34,8 @@ def parse_options(tools: str) -> argparse.Namespace:
     options = parser.parse_args()
     if options.http is not None and options.mode in ONLY_STDIO:
         parser.error(f"--mode {options.mode} is for stdio alone")
+    if options.http is None and options.mode in HTTP_FAULTS:
+        parser.error(f"--mode {options.mode} is for HTTP alone")
     return options
 
 
@@ -88,6 +91,8 @@ def _add_faults(group: argparse._ArgumentGroup) -> None:
     add("--on", metavar="TOOL", help="only calls of this tool count")
     add("--exit-code", type=int, default=1, help="of crash-after")
     add("--bytes", type=int, default=40_000_000, help="of long-line and endless-line")
+    add("--n", type=int, help="how often a flood's message is sent")
+    add("--canary", default="http://127.0.0.1:9/", help="a URL that nobody may ever fetch")
     add("--garbage", choices=GARBAGE, default="malformed", help="of garbage-answer")
 
 

@@ -19,7 +19,8 @@ import tools
 import verbatim
 from dispatch import PARSE_ERROR, Dispatcher, refusal
 from eras import Request
-from faults import MODES, Fault
+from fault_base import Fault
+from faults import MODES
 from instance import Instance, Session, Tool
 from options import catalogue, parse_options
 from wire import Output, encode
@@ -36,6 +37,9 @@ class Pipe:
 
     def send(self, message: dict[str, Any], answered: Request | None = None) -> None:
         self._output.write(self._frame(encode(message), answered))
+
+    def raw(self, data: bytes) -> None:
+        self._output.write(data + b"\n")
 
 
 def serve_stdio(instance: Instance, dispatcher: Dispatcher, fault: Fault) -> None:

@@ -46,6 +46,14 @@ class Stream:
             self.is_complete = self.ends and "method" not in message
             self._changed.notify_all()
 
+    def raw(self, data: bytes) -> None:
+        """Bytes in place of the answer."""
+        with self._changed:
+            self._last += 1
+            self._events.append((self._last, data))
+            self.is_complete = self.is_complete or self.ends
+            self._changed.notify_all()
+
     def complete(self) -> None:
         """Nothing more will come."""
         with self._changed:

@@ -130,6 +130,9 @@ class _Related:
     def send(self, message: dict[str, Any], answered: Request | None = None) -> None:
         self._channel.send({**message, "params": related(message.get("params"), self._task_id)}, answered)
 
+    def raw(self, data: bytes) -> None:
+        self._channel.raw(data)
+
 
 def related(params: dict[str, Any] | None, task_id: str) -> dict[str, Any]:
     """The params, or a result, with the task in `_meta`."""

@@ -58,6 +58,12 @@ def test_store_takes_interpolated_texts_and_keeps_them_out_of_the_secrets() -> N
     assert loaded.secrets == frozenset()
 
 
+def test_a_text_is_short_for_a_store_and_its_folder() -> None:
+    assert hub("store: memory").store == hub("store: {type: memory}").store
+    assert hub("store: sqlite").store == hub("store: {}").store
+    assert hub("store: sqlite:streams/x").store == hub("store: {path: streams/x}").store
+
+
 def test_memory_is_a_store_without_a_folder() -> None:
     assert hub("store: {type: memory, retention: 5m}").store.retention == 300.0
 
@@ -78,7 +84,10 @@ def test_limits_take_numbers_and_sizes() -> None:
         ("stor: {}", 'stor: unknown key "stor"; did you mean "store"?'),
         ("task_afer: 1s", 'task_afer: unknown key "task_afer"; did you mean "task_after"?'),
         ("client: {}", 'client: unknown key "client"; did you mean "clients"?'),
-        ("store: sqlite", "store: expected a mapping (key: value)"),
+        ("store: redis", 'store: "redis" is no store: sqlite, sqlite:FOLDER or memory'),
+        ("store: 'sqlite:'", 'store: "sqlite:" is no store: sqlite, sqlite:FOLDER or memory'),
+        ("store: memory:x", "store.path: belongs to sqlite; memory keeps nothing in a folder"),
+        ("store: 5", "store: expected a mapping (key: value)"),
         ("store: {retenton: 1h}", 'store.retenton: unknown key "retenton"; did you mean "retention"?'),
         ("store: {type: redis}", 'store.type: expected "sqlite" or "memory"'),
         ("store: {retention: 0}", "store.retention: must be longer than 0"),
@@ -112,6 +121,8 @@ SERVER = {"command": "x"}
 ACCEPTED: list[object] = [
     {"hub": {"store": {"type": "memory", "retention": "24h"}, "task_after": 0}},
     {"hub": {"store": {"path": "${STATE}", "type": "${KIND:-sqlite}", "retention": "${DAYS}"}}},
+    {"hub": {"store": "sqlite:streams"}},
+    {"hub": {"store": "memory"}},
     {"hub": {"limits": {"detached_calls": 1, "followers": 2, "stream_size": "64MiB", "event": 1024}}},
     {"hub": {"clients": {"a": {"soft_deadline": "never"}, "b": {"soft_deadline": 0.5, "matches": ["x*"]}}}},
     {"servers": {"a": {**SERVER, "task": "required", "orphan": "cancel", "idempotent": True}}},
@@ -122,6 +133,8 @@ ACCEPTED: list[object] = [
 REFUSED: list[object] = [
     {"hub": {"store": {"type": "redis"}}},
     {"hub": {"store": {"folder": "x"}}},
+    {"hub": {"store": "redis"}},
+    {"hub": {"store": "sqlite:"}},
     {"hub": {"task_after": "soon"}},
     {"hub": {"limits": {"followers": 0}}},
     {"hub": {"limits": {"event": 0}}},

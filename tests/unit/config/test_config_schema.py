@@ -40,9 +40,12 @@ def test_defaults_are_the_documented_ones() -> None:
         "request_timeout": "1m",
         "start_timeout": "1m",
         "restart": {"intensity": 5, "period": "1m"},
+        "start": "eager",
+        "idle_stop": None,
         "task": "auto",
         "orphan": None,
         "idempotent": False,
+        "approval": "warn",
     }
     assert (settings.hub.first_list_wait, settings.hub.limits.line, settings.hub.http.port) == (2.0, 32 << 20, 8765)
 

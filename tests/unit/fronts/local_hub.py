@@ -50,12 +50,13 @@ class Tools:
 
 
 @asynccontextmanager
-async def local_hub(root: Path) -> AsyncIterator[tuple[App, Tools]]:
-    """A running hub whose tools have no prefix; whatever it keeps is under `root`."""
+async def local_hub(root: Path, **limits: Any) -> AsyncIterator[tuple[App, Tools]]:
+    """A running hub whose tools have no prefix, with these `hub.limits`; whatever it keeps is under `root`."""
     module = sys.modules[__name__]
     tools = module.current = Tools()  # type: ignore[attr-defined]  # what `local:` below finds
     servers = {"local": {"local": f"{__name__}:current.registry"}}
-    settings = Settings.model_validate({"servers": servers, "hub": {"prefix": "never", "max_result_tokens": 0}})
+    hub = {"prefix": "never", "max_result_tokens": 0, "limits": limits}
+    settings = Settings.model_validate({"servers": servers, "hub": hub})
     async with open_app(Loaded(settings, root / "servers.yaml", frozenset()), {"MCP_HUB_STATE_DIR": str(root)}) as app:
         yield app, tools
 

@@ -32,7 +32,25 @@ class Api:
         await respond(send, refusal.status, json.dumps(refusal.reason).encode())
 
 
+GUARD = Guard(TOKENS, profiles=["small", "a b/p/c"])
+FREE = [(b"host", b"localhost"), (b"authorization", b"Bearer free")]
+
+
+async def published(scope: Scope, send: Send) -> None:
+    await respond(send, 200, json.dumps("for everybody").encode())
+
+
+def endpoints(guard: Guard = GUARD) -> Endpoints:
+    return Endpoints(guard, {"/mcp": serve, "/sse": serve}, Api(), {"/.well-known/x": published})
+
+
 async def asked(target: str, token: str = "free") -> tuple[int, Any]:
+    return await sent_to(endpoints(), target, [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())])
+
+
+async def sent_to(
+    front: Endpoints, target: str, headers: list[tuple[bytes, bytes]], method: str = "GET"
+) -> tuple[int, Any]:
     path, _, query = target.partition("?")
     sent: list[MutableMapping[str, Any]] = []
 
@@ -42,9 +60,8 @@ async def asked(target: str, token: str = "free") -> tuple[int, Any]:
     async def send(event: MutableMapping[str, Any]) -> None:
         sent.append(event)
 
-    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer " + token.encode())]
-    endpoints = Endpoints(Guard(TOKENS, profiles=["small", "a b/p/c"]), {"/mcp": serve, "/sse": serve}, Api())
-    await endpoints({"path": path, "query_string": query.encode(), "headers": headers}, receive, send)
+    scope = {"path": path, "query_string": query.encode(), "headers": headers, "method": method}
+    await front(scope, receive, send)
     return sent[0]["status"], json.loads(sent[1]["body"] or b"null")
 
 
@@ -87,3 +104,98 @@ async def test_nobody_learns_of_profiles_without_a_token(target: str) -> None:
 async def test_other_paths_are_nothing(target: str) -> None:
     status, said = await asked(target)
     assert (status, said["error"]["message"]) == (404, "nothing here; the MCP endpoint is /mcp")
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+TARGETS = [
+    *endpoints().paths,
+    "/mcp/p/small",
+    "/v1/tools",
+    "/v1/",
+    "/",
+    "",
+    "*",
+    "/nothing",
+    "/mcp/../v1/tools",
+    "/v1?a=b",
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("target", TARGETS)
+async def test_host_and_origin_go_before_everything_on_every_path(target: str, method: str) -> None:
+    evil_host = [(b"host", b"evil.example"), FREE[1]]
+    assert (await sent_to(endpoints(), target, evil_host, method))[0] == 421
+    assert (await sent_to(endpoints(), target, [*FREE, (b"origin", b"https://evil.example")], method))[0] == 403
+    assert (await sent_to(endpoints(), target, [FREE[1]], method))[0] == 421, "no Host at all"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+async def test_a_header_given_twice_is_refused_on_every_path(target: str) -> None:
+    for name in (b"host", b"authorization"):
+        assert (await sent_to(endpoints(), target, [*FREE, (name, dict(FREE)[name])]))[0] == 400
+    twice = [*FREE, (b"origin", b"http://localhost"), (b"origin", b"https://evil.example")]
+    assert (await sent_to(endpoints(), target, twice))[0] == 400
+
+
+@pytest.mark.parametrize("target", ["/mcp", "/mcp/p/small", "/v1/tools", "/.well-known/x", "/nothing"])
+@pytest.mark.parametrize(
+    "query", ["access_token=free", "a=b&access_token=free", "access%5Ftoken=free", "access_token="]
+)
+async def test_a_token_in_the_url_is_refused_even_beside_a_good_one(target: str, query: str) -> None:
+    status, said = await sent_to(endpoints(), f"{target}?{query}", FREE)
+    assert status == 400 and "Authorization: Bearer" in json.dumps(said) and "free" not in json.dumps(said)
+    assert (await sent_to(endpoints(), f"{target}?{query}", FREE[:1]))[0] == 400
+
+
+@pytest.mark.parametrize("target", ["/mcp?token=free", "/mcp?Access_Token=free", "/v1/tools?bearer=free"])
+async def test_a_token_under_another_name_in_the_url_lets_nobody_in(target: str) -> None:
+    assert (await sent_to(endpoints(), target, FREE[:1]))[0] == 401
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("/mcp/p/../../v1/tools", "/mcp/p/..", "/mcp/p/small/..", "/mcp/p/small/../large", "/mcp/p/./small"),
+        *("/mcp/p/small\0", "/mcp/p/small\n", "/mcp/p/%2e%2e", "/mcp/p//small", "/mcp/p/small//"),
+    ],
+)
+async def test_no_path_climbs_out_of_its_route(target: str) -> None:
+    """uvicorn has decoded it: `..%2f` comes as `../`. A name is compared, never walked."""
+    for token in ("free", "bound"):
+        assert (await asked(target, token))[0] == 404
+
+
+async def test_what_is_published_needs_no_token_and_is_at_its_whole_path_only() -> None:
+    assert await sent_to(endpoints(), "/.well-known/x", FREE[:1]) == (200, "for everybody")
+    for target in ("/.well-known/x/", "/.well-known", "/.well-known/x/p/small", "/.well-known/x/../../v1/tools"):
+        assert (await sent_to(endpoints(), target, FREE[:1]))[0] in (401, 404)
+
+
+async def test_another_guard_holds_from_the_next_request_on() -> None:
+    front = endpoints()
+    assert (await sent_to(front, "/mcp", FREE))[0] == 200
+    front.guard = Guard({"new": Caller("new")})
+    assert (await sent_to(front, "/mcp", FREE))[0] == 401
+    assert (await sent_to(front, "/mcp", [FREE[0], (b"authorization", b"Bearer new")]))[0] == 200
+
+
+class Checking:
+    """A verifier that knows nobody yet, and lets in whose token says so."""
+
+    def find(self, digest: bytes) -> Caller | None:
+        return None
+
+    def challenge(self, *, has_token: bool) -> bytes:
+        return b"Bearer"
+
+    async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
+        return Caller("issuer#carol") if token == b"good.one.x" else Refusal(403, "lacks a scope", code="no_scope")
+
+
+@pytest.mark.parametrize("target", ["/mcp", "/v1/tools"])
+async def test_a_token_that_has_to_be_checked_is(target: str) -> None:
+    front = endpoints(Guard({}, verifier=Checking()))
+    good, bad = ([FREE[0], (b"authorization", b"Bearer " + token)] for token in (b"good.one.x", b"bad.one.x"))
+    assert await sent_to(front, target, good) == (200, [target, "issuer#carol", None])
+    assert (await sent_to(front, target, bad))[0] == 403

@@ -1,8 +1,10 @@
 """Who is let through: Host against DNS rebinding, Origin against foreign pages, the token against everybody else."""
 
+import hashlib
+
 import pytest
 
-from mcp_hub.fronts.guard import Guard, Refusal, is_loopback
+from mcp_hub.fronts.guard import Guard, Refusal, Unverified, is_loopback, repeated
 from mcp_hub.sessions.session import LOCAL, Caller
 
 ALICE, BOB = Caller("alice"), Caller("bob", "small")
@@ -15,6 +17,7 @@ def checked(guard: Guard, **headers: str | None) -> Caller | int:
     """The caller, or the status of the refusal. The host is a good one unless said otherwise."""
     named = {"host": "127.0.0.1:8000", **headers}
     outcome = guard.check({k.encode(): v.encode("utf-8") for k, v in named.items() if v is not None})
+    assert not isinstance(outcome, Unverified)
     return outcome.status if isinstance(outcome, Refusal) else outcome
 
 
@@ -186,3 +189,65 @@ def test_loopback_is_this_machine_only(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "hub.example", "", "localhost.evil.example"])
 def test_anything_else_can_be_reached_from_outside(host: str) -> None:
     assert not is_loopback(host)
+
+
+class Known:
+    """A verifier that knows one token and would have to check any other."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def find(self, digest: bytes) -> Caller | None:
+        return Caller("issuer#carol") if digest == hashlib.sha256(b"a.known.token").digest() else None
+
+    def challenge(self, *, has_token: bool) -> bytes:
+        return b"Bearer error" if has_token else b"Bearer where"
+
+    async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
+        self.asked.append(token)
+        return Refusal(401, "no")
+
+
+def challenged(guard: Guard, authorization: bytes | None) -> tuple[int, bytes]:
+    headers = {b"host": b"localhost"} | ({} if authorization is None else {b"authorization": authorization})
+    refusal = guard.check(headers)
+    assert isinstance(refusal, Refusal)
+    return refusal.status, dict(refusal.headers)[b"www-authenticate"]
+
+
+def test_access_tokens_are_taken_beside_those_of_the_configuration() -> None:
+    guard = Guard({"s3cret": ALICE}, verifier=Known())
+    assert checked(guard, authorization="Bearer s3cret") == ALICE
+    assert checked(guard, authorization="Bearer a.known.token") == Caller("issuer#carol")
+    unverified = guard.check({b"host": b"localhost", b"authorization": b"Bearer an.unknown.one"})
+    assert isinstance(unverified, Unverified) and "unknown" not in repr(unverified)
+
+
+def test_with_a_verifier_alone_nobody_comes_in_without_a_token() -> None:
+    guard = Guard({}, verifier=Known())
+    assert challenged(guard, None) == (401, b"Bearer where")
+    assert challenged(guard, b"Basic YTpi") == (401, b"Bearer where")
+    assert challenged(guard, b"Bearer ") == (401, b"Bearer where")
+    assert challenged(guard, b"Bearer opaque") == (401, b"Bearer error"), "no JWT: nobody is asked"
+    assert challenged(guard, b"Bearer a.b.c.d.e") == (401, b"Bearer error"), "an encrypted one neither"
+
+
+@pytest.mark.anyio
+async def test_what_nobody_checks_is_refused() -> None:
+    refusal = await Guard({"s3cret": ALICE}).verified(Unverified(b"a.b.c", b""))
+    assert isinstance(refusal, Refusal) and refusal.status == 401
+
+
+def test_a_guard_holds_digests_of_tokens_and_not_the_tokens() -> None:
+    """A digest is looked up: how long that takes says nothing about the token, and a dump of memory no token."""
+    guard = Guard({"s3cret-of-alice": ALICE})
+    assert "s3cret" not in repr(vars(guard))
+    assert list(guard._callers) == [hashlib.sha256(b"s3cret-of-alice").digest()]
+
+
+@pytest.mark.parametrize("name", [b"host", b"origin", b"authorization"])
+def test_a_header_that_decides_may_be_given_once(name: bytes) -> None:
+    usual = [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"authorization", b"Bearer x"), (b"a", b"b")]
+    assert repeated([*usual, (b"a", b"c")]) is None
+    refusal = repeated([*usual, (name, b"evil")])
+    assert refusal == Refusal(400, f"{name.decode()} is given more than once", code="repeated_header")

@@ -10,7 +10,9 @@ import anyio
 import pytest
 
 from mcp_hub.app import App
+from mcp_hub.clock import SystemClock
 from mcp_hub.fronts import sse_stream
+from mcp_hub.fronts.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.endpoints import Endpoints
 from mcp_hub.fronts.guard import Guard
 from mcp_hub.fronts.legacy_sse import LegacySse
@@ -35,7 +37,8 @@ class Site:
     def __init__(self, app: App, **limits: Any) -> None:
         self.legacy = LegacySse(app.hub, app.binding, **{"max_body": LIMIT, "max_sessions": 10, **limits})
         tokens = {"alice": Caller("alice"), "bob": Caller("bob")}
-        self.endpoints = Endpoints(Guard(tokens), self.legacy.routes)
+        admission = Admission(AdmissionLimits(requests_per_principal=10_000), SystemClock())
+        self.endpoints = Endpoints(Guard(tokens), self.legacy.routes, admission=admission)
 
     async def request(
         self, method: str, target: str, body: bytes = b"", *, token: str = "alice", **headers: str

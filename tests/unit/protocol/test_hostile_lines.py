@@ -1,6 +1,7 @@
 """The lines of reliability.md §1 that a bad upstream sends instead of an answer: what is made of each."""
 
 import json
+import time
 
 import msgspec
 import pytest
@@ -65,3 +66,20 @@ def test_an_id_is_searched_at_both_ends_of_a_long_line_only() -> None:
 @pytest.mark.parametrize("line", [b'{"id":"' + b"\\" * 100_000, b'{"id":"' + b"a" * 10**6])
 def test_the_search_for_an_id_is_no_trap(line: bytes) -> None:
     assert salvage_id(line) is None
+
+
+def test_a_lone_surrogate_is_mended_among_escapes_of_every_sort() -> None:
+    line = rb'{"jsonrpc":"2.0","id":7,"result":{"x":"\\ud83d \n\\\ud83d \ud83d\ude00\udc00"}}'
+    message = decode(line)
+    assert isinstance(message, Envelope) and isinstance(message.result, msgspec.Raw)
+    assert json.loads(bytes(message.result)) == {"x": "\\ud83d \n\\\ufffd \U0001f600\ufffd"}
+
+
+@pytest.mark.parametrize("escape", [rb"\n", rb"\\", rb"\ud83d", rb"\ud83d\ude00", b"\\"])
+def test_a_long_line_that_is_broken_is_given_up_at_once(escape: bytes) -> None:
+    """A second try costs more than reading: it would keep everybody waiting for seconds."""
+    line = b'{"jsonrpc":"2.0","id":7,"result":{"x":"' + escape * (30_000_000 // len(escape))
+    began = time.perf_counter()
+    message = decode(line)
+    assert isinstance(message, BadMessage) and message.id == b"7"
+    assert time.perf_counter() - began < 2

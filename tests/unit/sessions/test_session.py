@@ -51,3 +51,46 @@ def test_a_stranger_who_asks_does_not_keep_a_session_alive() -> None:
 def test_sessions_can_be_switched_off() -> None:
     with pytest.raises(Busy, match="hub.http.max_sessions"):
         kept(0, "a")
+
+
+def of(sessions: Sessions, caller: Caller, ids: str) -> str:
+    """Those that are still there; looking does not count as use."""
+    return "".join(id_ for id_ in ids if id_ in sessions._by_id and sessions._by_id[id_].session.caller == caller)
+
+
+def test_one_principal_has_so_many_and_gives_up_its_own() -> None:
+    sessions = Sessions(10, 3)
+    sessions.add(session("x", BOB))
+    for id_ in "abcd":
+        gone = sessions.add(session(id_))
+    assert [one.id for one in gone] == ["a"]
+    assert (of(sessions, ALICE, "abcd"), of(sessions, BOB, "x")) == ("bcd", "x")
+
+
+def test_who_has_most_makes_room_for_others() -> None:
+    sessions = Sessions(4)
+    for id_ in "abcd":
+        sessions.add(session(id_))
+    for id_ in "xyz":
+        sessions.add(session(id_, BOB))
+    assert (of(sessions, ALICE, "abcd"), of(sessions, BOB, "xyz")) == ("cd", "yz")
+    assert len(sessions) == 4
+
+
+def test_many_that_were_never_used_go_before_one_that_is() -> None:
+    """A client that only connects drives out itself."""
+    sessions = Sessions(1000, 8)
+    sessions.add(session("a"))
+    assert sessions.find("a", ALICE)
+    for number in range(100):
+        sessions.add(session(f"storm{number}"))
+    assert sessions.find("a", ALICE) and sessions.find("storm99", ALICE)
+    assert len(sessions) == 8
+
+
+def test_a_single_new_one_is_not_driven_out_by_the_next() -> None:
+    sessions = kept(3, "a", "b")
+    assert sessions.find("a", ALICE) and sessions.find("b", ALICE)
+    sessions.add(session("c"))
+    sessions.add(session("d"))
+    assert of(sessions, ALICE, "abcd") == "bcd"

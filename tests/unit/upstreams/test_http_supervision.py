@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import CallId, Era, Kind, UpstreamState
-from mcp_hub.upstreams import lifecycle, supervisor
+from mcp_hub.upstreams import keeper, lifecycle, supervisor
 from mcp_hub.upstreams.base import Call
 from mcp_hub.upstreams.lifecycle import Life
 from mcp_hub.upstreams.supervisor import Supervisor
@@ -48,7 +48,7 @@ async def run(far: Supervisor, name: str = "x", **arguments: object) -> Complete
 @pytest.fixture
 def any_session_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session need not have lasted for its loss to be no failure."""
-    monkeypatch.setattr(supervisor, "_SESSION", 0.0)
+    monkeypatch.setattr(keeper, "_SESSION", 0.0)
 
 
 async def test_a_forgotten_session_begins_anew_at_once_and_the_calls_go_on(any_session_counts: None) -> None:
@@ -88,7 +88,7 @@ async def test_a_session_that_does_not_last_is_a_failure() -> None:
         await ready(far)
         remote.session = "s-2"
         assert await run(far)
-        assert far._life.deaths, "it was not left out of account"
+        assert far._keeper.life.deaths, "it was not left out of account"
 
 
 async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_session_counts: None) -> None:
@@ -97,7 +97,7 @@ async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_sessio
 
     async with serving(Remote(does={"tools/list": lost})) as server, supervised(server) as far:
         await server.until("initialize", 2)
-        assert far.status().restarts == 1 and len(far._life.deaths) == 1
+        assert far.status().restarts == 1 and len(far._keeper.life.deaths) == 1
         assert len(server.of("initialize")) == 2
 
 

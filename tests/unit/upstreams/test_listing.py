@@ -1,11 +1,12 @@
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from mcp_hub.errors import StartFailed
-from mcp_hub.types import CacheHint, Era, Kind
-from mcp_hub.upstreams.listing import Listed, ListLimits, list_kinds
+from mcp_hub.types import CacheHint, Era, Kind, Snapshot
+from mcp_hub.upstreams.listing import Listed, ListLimits, list_kinds, prepared
 from tests.unit.upstreams.scripted import Script, Server, talking, together
 
 pytestmark = pytest.mark.anyio
@@ -183,3 +184,24 @@ async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> N
 
     with pytest.raises(StartFailed, match="is gone"):
         await listed(script, capabilities={"prompts": {}})
+
+
+async def test_long_lists_are_made_ready_in_a_thread_and_short_ones_are_not() -> None:
+    prepared_in: list[tuple[str, int]] = []
+
+    def prepare(snapshot: Snapshot) -> None:
+        prepared_in.append((threading.current_thread().name, len(snapshot.lists[TOOL])))
+
+    limits = ListLimits(prepare=prepare)
+    for count in (0, 249, 250, 1000):
+        snapshot = Snapshot("a", Era.MODERN, {TOOL: tuple(b'{"name":"t%d"}' % i for i in range(count)), PROMPT: ()})
+        await prepared(snapshot, limits)
+    assert [count for _, count in prepared_in] == [250, 1000]
+    assert all(name != threading.main_thread().name for name, _ in prepared_in)
+
+
+async def test_a_server_that_was_gone_before_it_was_asked_has_failed() -> None:
+    async with talking(Era.HANDSHAKE, tools={}) as (peer, _):
+        peer.wire.close("the session is unknown")
+        with pytest.raises(StartFailed, match="is gone: the session is unknown"):
+            await list_kinds(peer, {TOOL}, ListLimits())

@@ -11,7 +11,7 @@ import pytest
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubRestarted, UpstreamLost
 from mcp_hub.types import Era, JsonObject, UpstreamState
-from mcp_hub.upstreams import followed, supervisor
+from mcp_hub.upstreams import followed, keeper, lifecycle
 from mcp_hub.upstreams.followed import TaskLeft
 from mcp_hub.upstreams.scoped import Scoped
 from mcp_hub.upstreams.supervisor import SupervisorRules
@@ -32,7 +32,7 @@ WITH_TASKS: JsonObject = {"tools": {}, "tasks": {"requests": {"tools": {"call": 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks follow at once, and so does a session on one that was lost."""
     monkeypatch.setattr(followed, "_POLL", (0.001, 0.001, 0.001))
-    monkeypatch.setattr(supervisor, "_SESSION", 0.0)
+    monkeypatch.setattr(keeper, "_SESSION", 0.0)
 
 
 class Tasking(Remote):
@@ -152,7 +152,7 @@ async def test_a_server_that_does_not_come_up_ends_the_call() -> None:
     async with serving(Remote(handshake=False)) as server, supervised(server, era=Era.MODERN) as far:
         async with resumed(far, how(Era.MODERN)) as made:
             await until(lambda: far.status().state is not UpstreamState.STARTING)
-            far._become(supervisor.lifecycle.gave_up(far._life, "no use"))
+            far._keeper._become(lifecycle.gave_up(far._keeper.life, "no use"))
             error = await made.error()
             assert isinstance(error, HubRestarted) and "no use" in error.message
 
@@ -217,7 +217,7 @@ async def test_a_call_that_is_gone_on_with_takes_its_turn() -> None:
 
 async def test_processes_of_a_session_take_their_tasks_along() -> None:
     async with serving(Remote()) as server, supervised(server) as far:
-        scoped = Scoped(far, lambda: far, "session", SystemClock())
+        scoped = Scoped(far, lambda: far, "session", SystemClock(), 600.0)
         with pytest.raises(HubRestarted, match="scope: session") as caught:
             await scoped.resume(call(), record_of(call()), how(Era.MODERN))
         assert (caught.value.data or {})["outcome"] == "unknown"
@@ -313,7 +313,7 @@ async def test_a_server_that_goes_for_good_ends_the_call_with_its_outcome_unknow
         await server.until("tasks/get")
         await server.close()
         await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
-        far._become(supervisor.lifecycle.gave_up(far._life, "no use"))
+        far._keeper._become(lifecycle.gave_up(far._keeper.life, "no use"))
         error = await made.error()
         assert isinstance(error, TaskLeft) and isinstance(error, UpstreamLost)
         assert error.data == {"upstream": {"server": "far", "task": "t1"}, "outcome": "unknown"}

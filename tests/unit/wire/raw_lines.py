@@ -115,12 +115,13 @@ async def connected(
     write_limit: int = 1 << 20,
     end: type[E] = OtherEnd,
     couples: bool = False,
+    patience: float | None = None,
 ) -> AsyncIterator[tuple[Pipe, E]]:
     """A pipe, and its other end as raw lines."""
     its_read, our_write = os.pipe()
     our_read, its_write = os.pipe()
     other = end(its_read, its_write)
-    pipe = Pipe(handler, line_limit=line_limit, write_limit=write_limit, couples=couples)
+    pipe = Pipe(handler, line_limit=line_limit, write_limit=write_limit, couples=couples, patience=patience)
     await pipe.open(os.fdopen(our_read, "rb", buffering=0), os.fdopen(our_write, "wb", buffering=0))
     try:
         yield pipe, other

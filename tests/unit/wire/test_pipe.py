@@ -335,3 +335,20 @@ async def test_regular_files_work_as_input_and_output(tmp_path: Path) -> None:
         assert await told.until("reasons") == ["the peer closed its output"]
         assert len(told.notifications) == 5000 and told.requests[0].method == "last"
         assert target.read_bytes() == b"hello\n"
+
+
+async def test_an_answer_without_an_id_is_that_of_the_only_call_though_a_subscription_stays_open() -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        listen = pipe.request("subscriptions/listen", b"{}")
+        call = pipe.request("tools/call", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
+        with anyio.fail_after(WAIT):
+            assert (await pipe.answer(call, None)).jsonrpc == "hub"
+        await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
+        await told.until("bad", 2)
+        assert not listen.future.done() and list(pipe.requests.pending) == [listen.id]
+        calls = [pipe.request("tools/call", b"{}") for _ in range(2)]
+        await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
+        await told.until("bad", 3)
+        assert not any(one.future.done() for one in calls)

@@ -56,8 +56,8 @@ async def test_nothing_is_read_from_a_peer_that_asks_without_reading_and_nothing
         assert len(told.requests) == asked and not told.pipe.is_congested
 
 
-async def test_readers_get_their_turn_between_the_reads_of_a_flood() -> None:
-    """What one read brings is a bounded part of a flood, however much the kernel holds."""
+async def test_others_get_their_turn_between_the_slices_of_a_flood() -> None:
+    """What is taken in one turn is a few lines, however many one read brings."""
     told = Told()
     async with connected(told) as (pipe, other):
         most, seen = 0, 0
@@ -73,4 +73,63 @@ async def test_readers_get_their_turn_between_the_reads_of_a_flood() -> None:
         count = 900_000 // len(line)
         await other.write(line * count)
         assert len(await told.until("notifications", count)) == count
-        assert most <= (1 << 18) // len(line) + 1
+        assert most <= 2 * 128  # the end of one slice and the beginning of another may meet
+
+
+@pytest.mark.parametrize("last", [b"", b'{"jsonrpc":"2.0","method":"last"}'])
+async def test_what_was_read_is_taken_before_the_end_is_told(last: bytes) -> None:
+    told = Told()
+    async with connected(told) as (_, other):
+        await other.write(b'{"jsonrpc":"2.0","method":"n"}\n' * 5000 + last)
+        other.close("write")
+        await told.until("reasons")
+        assert len(told.notifications) == 5000 + bool(last)
+        assert told.reasons == ["the peer closed its output"]
+
+
+async def test_an_answer_that_was_read_counts_though_the_connection_is_closed_before_its_turn() -> None:
+    told = Told()
+    async with connected(told) as (pipe, other):
+        pending = pipe.request("tools/call", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","method":"n"}\n' * 1000 + b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
+        await told.until("notifications")
+        assert len(told.notifications) < 1000
+        pipe.close("the process has ended")
+        assert (await pipe.answer(pending, None)).result
+        assert len(told.notifications) == 1000 and told.reasons == ["the process has ended"]
+
+
+async def test_whoever_is_told_may_close_in_the_middle_of_a_flood() -> None:
+    class Closing(Told):
+        pipe: Pipe
+
+        def on_notification(self, message: Envelope, source: object = None) -> None:
+            super().on_notification(message)
+            if len(self.notifications) == 300:
+                self.pipe.close("enough")
+
+    told = Closing()
+    async with connected(told) as (told.pipe, other):
+        await other.write(b'{"jsonrpc":"2.0","method":"n"}\n' * 1000)
+        assert await told.until("reasons") == ["enough"]
+
+
+async def test_a_peer_that_reads_nothing_is_given_up_after_a_while() -> None:
+    told = Told()
+    async with connected(told, write_limit=10_000, patience=0.05) as (pipe, _):
+        for _ in range(40):
+            pipe.send(b"x" * 100_000 + b"\n")
+        (reason,) = await told.until("reasons")
+        assert "has not read its input for 0.05 s" in reason
+
+
+async def test_a_peer_that_reads_slowly_is_not_given_up() -> None:
+    told = Told()
+    async with connected(told, write_limit=10_000, patience=0.3) as (pipe, other):
+        for _ in range(40):
+            pipe.send(b"x" * 100_000 + b"\n")
+        read = 0
+        while read < 40 * 100_001:
+            read += len(await other.chunk())
+            await anyio.sleep(0.03)
+        assert told.reasons == [] and not pipe.is_congested

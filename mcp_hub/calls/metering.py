@@ -1,0 +1,136 @@
+"""What calls came to: how many with which outcome, and how long they took, of each server and method.
+
+Counted once where a call ends, by integer increments; who reports it samples it (`fronts.metrics`). What a server said
+on the way is taken from the call's log, so that no event costs anything. Buckets and names are those of the
+OpenTelemetry conventions for MCP (semantic-conventions-genai, gen-ai/mcp, "Metrics").
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.errors import CallCancelled, DeadlineExceeded
+from mcp_hub.events import Completed, Ending, Failed
+from mcp_hub.types import RawJson
+
+__all__ = ["BOUNDS", "Meter", "Meters", "Outcome", "is_tool_error", "outcome_of"]
+
+BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Upper ends of the buckets in seconds; one more has no end."""
+_MOST: Final = 4096
+"""Pairs of a server and a method that are remembered, those of servers that are configured no more included."""
+_SAID: Final = re.compile(rb'"isError"\s*:\s*true')
+"""What is not in a result cannot be said by it; a string in it would have its quotes escaped."""
+
+
+class Outcome(IntEnum):
+    """How a call ended: with a result, with one by which the tool says that it failed, with an error answer, because
+    somebody cancelled it, or because a time limit was over.
+    """
+
+    OK = 0
+    TOOL_ERROR = 1
+    RPC_ERROR = 2
+    CANCELLED = 3
+    TIMED_OUT = 4
+
+
+class _Result(msgspec.Struct):
+    isError: bool = False
+
+
+class Meter:
+    """Of one method at one server. `server` and `client` are counts by bucket, with their seconds in all: from the
+    client's request to its answer, and of that the time that the server was at it or waited for.
+
+    `events` went on to readers, `held` were merged or left out for slow ones, `refused` is what no call may be told.
+    """
+
+    __slots__ = (
+        "client", "client_seconds", "events", "held", "outcomes", "refused", "server", "server_seconds",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.outcomes = [0] * len(Outcome)
+        self.server = [0] * (len(BOUNDS) + 1)
+        self.client = [0] * (len(BOUNDS) + 1)
+        self.server_seconds = 0.0
+        self.client_seconds = 0.0
+        self.events = 0
+        self.held = 0
+        self.refused = 0
+
+
+class Meters:
+    """Those of one hub."""
+
+    def __init__(self) -> None:
+        self._meters: dict[tuple[str, str], Meter] = {}
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, str], Meter]]:
+        """By server and method; the server of the hub's own tools is `types.OWN`."""
+        return iter(self._meters.items())
+
+    def ended(self, record: CallRecord, now: float) -> None:
+        """Counts a call whose ending is in its log; once for each."""
+        call, log = record.call, record.log
+        meter = self._meters.get((call.upstream, call.method))
+        if meter is None:
+            meter = self._fresh(call.upstream, call.method)
+        ending = log.ending
+        if type(ending) is Completed:
+            is_error = call.method == "tools/call" and _SAID.search(ending.result) and is_tool_error(ending.result)
+            meter.outcomes[1 if is_error else 0] += 1
+        else:
+            meter.outcomes[outcome_of(ending)] += 1
+        took = now - record.started
+        at = bisect_left(BOUNDS, took)
+        meter.server[at] += 1
+        meter.server_seconds += took
+        if record.task is not None:  # else it waited for its turn until it ended
+            if record.began != record.started:
+                took = now - record.began
+                at = bisect_left(BOUNDS, took)
+            meter.client[at] += 1
+            meter.client_seconds += took
+        if log.last_seq > 2:  # the start and the ending are no events of the server
+            meter.events += log.last_seq - 2
+        meter.held += log.held
+        meter.refused += log.refused
+
+    def _fresh(self, server: str, method: str) -> Meter:
+        if len(self._meters) >= _MOST:
+            del self._meters[next(iter(self._meters))]
+        meter = self._meters[server, method] = Meter()
+        return meter
+
+    def keep(self, servers: Collection[str]) -> None:
+        """Forgets those of other servers."""
+        for key in [key for key in self._meters if key[0] not in servers]:
+            del self._meters[key]
+
+
+def outcome_of(ending: Ending) -> Outcome:
+    """What an ending of a tool's call, or of another one, counts as."""
+    if isinstance(ending, Completed):
+        return Outcome.TOOL_ERROR if is_tool_error(ending.result) else Outcome.OK
+    if isinstance(ending, Failed):
+        if isinstance(ending.error, DeadlineExceeded):
+            return Outcome.TIMED_OUT
+        return Outcome.CANCELLED if isinstance(ending.error, CallCancelled) else Outcome.RPC_ERROR
+    return Outcome.CANCELLED
+
+
+def is_tool_error(result: RawJson) -> bool:
+    """Whether the result itself says so, and not something within it."""
+    if _SAID.search(result) is None:
+        return False
+    try:
+        return msgspec.json.decode(result, type=_Result).isError
+    except (msgspec.DecodeError, RecursionError):
+        return False

@@ -1,0 +1,182 @@
+"""What in a tool's definition is hidden from people or speaks to a model about other servers' tools. Pure.
+
+Nothing is altered: a flag says what there is and where, decoded, and a person judges. What writing systems need is no
+flag: joiners inside Indic and Persian words and emoji, direction marks beside right-to-left letters, one variation
+selector behind a symbol. Source: reliability.md §4; Unicode 16, `Default_Ignorable_Code_Point`.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+
+from mcp_hub.types import RawObject
+
+__all__ = ["MOST_FLAGS", "Flag", "FlagKind", "decoded", "folded", "hidden_in", "orders_in", "texts_of"]
+
+FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "other_tool", "lookalike"]
+MOST_FLAGS: Final = 20
+"""Of one tool; what is beyond is not looked for."""
+_EXCERPT: Final = 40
+"""Characters on either side of what is flagged."""
+_MOST_SHOWN: Final = 400
+_DEEPEST: Final = 100
+
+_INVISIBLE = (
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff"
+)
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_TAGS = "\U000e0000-\U000e007f"
+_CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
+_UNSEEN = re.compile(
+    rf"(?P<control>\x1b\[[0-9;?]*[ -/]*[@-~]|[{_CONTROL}]+)|(?P<bidi>[{_BIDI}]+)|(?P<tags>[{_TAGS}]+)"
+    rf"|(?P<hidden>[{_INVISIBLE}]+)"
+)
+_SHOWN = re.compile(f"[{_CONTROL}{_BIDI}{_TAGS}{_INVISIBLE}]")
+_FLAG_EMOJI = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,8}\U000e007f")
+"""The flags of regions, such as England's (Unicode TR 51, "Emoji Tag Sequences")."""
+_ORDERS = re.compile(
+    r"<\s*/?\s*(important|system|secret|hidden|instructions?)\s*>"
+    r"|\b(ignore|disregard|forget|override)\s+(all\s+|any\s+|the\s+|your\s+|my\s+)*"
+    r"(previous|prior|above|earlier|other|system)\s+(instructions?|prompts?|rules|messages?|directions?)\b"
+    r"|\b(do\s+not|don'?t|never|without)\s+(tell|telling|mention|mentioning|inform|informing|notify|notifying|alert|"
+    r"alerting|reveal|revealing)\b[^.\n]{0,40}\b(the\s+)?(user|human|person)\b",
+    re.IGNORECASE,
+)
+_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10))) | frozenset(map(chr, range(0xE0100, 0xE01F0)))
+_SYMBOLS = frozenset({"So", "Sm", "Sc", "Sk", "Po", "Pd", "Nd", "Lo"})
+_JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk", "Sm", "Po"})
+_FIRST_JOINING_SCRIPT: Final = "\u0590"
+"""Latin, Greek and Cyrillic, below it, join nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One thing to look at. `where` is the path in the definition, `text` what is there, decoded, `why` says it."""
+
+    kind: FlagKind
+    where: str
+    text: str
+    why: str
+
+
+def decoded(text: str, most: int = _MOST_SHOWN) -> str:
+    """The text with all that nobody would see spelled out (`<U+200B>`), line breaks too, cut to `most` characters."""
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    shown = _SHOWN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+
+
+def texts_of(fields: RawObject) -> Iterator[tuple[str, str]]:
+    """Every text of a definition with its path, names of members included; nothing of what cannot be read."""
+    for name, raw in fields.items():
+        yield name, name
+        try:
+            yield from _texts(msgspec.json.decode(raw), name, 0)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            # as far as it can be read: an escape of half a character is no JSON for msgspec
+            yield name, bytes(raw).decode("utf-8", "replace")
+
+
+def _texts(value: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping) and depth < _DEEPEST:
+        for name, own in value.items():
+            yield path, name
+            yield from _texts(own, f"{path}.{name}", depth + 1)
+    elif isinstance(value, list) and depth < _DEEPEST:
+        for own in value:
+            yield from _texts(own, path, depth + 1)
+
+
+def hidden_in(where: str, text: str) -> Iterator[Flag]:
+    """What of the text nobody would see, each run once. The time is linear in the text."""
+    if text.isascii() and text.isprintable():
+        return
+    plain = _FLAG_EMOJI.sub(lambda found: "\U0001f3f4" * len(found[0]), text) if "\U0001f3f4" in text else text
+    is_rtl: bool | None = None
+    for found in _UNSEEN.finditer(plain):
+        kind = found.lastgroup
+        if kind == "bidi" and set(found[0]) <= {"\u200e", "\u200f", "\u061c"}:
+            if is_rtl is None:
+                is_rtl = any(unicodedata.bidirectional(char) in ("R", "AL") for char in plain if char > "\u0590")
+            if is_rtl and len(found[0]) == 1:
+                continue
+        if kind == "hidden" and _is_needed(plain, found.start(), found[0]):
+            continue
+        yield _flag(kind, where, text, found.start(), found.end())
+
+
+def _flag(kind: str | None, where: str, text: str, start: int, end: int) -> Flag:
+    run = text[start:end]
+    excerpt = decoded(text[max(0, start - _EXCERPT) : end + _EXCERPT])
+    match kind:
+        case "tags":
+            said = "".join(chr(ord(char) - 0xE0000) for char in run if "\U000e0020" <= char <= "\U000e007e")
+            why = f"tag characters that nobody sees say {decoded(said)!r}"
+            return Flag("tags", where, excerpt, why)
+        case "bidi":
+            return Flag("bidi", where, excerpt, "characters that change the direction of what is shown")
+        case "control":
+            what = "a terminal escape sequence" if run[:1] in "\x1b\x9b" else "control characters"
+            return Flag("control", where, excerpt, what)
+        case _:
+            return Flag("hidden", where, excerpt, f"{len(run)} invisible characters")
+
+
+def _is_needed(text: str, at: int, run: str) -> bool:
+    """Whether a writing system or an emoji needs this run of invisible characters where it stands."""
+    before, after = text[at - 1 : at], text[at + len(run) : at + len(run) + 1]
+    if not before:
+        return False
+    if run[0] in _SELECTORS and unicodedata.category(before) in _SYMBOLS:
+        run = run[1:]  # what follows one selector may be a joiner: both belong to an emoji
+        if not run:
+            return True
+    if run in ("\u200d", "\u200c") and after:
+        return _is_joined(before) and _is_joined(after)
+    if run == "\u200b":  # where words are not set apart: Thai, Lao, Tibetan, Myanmar, Khmer
+        return _is_unspaced(before) or _is_unspaced(after)
+    if run[0] in "\u180b\u180c\u180d\u180e\u180f" and len(run) == 1:
+        return "\u1800" <= before <= "\u18af"  # Mongolian
+    return False
+
+
+def _is_joined(char: str) -> bool:
+    return char >= _FIRST_JOINING_SCRIPT and (char in _SELECTORS or unicodedata.category(char) in _JOINED)
+
+
+def _is_unspaced(char: str) -> bool:
+    return "\u0e00" <= char <= "\u0fff" or "\u1000" <= char <= "\u109f" or "\u1780" <= char <= "\u17ff"
+
+
+def orders_in(where: str, text: str) -> Iterator[Flag]:
+    """Phrases with which definitions give models orders that their users are not to see."""
+    for found in _ORDERS.finditer(text):
+        excerpt = decoded(text[max(0, found.start() - _EXCERPT) : found.end() + _EXCERPT])
+        yield Flag("order", where, excerpt, f"an order to the model: {decoded(found[0], 80)!r}")
+
+
+_LOOKALIKES: Final = str.maketrans(
+    {
+        **dict(zip("\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455", "aeopcyxijs", strict=True)),
+        **dict(zip("\u0501\u04bb\u051b\u051d\u043a\u043c\u0442\u0432\u043d", "dhqwkmtbh", strict=True)),
+        **dict(
+            zip("\u03bf\u03b1\u03b5\u03c1\u03c5\u03bd\u03b9\u03c4\u03ba\u03b7\u03c7\u03b3", "oaepuvitknxy", strict=True)
+        ),
+        **dict(zip("\u0585\u057d\u0578\u0570\u0581\u0131", "ounhgi", strict=True)),
+        **dict(zip("01", "ol", strict=True)),
+    }
+)
+"""Small letters of Cyrillic, Greek and Armenian that look like Latin ones in most fonts (from Unicode TR 39)."""
+
+
+def folded(name: str) -> str:
+    """What a name looks like: two names that a person may take for one another come to the same text."""
+    wide = unicodedata.normalize("NFKC", name).casefold().translate(_LOOKALIKES)
+    return re.sub(r"[\W_]+", "", wide).replace("rn", "m")

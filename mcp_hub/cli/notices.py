@@ -1,0 +1,69 @@
+"""What is to be looked at in servers' tools, for `list`, `doctor` and `check`: not approved, hidden, about others."""
+
+from collections.abc import Collection, Iterator
+from itertools import groupby
+from shlex import quote
+from typing import TYPE_CHECKING, Final
+
+from mcp_hub.catalog.flags import decoded
+from mcp_hub.cli.tables import masked, plural
+from mcp_hub.types import JsonObject
+
+if TYPE_CHECKING:
+    from mcp_hub.app import App
+    from mcp_hub.catalog.inspection import Flagged
+    from mcp_hub.catalog.pins import Finding
+
+__all__ = ["notices", "notices_of"]
+
+_MOST: Final = 10
+"""Lines about one server; `mcp-hub approve` and `--json` have all."""
+
+
+def notices(app: "App", secrets: Collection[str] = ()) -> list[str]:
+    """A line for each tool that is not approved and for each flag, of what was listed so far."""
+    flagged = app.flagged()  # looks at the tools, and so judges them
+    lines = [*_unapproved(app.approvals.findings()), *_flags(flagged)]
+    return [masked(line, secrets) for line in lines]
+
+
+def _unapproved(findings: Collection["Finding"]) -> Iterator[str]:
+    for server, group in groupby(findings, key=lambda found: found.server):
+        own = list(group)
+        for found in own[:_MOST]:
+            held = "; it is held back" if found.is_held else ""
+            yield f"servers.{decoded(server)}: tool {decoded(found.tool)} {found.text}{held}"
+        more = f"{len(own) - _MOST} more, " if len(own) > _MOST else ""
+        yield f"servers.{decoded(server)}: {more}see and approve: mcp-hub approve {quote(decoded(server))}"
+
+
+def _flags(flagged: Collection["Flagged"]) -> Iterator[str]:
+    for server, group in groupby(flagged, key=lambda found: found.server):
+        own = list(group)
+        for found in own[:_MOST]:
+            where, flag = decoded(found.flag.where, 200), found.flag
+            yield f"servers.{decoded(server)}: tool {decoded(found.tool)}: {where}: {flag.why}: {flag.text}"
+        if len(own) > _MOST:
+            yield f"servers.{decoded(server)}: {plural(len(own) - _MOST, 'more flag')} of this server's tools"
+
+
+def notices_of(server: str, findings: Collection["Finding"], flagged: Collection["Flagged"]) -> JsonObject:
+    """The same of one server as plain data."""
+    return {
+        "unapproved": [
+            {"tool": own.tool, "kind": own.kind, "members": list(own.members), "held": own.is_held}
+            for own in findings
+            if own.server == server
+        ],
+        "flags": [
+            {
+                "tool": own.tool,
+                "kind": own.flag.kind,
+                "where": own.flag.where,
+                "why": own.flag.why,
+                "text": own.flag.text,
+            }
+            for own in flagged
+            if own.server == server
+        ],
+    }

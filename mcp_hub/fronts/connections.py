@@ -1,0 +1,254 @@
+"""Connections of the HTTP front, bounded: how many, how long a request may take to arrive, how large its head may be.
+
+What a web server leaves open: a client that sends half a head and waits, a body a byte at a time, a head without end,
+that takes nothing of what it is sent, or that only connects. Deadlines are looked at once a second, so that an ordinary
+request costs no timer. Refusals are made here, below HTTP as an application sees it: problems (RFC 9457), and the
+connection is closed.
+
+This is a subclass of uvicorn's protocol, the only place that knows how it works inside.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import anyio
+import httptools
+import msgspec
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from mcp_hub.errors import Busy
+
+if sys.platform != "win32":
+    import resource
+
+__all__ = ["Bounded", "ConnectionLimits", "affordable", "bounded", "look_after"]
+
+_SPARE: Final = 256
+"""File descriptors that are left to servers, stores and logs; and connections over the limit that are told so."""
+_LEAST: Final = 64
+_PIPELINED: Final = 16
+"""Requests that may wait on a connection behind the one that is being answered."""
+_IDLE: Final = 1.0
+"""Seconds without a request after which a connection may have to make room for a new one."""
+_TICK: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Connections at a time, bytes of a request's head, seconds for it and for the body. Names as in `hub.http`.
+
+    `stalled` are the seconds in which a client has to take something of what waits for it (streams.md §4).
+    """
+
+    max_connections: int = 4096
+    max_headers: int = 64 << 10
+    header_timeout: float = 20.0
+    body_timeout: float = 60.0
+    stalled: float = 60.0
+
+
+class _Refused(Exception):
+    """Ends the parsing of a request that is answered here."""
+
+
+class _Trailers(list[tuple[bytes, bytes]]):
+    """The headers behind a body, which nobody reads."""
+
+    def append(self, header: tuple[bytes, bytes]) -> None:
+        """Drops it."""
+
+
+class Bounded(HttpToolsProtocol):
+    """One connection. `since` is when what it is in began: waiting for a head, reading one, reading a body."""
+
+    limits = ConnectionLimits()
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.since = self.loop.time()
+        self._head: int | None = 0  # bytes of the head that has begun; None while there is none
+        self._is_reading_body = False
+        self._barren = 0  # bytes since the last ones of a body: chunk extensions, trailers
+        self._is_surplus = False
+        self._running: RequestResponseCycle | None = None
+        self._unread = 0
+        self._unread_since = self.since
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request is being answered, or its answer is not taken yet."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and (not cycle.response_complete or self.transport.get_write_buffer_size() > 0)
+
+    # -- what comes (asyncio.Protocol) ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        over = len(self.connections) - self.limits.max_connections
+        if over > 0 and not _make_room(self.connections, self.loop.time()):
+            self._is_surplus = True
+            if over > _SPARE:
+                transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        running, self._running = self._running, None
+        self.pipeline.clear()
+        if running is not None and running is not self.cycle and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self._is_reading_body:
+            self._barren += len(data)
+        elif self._head is not None:
+            self._head += len(data)
+        else:
+            self._head, self.since = len(data), self.loop.time()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # there is nothing to upgrade to: the request is answered as it is
+        except httptools.HttpParserError as error:
+            if not isinstance(error.__context__, _Refused):
+                self.refuse(400, "malformed_request", "this is no HTTP/1.1 request")
+            return
+        if (self._barren if self._head is None else self._head) > self.limits.max_headers:
+            self._refuse_head()
+
+    # -- what it is (callbacks of the parser) ---------------------------------------------------------------------
+
+    def on_headers_complete(self) -> None:
+        if self._head is not None and self._head > self.limits.max_headers:
+            self._check_head()
+        if self._is_surplus:
+            most = self.limits.max_connections
+            busy = Busy.at(f"{most} connections are open", "hub.http.max_connections", most)
+            self.refuse(503, "busy", str(busy), **(busy.data or {}))
+            raise _Refused
+        if len(self.pipeline) >= _PIPELINED:
+            self.transport.close()
+            raise _Refused
+        super().on_headers_complete()
+        self.headers = _Trailers()
+        self._head = None
+        self._barren = 0
+        self._is_reading_body = True
+        self.since = self.loop.time()
+
+    def on_body(self, body: bytes) -> None:
+        self._barren = 0
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        self._is_reading_body = False
+        self._barren = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self._is_reading_body:
+            self.since = self.loop.time()
+        super().on_response_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    # -- what is too much -----------------------------------------------------------------------------------------
+
+    def refuse(self, status: int, code: str, detail: str, **members: Any) -> None:
+        """Answers for the application, unless an answer is on its way, and closes the connection."""
+        if self.transport.is_closing():
+            return
+        running = self._running
+        if running is None or running.response_complete or not running.response_started:
+            self.transport.write(_problem(status, code, detail, members))
+        self.transport.close()
+
+    def _check_head(self) -> None:
+        """What has come is more than a head may have, but some of it may be body. Raises `_Refused`."""
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.max_headers:
+            self._refuse_head()
+            raise _Refused
+
+    def _refuse_head(self) -> None:
+        most = self.limits.max_headers
+        self.refuse(
+            431, "head_too_large", f"request line and headers have over {most} bytes (hub.http.max_headers)",
+            limit="max_headers", value=most, setting="hub.http.max_headers",
+        )  # fmt: skip
+
+    def look(self, now: float) -> None:
+        """Closes a connection that has taken too long with what it is in."""
+        limits = self.limits
+        if self._is_reading_body:
+            if now - self.since > limits.body_timeout:
+                self._refuse_late("body", "body_timeout", limits.body_timeout)
+        elif self._head is not None and now - self.since > limits.header_timeout:
+            self._refuse_late("head", "header_timeout", limits.header_timeout)
+        unread = self.transport.get_write_buffer_size()
+        if not self._unread or unread < self._unread:
+            self._unread_since = now
+        elif now - self._unread_since > limits.stalled:
+            self.transport.abort()
+        self._unread = unread
+
+    def _refuse_late(self, part: str, limit: str, seconds: float) -> None:
+        self.refuse(
+            408, "request_timeout", f"the {part} of the request did not arrive within {seconds:g} s (hub.http.{limit})",
+            limit=limit, value=seconds, setting=f"hub.http.{limit}",
+        )  # fmt: skip
+
+
+def bounded(limits: ConnectionLimits) -> type[Bounded]:
+    """The protocol with these limits, for uvicorn's `http`."""
+    return type("Bounded", (Bounded,), {"limits": limits})
+
+
+async def look_after(connections: Iterable[Any]) -> None:
+    """Looks at uvicorn's connections once a second; runs until cancelled."""
+    while True:
+        await anyio.sleep(_TICK)
+        now = anyio.current_time()
+        for connection in list(connections):
+            connection.look(now)
+
+
+def affordable(wanted: int) -> int:
+    """How many connections there can be, given how many files this process may open."""
+    if sys.platform == "win32":
+        return wanted
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(most - _SPARE * 2, _LEAST))
+
+
+def _make_room(connections: Iterable[Any], now: float) -> bool:
+    """Closes the connection that has been without a request for longest; False if none is."""
+    idle = [one for one in connections if not (one.is_answering or one.transport.is_closing())]
+    oldest = min(idle, key=lambda one: one.since, default=None)
+    if oldest is None or now - oldest.since < _IDLE:
+        return False
+    oldest.transport.close()
+    return True
+
+
+def _problem(status: int, code: str, detail: str, members: dict[str, Any]) -> bytes:
+    title = HTTPStatus(status).phrase
+    body = msgspec.json.encode({"title": title, "status": status, "code": code, "detail": detail, **members})
+    retry = b"retry-after: %d\r\n" % members["retryAfter"] if "retryAfter" in members else b""
+    return (
+        b"HTTP/1.1 %d %b\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n%b"
+        b"connection: close\r\n\r\n%b"
+    ) % (status, title.encode(), len(body), retry, body)

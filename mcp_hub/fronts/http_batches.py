@@ -1,0 +1,59 @@
+"""A batch that is POSTed: each message as if it had come alone, and one array of what they are answered with.
+
+Nothing comes before an answer: there is no event stream, and who called cannot be asked (`delivery`). Source:
+specification 2025-03-26, basic/transports "Sending Messages to the Server" 5.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from mcp_hub.errors import RpcError
+from mcp_hub.fronts.exchange import respond
+from mcp_hub.fronts.http_request import HttpRequest, json_error
+from mcp_hub.protocol.envelope import BadMessage, Envelope, error_frame, usable_id
+
+__all__ = ["answer_batch"]
+
+Handle = Callable[[HttpRequest], Awaitable[None]]
+"""Responds to one message. Raises `RpcError`."""
+
+
+class _Part:
+    """The response to one message, kept."""
+
+    def __init__(self) -> None:
+        self.body = b""
+
+    async def send(self, event: MutableMapping[str, Any]) -> None:
+        self.body += event.get("body", b"")
+
+
+async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMessage], handle: Handle) -> None:
+    """Responds with the answers in the order of their requests, or 202 if nothing is to be answered.
+
+    `request` is the POST; its own message does not count.
+    """
+    parts = [_Part() for _ in messages]
+    async with anyio.create_task_group() as tasks:
+        for message, part in zip(messages, parts, strict=True):
+            if isinstance(message, BadMessage):
+                part.body = json_error(message.id, message.code, message.reason)
+            else:
+                one = replace(request, message=message, send=part.send, takes_sse=False)
+                tasks.start_soon(_answer, one, part, handle)
+    answers = [body for part in parts if (body := part.body.strip())]
+    if answers:
+        await respond(request.send, 200, b"[%b]" % b",".join(answers))
+    else:
+        await request.accepted()
+
+
+async def _answer(request: HttpRequest, part: _Part, handle: Handle) -> None:
+    try:
+        request.check()
+        await handle(request)
+    except RpcError as error:
+        part.body = error_frame(usable_id(request.message.id), error.encoded())

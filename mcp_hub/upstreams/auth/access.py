@@ -1,0 +1,282 @@
+"""The hub's login to one remote server while it runs: the token for each request, renewed before it ends.
+
+Shared by all connections to that server, one after the other. Many hubs and commands may hold the same login: whoever
+finds that a token is about to end takes the lock, looks whether somebody else has renewed it meanwhile, and only else
+asks. Of a refresh token that is replaced with each use, two askers would end the login.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+import anyio
+import httpx2
+import structlog
+
+from mcp_hub.clock import wall_time
+from mcp_hub.config.remote import is_this_machine, origin_parts
+from mcp_hub.upstreams.auth.addresses import Addresses
+from mcp_hub.upstreams.auth.challenges import challenge_of
+from mcp_hub.upstreams.auth.grants import Client, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.store import GrantStore, Revision
+from mcp_hub.upstreams.auth.tokens import refreshed
+
+__all__ = ["Access", "AuthorizedClient", "Denial"]
+
+log = structlog.get_logger(__name__)
+
+_LOCK: Final = 15.0
+"""Seconds that another process may take to renew the login; it has to give up before."""
+_PAUSE: Final = 10.0
+"""Seconds before the next try after one that failed for no lasting reason."""
+_GRACE: Final = 1.0
+"""Seconds that renewing may take once nobody waits for it any more: what the server has replaced must be kept, and the
+hub itself must be gone within 2 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why a server refused a request. `ends` if no other would fare better; `can_retry` if another start might."""
+
+    reason: str
+    ends: bool = False
+    can_retry: bool = False
+
+
+class Access:
+    """The login of one server, as `client` to `url`; `server` is what messages call it.
+
+    `login` logs in without a person, where the configuration has what it takes (`Client.is_machine`).
+    """
+
+    def __init__(
+        self,
+        server: str,
+        url: str,
+        client: Client,
+        store: GrantStore,
+        *,
+        login: Callable[[str, Client, Grant | None, Addresses], Awaitable[Grant]] | None = None,
+        now: Callable[[], float] = wall_time,
+    ) -> None:
+        self.key = grant_key(url, client)
+        self._server = server
+        self._url = url
+        self._client = client
+        self._store = store
+        self._login = login
+        self._now = now
+        self._addresses = Addresses(is_near=is_this_machine(origin_parts(url)[1]))
+        self._grant: Grant | None = None
+        self._revision: Revision | None = None
+        self._renewing = anyio.Lock()
+        self._not_before = 0.0
+        self._trouble: LoginFailed | None = None
+
+    # -- what connections ask -------------------------------------------------------------------------------------
+
+    @property
+    def is_granted(self) -> bool:
+        return self._grant is not None
+
+    async def prepare(self) -> None:
+        """Before a connection: takes what is stored, and logs in by itself if it can.
+
+        Raises `LoginFailed` if that is what it has to do and cannot.
+        """
+        self._not_before = 0.0
+        self.reread()
+        if self._login is not None and self._grant is None:
+            await self._renew(None)
+            if self._grant is None and self._trouble is not None:
+                raise self._trouble
+        await self.token()
+
+    async def token(self) -> str | None:
+        """The one to send now; None without a login. Renews it first if it is about to end, and if that works."""
+        grant = self._grant
+        if grant is None:
+            return None
+        now = self._now()
+        if now >= grant.renew_at and now >= self._not_before:
+            await self._renew(grant.access_token)
+        return self._grant.access_token if self._grant is not None else None
+
+    def newer(self, than: str | None) -> str | None:
+        """Another token that has been stored since; None if there is none."""
+        self.reread()
+        grant = self._grant
+        return grant.access_token if grant is not None and grant.access_token != than else None
+
+    async def replacement(self, refused: str | None) -> str | None:
+        """Another token in place of one that the server refused; None if there is none to be had."""
+        if (stored := self.newer(refused)) is not None:
+            return stored
+        if self._now() >= self._not_before:
+            await self._renew(refused)
+        return self.newer(refused)
+
+    async def denied(self, status: int, header: str) -> Denial | None:
+        """What to say of a refusal by `status` (401 or 403) with this `WWW-Authenticate`; None if nothing is known."""
+        challenge = challenge_of(header)
+        if status == 403:
+            lacks_scope = challenge.get("error") == "insufficient_scope"
+            return await self._lacks(challenge.get("scope", "")) if lacks_scope else None
+        if self._client.is_machine:
+            why = f": {self._trouble}" if self._trouble is not None else ""
+            can_retry = self._trouble is not None and not self._trouble.is_final
+            return Denial(
+                f'does not accept the login of "oauth"{why}', ends=self._grant is not None, can_retry=can_retry
+            )
+        if self._grant is None:
+            why = f"{self._trouble}: " if self._trouble is not None else ""
+            return Denial(f"{why}wants a login: {self._advice}")
+        if self._trouble is None:
+            return Denial(f"no longer accepts the login: {self._advice}", ends=True)
+        if self._trouble.is_final:
+            return Denial(f"no longer accepts the login, and {self._trouble}: {self._advice}", ends=True)
+        return Denial(f"the login has ended, and {self._trouble}", ends=True, can_retry=True)
+
+    @property
+    def _advice(self) -> str:
+        return f'run "mcp-hub login {self._server}"'
+
+    def reread(self) -> bool:
+        """Takes what is stored now; whether that is news. A file that is damaged is no login."""
+        revision = self._store.revision(self.key)
+        if revision == self._revision:
+            return False
+        self._revision = revision
+        try:
+            self._grant, self._trouble = self._store.load(self.key), None
+        except LoginFailed as exc:
+            self._grant, self._trouble = None, exc
+            log.warning("login_unreadable", upstream=self._server, reason=str(exc))
+        return True
+
+    # -- scopes ---------------------------------------------------------------------------------------------------
+
+    async def _lacks(self, scope: str) -> Denial:
+        """The server wants scopes that the token does not have: kept, for the next login to ask for."""
+        named = f" (scope {scope!r})" if scope else ""
+        if self._client.is_machine:
+            return Denial(f'wants more rights than the login of "oauth" has{named}: set its "scopes"')
+        grant = self._grant
+        if grant is None:
+            return Denial(f"wants a login{named}: {self._advice}")
+        if scope and set(scope.split()) <= set((grant.asked or "").split()):
+            return Denial(f"refuses rights that the login asked for{named}: this account may not have them")
+        try:
+            async with self._store.locked(self.key, _LOCK):
+                self.reread()
+                if self._grant is not None and self._grant.wanted != (scope or None):
+                    self._keep(replace(self._grant, wanted=scope or None))
+        except LoginFailed as exc:
+            log.warning("login_unwritable", upstream=self._server, reason=str(exc))
+        return Denial(f"wants more rights than the login has{named}: {self._advice}")
+
+    # -- renewing -------------------------------------------------------------------------------------------------
+
+    async def _renew(self, stale: str | None) -> None:
+        """Gets a token in place of `stale`, unless somebody else has; what goes wrong is `_trouble`.
+
+        Goes on for a moment when the one who waits is cancelled: the old refresh token may be worth nothing any more.
+        """
+        scope = anyio.CancelScope(shield=True)
+        done = anyio.Event()
+
+        async def work() -> None:
+            with scope:
+                await self._renew_alone(stale)
+            done.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(work)
+            try:
+                await done.wait()
+            except anyio.get_cancelled_exc_class():
+                scope.deadline = anyio.current_time() + _GRACE
+                raise
+
+    async def _renew_alone(self, stale: str | None) -> None:
+        async with self._renewing:
+            if self._is_done(stale) or self._now() < self._not_before:
+                return  # whoever was here before has come to that already
+            try:
+                async with self._store.locked(self.key, _LOCK):
+                    self.reread()
+                    if not self._is_done(stale):
+                        await self._obtain()
+            except LoginFailed as exc:
+                self._trouble = exc
+                self._not_before = self._now() + _PAUSE
+                log.warning("login_not_renewed", upstream=self._server, reason=str(exc))
+
+    def _is_done(self, stale: str | None) -> bool:
+        """Whether there is another token by now, which is not about to end itself, or nothing to get one with."""
+        grant = self._grant
+        if grant is not None and grant.access_token != stale and self._now() < grant.renew_at:
+            return True
+        return self._login is None and (grant is None or grant.refresh_token is None)
+
+    async def _obtain(self) -> None:
+        """The next token, kept before anybody uses it. Raises `LoginFailed`."""
+        old = self._grant
+        with self._store.writing(self.key) as place:
+            try:
+                if self._login is not None:
+                    fresh = await self._login(self._url, self._client, old, self._addresses)
+                else:
+                    assert old is not None
+                    fresh = await refreshed(old, self._client, self._addresses, self._now())
+            except LoginFailed as exc:
+                if exc.is_final and old is not None:  # nobody has to try that again
+                    place.commit(replace(old, refresh_token=None))
+                    self.reread()
+                raise
+            place.commit(fresh)
+        self.reread()
+        log.info("login_renewed", upstream=self._server)
+
+    def _keep(self, grant: Grant) -> None:
+        self._store.save(self.key, grant)
+        self.reread()
+
+
+class AuthorizedClient:
+    """An HTTP client whose requests carry the token; one that is refused for it is sent once more with another."""
+
+    def __init__(self, http: httpx2.AsyncClient, access: Access) -> None:
+        self._http = http
+        self._access = access
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
+    ) -> AsyncIterator[httpx2.Response]:
+        is_goodbye = method == "DELETE"  # for which nothing is renewed: it must not take long
+        token = self._access.newer(None) if is_goodbye else await self._access.token()
+        other = None
+        async with self._http.stream(method, url, content=content, headers=_with(headers, token)) as response:
+            if response.status_code == 401 and not is_goodbye:
+                other = await self._access.replacement(token)
+            elif response.status_code == 403:
+                other = self._access.newer(token)
+            if other is None:
+                yield response
+                return
+        async with self._http.stream(method, url, content=content, headers=_with(headers, other)) as response:
+            yield response
+
+
+def _with(headers: Mapping[str, str] | Mapping[bytes, bytes] | None, token: str | None) -> httpx2.Headers:
+    sent = httpx2.Headers(headers)
+    if token is not None:
+        sent["authorization"] = f"Bearer {token}"
+    return sent

@@ -1,0 +1,74 @@
+"""The only way out for what a login asks: bounded requests to places that a server may name, one after the other.
+
+Every URL in here has been named by somebody who is not trusted: a server, or the authorization server that it named.
+"""
+
+from typing import Final
+
+import anyio
+import httpx2
+
+from mcp_hub.config.remote import origin_parts, refused_place
+from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.http_client import USER_AGENT, proxy, tls
+from mcp_hub.wire.bodies import chunks
+from mcp_hub.wire.responses import origin, reason_of
+
+__all__ = ["Addresses"]
+
+_SECONDS: Final = 10.0
+"""For one request, its answer included."""
+_OF_THE_WAY: Final = ("transfer-encoding", "content-encoding", "content-length")
+_LARGEST: Final = 1 << 20
+"""Bytes of an answer: metadata has some thousands."""
+
+
+class Addresses:
+    """Sends requests; `is_near` if the MCP server itself is on this machine, for only then others here may be asked."""
+
+    def __init__(self, *, is_near: bool) -> None:
+        self._is_near = is_near
+
+    def check(self, url: str, what: str) -> None:
+        """Raises `LoginFailed` for a URL that must not be followed, nor shown to a browser."""
+        if (problem := refused_place(url, is_near=self._is_near)) is not None:
+            scheme, host, _ = origin_parts(url)
+            shown = f"{scheme[:20]}://{host[:80]}" if host else f"{scheme[:20] or 'no'}: URL"
+            raise LoginFailed(f"the {what} {shown!r} is refused: {problem}")
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        """The whole answer; a redirect is one, too, and not followed here.
+
+        Raises `LoginFailed`: for a refused URL, for no answer in time or one over the limit.
+        """
+        url = str(request.url)
+        self.check(url, "address")
+        request.headers["user-agent"] = USER_AGENT
+        request.headers["accept-encoding"] = "identity"
+        try:
+            with anyio.fail_after(_SECONDS):
+                transport = httpx2.AsyncHTTPTransport(verify=tls(), proxy=proxy(url))
+                async with httpx2.AsyncClient(transport=transport, timeout=_SECONDS) as http:
+                    return await _whole(http, request)
+        except TimeoutError:
+            raise LoginFailed(f"{origin(url)} did not answer within {_SECONDS:g} s", is_final=False) from None
+        except httpx2.HTTPError as exc:
+            raise LoginFailed(f"{origin(url)} could not be asked: {reason_of(exc)}", is_final=False) from None
+
+
+async def _whole(http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    response = await http.send(request, stream=True, follow_redirects=False)
+    try:
+        parts, size = [], 0
+        async with chunks(response) as pieces:
+            async for chunk in pieces:
+                size += len(chunk)
+                if size > _LARGEST:
+                    raise LoginFailed(f"{origin(str(request.url))} answered with more than {_LARGEST} bytes")
+                parts.append(chunk)
+    finally:
+        await response.aclose()
+    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WAY]
+    whole = httpx2.Response(response.status_code, headers=headers, content=b"".join(parts), request=request)
+    whole.next_request = response.next_request
+    return whole

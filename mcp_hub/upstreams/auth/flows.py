@@ -1,0 +1,301 @@
+"""A login from its beginning, through the OAuth client of the SDK: whom to ask, who the hub is, and for what.
+
+The SDK's client is an `httpx2.Auth` flow: it names one request after the other and is given the answers. Here those go
+through `Addresses`, and the first one, the MCP request that needs the login, is answered by us: with what the server
+said to a probe without credentials. So nothing of the SDK touches the network, a file or a browser.
+
+Importing this module imports the SDK (0.5 s, 60 MB): only a login does it. Sources: specification 2026-07-28,
+basic/authorization; RFC 8414, 8707, 9207, 9728, 7591, 7636.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import httpx2
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+from mcp.client.auth.utils import issuers_match
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl, ValidationError
+
+from mcp_hub.clock import wall_time
+from mcp_hub.masking import MASK, hide, learn
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.capabilities import OWN
+from mcp_hub.protocol.envelope import object_bytes, request_frame
+from mcp_hub.protocol.headers import request_headers
+from mcp_hub.protocol.meta import modern_meta
+from mcp_hub.upstreams.auth.addresses import Addresses
+from mcp_hub.upstreams.auth.challenges import challenge_of, composed
+from mcp_hub.upstreams.auth.grants import Client, Grant, LoginFailed
+from mcp_hub.upstreams.auth.tokens import expiry, is_usable, said
+from mcp_hub.upstreams.peer import CLIENT_INFO
+from mcp_hub.wire.responses import origin
+
+__all__ = ["Visit", "login_alone", "login_in_browser"]
+
+logging.getLogger("mcp.client.auth").addHandler(logging.NullHandler())
+logging.getLogger("mcp.client.auth").propagate = False  # it logs answers of token endpoints; failures are raised anyway
+
+Visit = Callable[[str, str], Awaitable[AuthorizationCodeResult]]
+"""Has a person visit the authorization URL of an issuer, and waits for what the browser brings back."""
+
+_METHODS: Final[dict[str, Literal["basic", "post", "none"]]] = {
+    "client_secret_basic": "basic",
+    "client_secret_post": "post",
+    "none": "none",
+}
+_MOST_REQUESTS: Final = 40
+"""Requests of one login, redirects included; metadata at every place there is takes a dozen."""
+
+
+class _Storage:
+    """What the SDK's client keeps, for this one login."""
+
+    def __init__(self, prior: Grant | None, known: OAuthClientInformationFull | None) -> None:
+        self.tokens: OAuthToken | None = None
+        self.known = known
+        self._prior = prior
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """Only for the scopes that were granted before: a login that wants more must not lose those."""
+        prior = self._prior
+        return OAuthToken(access_token=prior.access_token, scope=prior.scope) if prior is not None else None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+        learn(text for text in (tokens.access_token, tokens.refresh_token) if text)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.known
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.known = client_info
+        learn([client_info.client_secret] if client_info.client_secret else [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """One login under way."""
+
+    url: str
+    client: Client
+    prior: Grant | None
+    provider: OAuthClientProvider
+    storage: _Storage
+    addresses: Addresses
+
+    async def run(self, is_registered: bool) -> Grant:
+        """Raises `LoginFailed`."""
+        try:
+            await _drive(self.provider, await self._refusal(), self.addresses)
+        except OAuthFlowError as exc:
+            raise LoginFailed(_told(str(exc), self.client)) from None
+        except (ValidationError, httpx2.InvalidURL, UnicodeError) as exc:
+            raise LoginFailed(f"an answer makes no sense: {_told(str(exc), self.client)}") from None
+        if self.storage.tokens is None:
+            raise LoginFailed("the authorization server gave no token")
+        return self._grant(self.storage.tokens, is_registered)
+
+    async def _refusal(self) -> httpx2.Response:
+        """What the server says to a request without credentials, as far as that matters, and with our wishes."""
+        params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, OWN, None)})
+        headers = {
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+            **request_headers(eras.LATEST_MODERN, "server/discover", params),
+        }
+        probe = httpx2.Request("POST", self.url, content=request_frame(1, "server/discover", params), headers=headers)
+        answer = await self.addresses.send(probe)
+        challenge = challenge_of(answer.headers.get("www-authenticate", "")) if answer.status_code in (401, 403) else {}
+        wanted = self.prior.wanted if self.prior is not None else None
+        scope = " ".join(self.client.scopes) or wanted or challenge.get("scope")
+        is_more = wanted is not None and not self.client.scopes
+        said_so = composed(
+            error="insufficient_scope" if is_more else None,
+            resource_metadata=challenge.get("resource_metadata"),
+            scope=scope,
+        )
+        return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so})
+
+    def _grant(self, tokens: OAuthToken, is_registered: bool) -> Grant:
+        context, client = self.provider.context, self.client
+        info = context.client_info
+        if info is None or not is_usable(tokens.access_token):
+            raise LoginFailed("the authorization server gave no token that can be used")
+        now = wall_time()
+        has_own_secret = info.client_secret is not None and info.client_id == client.client_id
+        return Grant(
+            access_token=tokens.access_token,
+            token_endpoint=_token_endpoint(self.provider, self.url),
+            client_id=info.client_id,
+            client_secret=None if has_own_secret else info.client_secret,
+            token_auth=_METHODS.get(info.token_endpoint_auth_method or "none", "none"),
+            redirect_uris=tuple(map(str, info.redirect_uris or ())),
+            is_registered=is_registered and info.client_id not in (client.client_id, client.metadata_url),
+            issuer=_issuer(self.provider),
+            resource=context.get_resource_url(),
+            refresh_token=tokens.refresh_token if tokens.refresh_token and is_usable(tokens.refresh_token) else None,
+            scope=tokens.scope,
+            asked=context.client_metadata.scope,
+            obtained_at=now,
+            expires_at=expiry(tokens.expires_in, now),
+        )
+
+
+async def login_in_browser(
+    url: str, client: Client, prior: Grant | None, redirect_uri: str, visit: Visit, addresses: Addresses
+) -> Grant:
+    """Logs a person in to the server at `url`; `prior` is the login that this one replaces.
+
+    The client of `prior` is used again if its redirects fit. Raises `LoginFailed`.
+    """
+    storage = _Storage(prior, _known_client(client, prior, redirect_uri))
+    result: AuthorizationCodeResult | None = None
+
+    async def show(authorization_url: str) -> None:
+        nonlocal result
+        _check_client(provider, client, prior)
+        addresses.check(authorization_url, "authorization endpoint")
+        issuer = _issuer(provider) or authorization_url
+        result = await visit(authorization_url, issuer)
+
+    async def came_back() -> AuthorizationCodeResult:
+        assert result is not None
+        return result
+
+    metadata = OAuthClientMetadata(
+        client_name="mcp-hub", redirect_uris=[AnyUrl(redirect_uri)], scope=" ".join(client.scopes) or None
+    )
+    provider = OAuthClientProvider(url, metadata, storage, show, came_back, client_metadata_url=client.metadata_url)
+    return await _Login(url, client, prior, provider, storage, addresses).run(is_registered=True)
+
+
+async def login_alone(url: str, client: Client, prior: Grant | None, addresses: Addresses) -> Grant:
+    """Logs the hub in by itself (client credentials), by its secret or by a JWT that it signs. Raises `LoginFailed`."""
+    assert client.client_id is not None
+    storage = _Storage(None, None)
+    scope = " ".join(client.scopes) or None
+    provider: OAuthClientProvider
+    if client.private_key is not None:
+        signed = SignedJWTParameters(
+            issuer=client.client_id,
+            subject=client.client_id,
+            signing_key=client.private_key,
+            signing_algorithm=client.algorithm,
+        )
+        provider = PrivateKeyJWTOAuthProvider(
+            url, storage, client.client_id, _signing(signed), scope=scope, issuer=client.issuer
+        )
+    else:
+        assert client.client_secret is not None
+        method: Any = f"client_secret_{client.token_auth or 'basic'}"
+        provider = ClientCredentialsOAuthProvider(
+            url, storage, client.client_id, client.client_secret, method, scope=scope, issuer=client.issuer
+        )
+    return await _Login(url, client, None, provider, storage, addresses).run(is_registered=False)
+
+
+def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]:
+    sign = parameters.create_assertion_provider()
+
+    async def assertion(audience: str) -> str:
+        try:
+            return await sign(audience)
+        except Exception as exc:  # the key comes from outside, and every library beneath has its own errors for it
+            raise LoginFailed(
+                f'"private_key" cannot sign by {parameters.signing_algorithm}: {type(exc).__name__}'
+            ) from None
+
+    return assertion
+
+
+async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, addresses: Addresses) -> None:
+    """Has the SDK's flow go from the refusal of a request to the point where that would be sent again."""
+    headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
+    request = httpx2.Request("POST", provider.context.server_url, headers=headers)
+    refusal.request = request
+    flow = provider.async_auth_flow(request)
+    try:
+        asked = await anext(flow)
+        response = refusal
+        for _ in range(_MOST_REQUESTS):
+            asked = await flow.asend(response)
+            if asked is request:
+                return
+            response = await addresses.send(asked)
+        raise LoginFailed(f"the login took more than {_MOST_REQUESTS} requests")
+    except StopAsyncIteration:
+        raise LoginFailed("the login ended without a token") from None
+    finally:
+        await flow.aclose()
+
+
+def _known_client(client: Client, prior: Grant | None, redirect_uri: str) -> OAuthClientInformationFull | None:
+    """The one of the configuration, else the one that the hub registered before, if it may come back to this place."""
+    if client.client_id is not None:
+        return OAuthClientInformationFull(
+            client_id=client.client_id, client_secret=client.client_secret, redirect_uris=[AnyUrl(redirect_uri)]
+        )
+    if prior is None or not prior.is_registered or redirect_uri not in prior.redirect_uris:
+        return None
+    methods = {ours: theirs for theirs, ours in _METHODS.items()}
+    return OAuthClientInformationFull(
+        client_id=prior.client_id,
+        client_secret=prior.client_secret,
+        redirect_uris=[AnyUrl(uri) for uri in prior.redirect_uris],
+        token_endpoint_auth_method=methods[prior.token_auth],
+        issuer=prior.issuer,
+    )
+
+
+def _check_client(provider: OAuthClientProvider, client: Client, prior: Grant | None) -> None:
+    """Before a person is asked: whether this is whom the configuration means, and how the client will identify itself.
+
+    Raises `LoginFailed`. A registered client with a secret and no word about it sends it by HTTP Basic (RFC 7591 §2).
+    """
+    issuer, info = _issuer(provider), provider.context.client_info
+    if client.issuer is not None and (issuer is None or not issuers_match(issuer, client.issuer)):
+        raise LoginFailed(f'the server names {issuer!r} as its authorization server, and "issuer" another one')
+    named = provider.context.auth_server_url
+    if issuer is None and named is not None:
+        raise LoginFailed(f"{origin(named)}, the authorization server, does not say where to log in (RFC 8414)")
+    is_secret = client.client_secret is not None and client.issuer is None
+    if is_secret and prior is not None and prior.issuer is not None and prior.issuer != issuer:
+        raise LoginFailed(
+            f'the authorization server was {prior.issuer!r} and is {issuer!r} now: set "issuer" to allow it'
+        )
+    if info is None or info.client_secret is None or info.token_endpoint_auth_method is not None:
+        return
+    metadata = provider.context.oauth_metadata
+    offered = metadata.token_endpoint_auth_methods_supported if metadata is not None else None
+    chosen = f"client_secret_{client.token_auth}" if client.token_auth else "client_secret_basic"
+    if client.token_auth is None and offered and chosen not in offered and "client_secret_post" in offered:
+        chosen = "client_secret_post"
+    info.token_endpoint_auth_method = chosen
+
+
+def _issuer(provider: OAuthClientProvider) -> str | None:
+    metadata = provider.context.oauth_metadata
+    return str(metadata.issuer) if metadata is not None else None
+
+
+def _token_endpoint(provider: OAuthClientProvider, url: str) -> str:
+    """From the metadata, else where servers before 2025-06-18 had it."""
+    metadata = provider.context.oauth_metadata
+    if metadata is not None:
+        return str(metadata.token_endpoint)
+    return f"{provider.context.get_authorization_base_url(url)}/token"
+
+
+def _told(text: str, client: Client) -> str:
+    """What the SDK says of a failure; it repeats what servers answered, which may hold our own secret."""
+    for secret in (client.client_secret, client.private_key):
+        text = text.replace(secret, MASK) if secret else text
+    return said(hide(text))

@@ -1,0 +1,127 @@
+"""Where the browser comes back to after a login: one address on this machine, for one login (RFC 8252 §7.3)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from secrets import compare_digest
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import anyio.abc
+
+from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.auth.tokens import said
+
+__all__ = ["Redirect", "listening"]
+
+_PATH: Final = "/callback"
+_LARGEST: Final = 16 << 10
+"""Bytes of a request's head; codes can be long."""
+_SECONDS: Final = 5.0
+"""For one request: whoever connects and says nothing is in nobody's way for long."""
+_MOST: Final = 16
+"""Connections at once; more wait."""
+_DONE: Final = "Done: go back to where you began. You can close this page."
+_FAILED: Final = "The authorization server refused the login; see where you began. You can close this page."
+_STRANGE: Final = "This is not the login that mcp-hub waits for. It still waits."
+
+
+@dataclass
+class Redirect:
+    """Waits for the browser. `uri` is what the authorization server is given."""
+
+    uri: str
+    _state: str = ""
+    _found: dict[str, str] = field(default_factory=dict, repr=False)
+    _came: anyio.Event = field(default_factory=anyio.Event)
+
+    def expect(self, authorization_url: str) -> None:
+        """From now on takes who comes back from there, by its `state`; everybody else is turned away."""
+        self._state = parse_qs(urlsplit(authorization_url).query).get("state", [""])[0]
+
+    async def wait(self, seconds: float) -> dict[str, str]:
+        """The parameters that came back, `code` and `state` among them.
+
+        Raises `LoginFailed` when the authorization server refused, or nobody came in time.
+        """
+        with anyio.move_on_after(seconds):
+            await self._came.wait()
+        if not self._came.is_set():
+            raise LoginFailed(f"nobody logged in within {seconds:g} s")
+        if "error" in self._found:
+            about = self._found.get("error_description", "")
+            raise LoginFailed(
+                f"refused by the authorization server: {said(self._found['error'])} {said(about)}".rstrip()
+            )
+        return self._found
+
+    def take(self, target: str, host: str) -> tuple[int, str]:
+        """Status and text for a request of `target`."""
+        parts = urlsplit(target)
+        if parts.path != _PATH or host != urlsplit(self.uri).netloc:  # no other page may reach us by a name of its own
+            return 404, "Nothing here."
+        found = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        if not self._state or not compare_digest(found.get("state", "").encode(), self._state.encode()):
+            return 400, _STRANGE
+        if "error" not in found and "code" not in found:
+            return 400, _STRANGE
+        if not self._came.is_set():  # the first one counts
+            self._found = found
+            self._came.set()
+        return (200, _DONE) if "error" not in self._found else (400, _FAILED)
+
+
+@asynccontextmanager
+async def listening(port: int | None) -> AsyncIterator[Redirect]:
+    """Listens on 127.0.0.1, on any free port if none is given. Raises `LoginFailed` if it cannot."""
+    try:
+        listeners = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port or 0)
+    except OSError as exc:
+        raise LoginFailed(f"cannot listen on 127.0.0.1:{port}: {exc.strerror or exc}") from None
+    bound = listeners.extra(anyio.abc.SocketAttribute.local_port)
+    redirect = Redirect(f"http://127.0.0.1:{bound}{_PATH}")
+    slots = anyio.Semaphore(_MOST)
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with slots, stream:
+                with anyio.move_on_after(_SECONDS):
+                    await _answer(stream, redirect)
+
+    failure = None
+    async with listeners, anyio.create_task_group() as tasks:
+        tasks.start_soon(listeners.serve, serve)
+        try:
+            yield redirect
+        except LoginFailed as exc:  # a task group would wrap it
+            failure = exc
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _answer(stream: anyio.abc.SocketStream, redirect: Redirect) -> None:
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += await stream.receive()
+        if len(head) > _LARGEST:
+            return
+    first, *lines = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+    method, _, rest = first.partition(" ")
+    host = next((line[5:].strip() for line in lines if line[:5].lower() == "host:"), "")
+    try:
+        status, text = redirect.take(rest.partition(" ")[0], host) if method == "GET" else (405, "Only GET.")
+    except ValueError:
+        status, text = 400, _STRANGE
+    await stream.send(_page(status, text))
+
+
+def _page(status: int, text: str) -> bytes:
+    body = f'<!doctype html><meta charset="utf-8"><title>mcp-hub</title><p>{text}</p>'.encode()
+    head = (
+        f"HTTP/1.1 {status} {'OK' if status == 200 else 'Refused'}\r\n"
+        f"content-type: text/html; charset=utf-8\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+        "content-security-policy: default-src 'none'\r\nreferrer-policy: no-referrer\r\ncache-control: no-store\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,143 @@
+"""What one server offers: its lists as they were read last, by this hub or an earlier one; read anew when told to."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import StartFailed
+from mcp_hub.types import JsonObject, Kind, Snapshot
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.last_lists import LastList, ListFile
+from mcp_hub.upstreams.listing import ListLimits, list_kinds, prepared
+from mcp_hub.upstreams.pacing import Pacer
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.tasks import required_tasks
+
+__all__ = ["ServerLists"]
+
+log = structlog.get_logger(__name__)
+
+_KEEP_PAUSE: Final = 5.0
+"""Seconds between two writes of a list that keeps changing."""
+_KEEP_LIMIT: Final = 10.0
+"""Seconds that a disk may take; after that the write is left to itself."""
+_LAST: Final = 0.5
+"""The same when the server is stopped: the hub has to be gone soon."""
+
+
+class ServerLists:
+    """One server's. `file` is where they outlive the hub; what is there is offered from the beginning."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: ListLimits,
+        changes: Changes,
+        file: ListFile | None = None,
+        now: Callable[[], float] = wall_time,
+    ) -> None:
+        self.name = name
+        self.limits = limits
+        self._changes = changes
+        self._file = file
+        self._now = now
+        self._is_unwritten = anyio.Event()
+        self._last = file.read() if file is not None else None
+        self.is_fresh = False
+        """Whether this hub has read them."""
+
+    @property
+    def last(self) -> LastList | None:
+        """All that was read last."""
+        return self._last
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self._last.snapshot if self._last is not None else None
+
+    @property
+    def at(self) -> float | None:
+        """When they were read last, in Unix seconds."""
+        return self._last.at if self._last is not None else None
+
+    @property
+    def version(self) -> str | None:
+        """Of the protocol, when they were read last."""
+        return self._last.version if self._last is not None else None
+
+    @property
+    def server_info(self) -> JsonObject | None:
+        return self._last.server_info if self._last is not None else None
+
+    def inherit(self, last: LastList | None) -> None:
+        """The lists of the server before this one, which stand until its own are read."""
+        self._last = last or self._last
+
+    async def read(self, peer: Peer, kinds: set[Kind]) -> None:
+        """Reads the lists of these kinds. Raises `StartFailed` as `list_kinds` does."""
+        found = await list_kinds(peer, kinds, self.limits)
+        if peer.mirrors is not None and (tools := found.get(Kind.TOOL)) is not None:
+            tools.raws, refused = peer.mirrors.learn(tools.raws)
+            tools.warnings += refused
+            for problem in refused:
+                log.warning("upstream_list", upstream=self.name, kind=Kind.TOOL.value, problem=problem)
+        old = self.snapshot
+        lists = {kind: tuple(listed.raws) for kind, listed in found.items()}
+        hints = {kind: listed.hint for kind, listed in found.items()}
+        warnings = tuple(f"{kind.value}s: {text}" for kind, listed in found.items() for text in listed.warnings)
+        info = peer.info
+        fresh = Snapshot(self.name, info.era, lists, hints, info.capabilities, info.instructions, warnings)
+        if old is not None and kinds != set(Kind):
+            fresh = replace(fresh, lists={**old.lists, **lists}, hints={**old.hints, **hints})
+        await prepared(fresh, self.limits)
+        if Kind.TOOL in lists:
+            peer.task_tools = required_tasks(info.capabilities, lists[Kind.TOOL])
+        self._last = LastList(fresh if fresh != old else old, info.version, info.server_info, self._now())
+        self.is_fresh = True
+        self._is_unwritten.set()
+        if fresh != old:
+            self._changes.bump()
+
+    async def follow(self, peer: Peer, patience: float) -> None:
+        """Reads again what the server says has changed, until the session ends. `patience`: seconds for one reading."""
+        pacer = Pacer()
+        while True:
+            await peer.wake.wait()
+            if peer.closed.is_set():
+                return
+            peer.wake = anyio.Event()
+            with anyio.move_on_after(pacer.pause(anyio.current_time())):
+                await peer.closed.wait()
+            kinds, peer.changed = peer.changed, set()
+            with anyio.move_on_after(patience) as scope:
+                try:
+                    await self.read(peer, kinds)
+                except StartFailed as exc:
+                    log.warning("upstream_list_failed", upstream=self.name, reason=str(exc))
+            if scope.cancelled_caught:
+                log.warning("upstream_list_failed", upstream=self.name, reason="no answer")
+
+    async def keep(self) -> None:
+        """Writes what was read to the file, in a thread, until cancelled; what is read last is written then."""
+        if self._file is None:
+            return
+        try:
+            while True:
+                await self._is_unwritten.wait()
+                await self._write(self._file, _KEEP_LIMIT)
+                await anyio.sleep(_KEEP_PAUSE)
+        finally:
+            if self._is_unwritten.is_set():
+                with anyio.CancelScope(shield=True):
+                    await self._write(self._file, _LAST)
+
+    async def _write(self, file: ListFile, limit: float) -> None:
+        self._is_unwritten = anyio.Event()
+        if self._last is not None:
+            with anyio.move_on_after(limit):
+                await anyio.to_thread.run_sync(file.write, self._last, abandon_on_cancel=True)

@@ -1,0 +1,134 @@
+"""What can be seen of a running hub, for health, metrics and REST: a part of the composition root (`app`).
+
+Everything is sampled when somebody asks. Texts of servers are masked, and cut where a server decides how long they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec import UNSET
+
+from mcp_hub.catalog.approvals import Approvals
+from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.inspection import Flagged, Inspector
+from mcp_hub.clock import wall_time
+from mcp_hub.composition import Current
+from mcp_hub.fronts.health import StoreState
+from mcp_hub.fronts.rest_bodies import FlagInfo, LastReload, ServerInfo, UnapprovedInfo
+from mcp_hub.hub import Facade
+from mcp_hub.masking import hide
+from mcp_hub.protocol.stream_events import timestamp
+from mcp_hub.reload import Reloader
+from mcp_hub.types import Kind, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.base import Upstream
+
+__all__ = ["Watch"]
+
+_LINES: Final = 20
+"""Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
+_TEXT: Final = 500
+"""Characters of one text of a server."""
+_MOST: Final = 100
+"""Warnings, flags and unapproved tools of one server; `mcp-hub approve` and `doctor` have all."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """A hub as it is now. A `fronts.health.Watched`."""
+
+    current: Current
+    hub: Facade
+    upstreams: Mapping[str, Upstream]
+    approvals: Approvals
+    reloader: Reloader
+    _inspector: Inspector = field(default_factory=Inspector)
+    _flagged: tuple[int, list[Flagged]] = (-1, [])
+
+    @property
+    def is_settled(self) -> bool:
+        return self.hub.catalog.is_settled
+
+    @property
+    def store(self) -> StoreState:
+        if self.current.settings.hub.store.type == "memory":
+            return "memory"
+        return "durable" if self.hub.streams.store.is_durable else "out_of_use"
+
+    def states(self) -> Mapping[str, UpstreamState]:
+        """Of the servers that are configured and enabled."""
+        servers = self.current.settings.servers
+        return {
+            status.server: status.state
+            for status in self.hub.statuses()
+            if status.server in servers and servers[status.server].enabled
+        }
+
+    def statuses(self, profile: str | None) -> list[UpstreamStatus]:
+        """Of the servers of a profile; None for all."""
+        every = self.hub.statuses()
+        if profile is None:
+            return every
+        chosen = self.hub.catalog.rules(profile).servers
+        return [status for status in every if status.server in chosen]
+
+    def servers(self, profile: str | None) -> list[ServerInfo]:
+        """Everything about them, in the order of the file."""
+        flagged = self._flags()
+        return [self._info(status, flagged) for status in self.statuses(profile)]
+
+    def server(self, name: str, profile: str | None) -> ServerInfo | None:
+        """One; None if the profile does not have it."""
+        found = [status for status in self.statuses(profile) if status.server == name]
+        return self._info(found[0], self._flags()) if found else None
+
+    def last_reload(self, profile: str | None) -> LastReload | None:
+        last = self.reloader.last
+        if last is None:
+            return None
+        findings = [hide(text)[:_TEXT] for text in last.errors] if profile is None else []
+        return LastReload(last.trigger, timestamp(last.at), last.is_applied, findings)
+
+    def _flags(self) -> list[Flagged]:
+        """Looked for again when something has changed: a scrape every few seconds must not cost a list each."""
+        version = self.hub.changes.version
+        if self._flagged[0] != version:
+            tools = self.hub.catalog.view(None).entries(Kind.TOOL)  # looks at the tools, and so judges them
+            self._flagged = version, self._inspector.inspect(tools)
+        return self._flagged[1]
+
+    def _info(self, status: UpstreamStatus, flagged: list[Flagged]) -> ServerInfo:
+        listed, info = status.listed_at, status.server_info or {}
+        snapshot = self.upstreams[status.server].snapshot()
+        counts = {} if snapshot is None else {kind.value: len(own) for kind, own in snapshot.lists.items()}
+        software = [text for key in ("name", "version") if isinstance(text := info.get(key), str)]
+        return ServerInfo(
+            server=status.server,
+            state=status.state.value,
+            restarts=status.restarts,
+            reason=UNSET if status.reason is None else _told(status.reason),
+            era=UNSET if status.era is None else status.era.value,
+            version=UNSET if status.version is None else _told(status.version),
+            software=_told(" ".join(software)) if software else UNSET,
+            pid=UNSET if status.pid is None else status.pid,
+            rests=status.rests,
+            listed=UNSET if listed is None else timestamp(listed),
+            age=UNSET if listed is None else round(max(wall_time() - listed, 0.0), 3),
+            entries=counts,
+            warnings=[_told(text) for text in status.warnings[:_MOST]],
+            unapproved=[
+                UnapprovedInfo(_told(own.tool), own.kind, list(own.members), own.is_held)
+                for own in self.approvals.findings()
+                if own.server == status.server
+            ][:_MOST],
+            flags=[
+                FlagInfo(_told(own.tool), own.flag.kind, _told(own.flag.where), _told(own.flag.why))
+                for own in flagged
+                if own.server == status.server
+            ][:_MOST],
+            stderr=[_told(line) for line in status.stderr[-_LINES:]],
+        )
+
+
+def _told(text: str) -> str:
+    return decoded(hide(text), _TEXT)

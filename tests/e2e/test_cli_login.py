@@ -1,0 +1,127 @@
+"""`mcp-hub login` and `logout` as they are really run, next to a hub that runs: real processes, a browser command."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from click.testing import CliRunner
+
+from mcp_hub.cli import main
+from tests.e2e.client import Message
+from tests.interaction.fronts import stdio_hub
+from tests.unit.cli.command import COMMAND, command_env
+from tests.unit.upstreams.authorization import Authorization, browse
+from tests.unit.wire.http_server import HttpServer, serving
+from tests.upstreams.stdio_client import StdioClient
+
+pytestmark = pytest.mark.anyio
+
+BROWSER = """
+import http.client, sys, urllib.parse
+
+def get(url):
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=10)
+    connection.request("GET", f"{parts.path}?{parts.query}")
+    return connection.getresponse()
+
+open(sys.argv[1], "w").write(sys.argv[2])
+get(get(sys.argv[2]).headers["location"])
+"""
+"""What a browser does whose user agrees; writes down where it was sent."""
+
+
+def configured(server: HttpServer) -> str:
+    return json.dumps({"hub": {"prefix": "never"}, "servers": {"far": {"url": server.url}, "near": {"command": "x"}}})
+
+
+async def ran(folder: Path, *args: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """The command, while this process goes on serving."""
+
+    def run() -> "subprocess.CompletedProcess[str]":
+        settings = {**command_env(folder), **env}
+        return subprocess.run([*COMMAND, *args], capture_output=True, text=True, env=settings, cwd=folder, timeout=60)
+
+    return await anyio.to_thread.run_sync(run)
+
+
+async def answer(client: StdioClient, is_right: str) -> Message:
+    """What a call comes to, as soon as that is in it; the hub looks for logins every second."""
+    with anyio.fail_after(20):
+        while True:
+            said = await client.call("x")
+            if is_right in json.dumps(said):
+                return said
+            await anyio.sleep(0.1)
+
+
+async def test_a_hub_that_runs_gets_in_when_its_user_logs_in_and_out_when_he_logs_out(tmp_path: Path) -> None:
+    guard = Authorization()
+    guard.count = 7_000_000  # tokens that cannot be in a log by chance
+    browser, visited = tmp_path / "browser.py", tmp_path / "visited"
+    browser.write_text(BROWSER)
+    async with serving(guard) as server, stdio_hub(configured(server), tmp_path) as client:
+        await client.initialize()
+        await client.wait_stderr("mcp-hub login far")
+        done = await ran(tmp_path, "login", "far", BROWSER=f"{sys.executable} {browser} {visited} %s")
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "logged in to far")
+        assert done.stdout.strip() == visited.read_text()
+        assert "result" in await answer(client, '"content"')
+        done = await ran(tmp_path, "logout", "far")
+        assert (done.returncode, done.stderr) == (0, "logged out of far\n")
+        await answer(client, "mcp-hub login far")
+        assert "a-700" not in client.stderr + json.dumps(client.transcript)
+        assert await client.close() == 0
+    (request,) = guard.asked["/token"]
+    assert request["grant_type"] == "authorization_code"
+
+
+async def test_without_a_browser_the_place_is_printed_for_programs_and_people(tmp_path: Path) -> None:
+    guard = Authorization(scope="read", refreshable=False)
+    async with serving(guard) as server:
+        (tmp_path / "servers.yaml").write_text(configured(server))
+        env = {**command_env(tmp_path), "BROWSER": "false"}
+        argv = [*COMMAND, "login", "far", "--no-browser"]
+        async with await anyio.open_process(argv, env=env, cwd=tmp_path) as process:
+            assert process.stdout is not None and process.stderr is not None
+            with anyio.fail_after(30):
+                page = (await process.stdout.receive()).decode().strip()
+                assert page.startswith(f"{guard.base}/authorize?")
+                await browse(page, "")
+                assert await process.wait() == 0
+                said = b"".join([chunk async for chunk in process.stderr]).decode().splitlines()
+    assert said == [
+        f"far logs in at {guard.base}",
+        "open this in a browser on this machine:",
+        "logged in to far with scope read; it cannot be renewed: you will have to log in again when it ends",
+    ]
+
+
+async def test_a_login_that_nobody_makes_ends_with_the_reason(tmp_path: Path) -> None:
+    async with serving(Authorization()) as server:
+        (tmp_path / "servers.yaml").write_text(configured(server))
+        done = await ran(tmp_path, "login", "far", "--no-browser", "--timeout", "1")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "cannot log in to far: nobody logged in within 1 s")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"command": "x"}, 'server "far" is not remote: it has no url to log in to'),
+        ({"url": "http://a.example/mcp"}, 'server "far" has an http:// url, where everybody on the way could read'),
+        ({"url": "https://a.example/mcp", "bearer": "t"}, 'server "far" has credentials in bearer or headers already'),
+        (None, 'no server "far"; remote servers: other'),
+    ],
+)
+def test_where_there_is_nothing_to_log_in_to_the_command_says_why(
+    tmp_path: Path, settings: dict[str, str] | None, said: str
+) -> None:
+    servers = {"other": {"url": "https://b.example/mcp"}} | ({} if settings is None else {"far": settings})
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": servers}))
+    for command in ("login", "logout"):
+        done = CliRunner().invoke(main, [command, "far", "--config", str(tmp_path / "servers.yaml")])
+        assert done.exit_code == 2 and said in done.stderr

@@ -1,0 +1,110 @@
+"""A catalog of two servers that list what they are told to, and the approvals of their tools."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from mcp_hub.catalog.approvals import Approvals, record_key
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.pins import Policy, approved, encoded, findings_of, read
+from mcp_hub.catalog.routes import route
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.clock import SystemClock
+from mcp_hub.stores.pins import PinFiles
+from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.absent import AbsentUpstream
+from mcp_hub.upstreams.changes import Changes
+from tests.upstreams.child import WAIT
+
+__all__ = ["CONFIG", "Hub", "approve", "running", "until"]
+
+CONFIG = "/etc/servers.yaml"
+Tools = dict[str, str]
+"""Descriptions by name."""
+
+
+class Listing(AbsentUpstream):
+    """A server that is ready and lists what it is told to."""
+
+    def __init__(self, name: str, changes: Changes) -> None:
+        super().__init__(name)
+        self._changes = changes
+        self._held: Snapshot | None = None
+
+    def lists(self, tools: Tools) -> None:
+        raws = [{"name": name, "description": said, "inputSchema": {"type": "object"}} for name, said in tools.items()]
+        self._held = Snapshot(self.name, Era.MODERN, {Kind.TOOL: tuple(json.dumps(raw).encode() for raw in raws)})
+        self._changes.bump()
+
+    def snapshot(self) -> Snapshot | None:
+        return self._held
+
+    def status(self) -> UpstreamStatus:
+        return UpstreamStatus(self.name, UpstreamState.READY)
+
+
+class Hub:
+    """A catalog of servers `a` and `b`, with their approvals."""
+
+    def __init__(
+        self, folder: Path, policy: Policy = "block", rules: ViewRules | None = None, **policies: Policy
+    ) -> None:
+        self.changes, self.store = Changes(), PinFiles(folder)
+        self.a, self.b = Listing("a", self.changes), Listing("b", self.changes)
+        chosen: dict[str, Policy] = {"a": policy, "b": policy, **policies}
+        self.approvals = Approvals(self.store, CONFIG, chosen, self.changes, lambda: 1000.0)
+        rules = rules or ViewRules({"a": ServerRules("a"), "b": ServerRules("b")})
+        self.catalog = Catalog(
+            {"a": self.a, "b": self.b}, {None: rules}, self.changes, SystemClock(), 0, held=self.approvals.held
+        )
+
+    def names(self) -> dict[str, str]:
+        """What is listed: descriptions by exported name."""
+        entries = self.catalog.view(None).entries(Kind.TOOL)
+        return {entry.exported: json.loads(entry.raw)["description"] for entry in entries}
+
+    def call(self, name: str) -> str:
+        """The server's own name of the tool that a call would reach."""
+        params = {"name": msgspec.Raw(json.dumps(name).encode())}
+        to = route(self.catalog.view(None), Era.MODERN, "tools/call", params)
+        return str(msgspec.json.decode(to.params["name"]))
+
+    def found(self) -> dict[str, str]:
+        return {own.tool: own.kind for own in self.approvals.findings()}
+
+    def on_disk(self, policy: Policy = "block", server: str = "a") -> dict[str, str]:
+        record = read(self.store.read(record_key(CONFIG, server)))
+        return {name: own.kind for name, own in findings_of(server, record, record.tools, policy).items()}
+
+
+def approve(folder: Path, *tools: str) -> None:
+    """As another process does it."""
+
+    def change(text: bytes | None) -> bytes:
+        record = read(text)
+        digests = {name: own.digest for name, own in findings_of("a", record, record.tools, "block").items()}
+        record, missed = approved(record, {name: digests[name] for name in tools}, 2000.0)
+        assert missed == []
+        return encoded(record)
+
+    PinFiles(folder).update(record_key(CONFIG, "a"), change)
+
+
+@asynccontextmanager
+async def running(hub: Hub) -> AsyncIterator[Hub]:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hub.approvals.run)
+        yield hub
+        tasks.cancel_scope.cancel()
+        hub.approvals.close()
+
+
+async def until(hub: Hub, condition: Callable[[], bool]) -> None:
+    """Waits for what files tell, and for what the catalog tells once something has changed."""
+    with anyio.fail_after(WAIT):
+        while not condition():  # noqa: ASYNC110 - files set no event of ours
+            await anyio.sleep(0.01)

@@ -1,0 +1,166 @@
+"""`mcp-hub approve` on records that hubs have left: what it shows, what it asks, and what it refuses to approve."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from mcp_hub.catalog.approvals import record_key
+from mcp_hub.catalog.pins import Record, Told, encoded, findings_of, read, seen, told
+from mcp_hub.cli import approve as module
+from mcp_hub.cli import main
+from mcp_hub.stores.pins import PinFiles
+
+CONFIG = {"bank": {"command": "true"}, "shop": {"command": "true"}, "free": {"command": "true", "approval": False}}
+
+
+def tool(name: str, description: str, **members: object) -> dict[str, Told]:
+    raw = {"name": name, "description": description, "inputSchema": {"type": "object"}, **members}
+    return {name: told(msgspec.json.decode(json.dumps(raw), type=dict[str, msgspec.Raw]))}
+
+
+class Place:
+    def __init__(self, root: Path) -> None:
+        self.config = root / "servers.yaml"
+        self.config.write_text(json.dumps({"defaults": {"approval": "block"}, "servers": CONFIG}))
+        self.store = PinFiles(root / "state" / "approvals")
+
+    def key(self, server: str) -> str:
+        return record_key(str(self.config), server)
+
+    def lists(self, server: str, *lists: dict[str, Told]) -> None:
+        """The server has listed these tools, one list after the other."""
+        for offered in lists:
+            self.store.update(self.key(server), lambda text, own=offered: encoded(seen(read(text), own, "block", 9.0)))  # type: ignore[misc]
+
+    def waits(self, server: str) -> set[str]:
+        record = read(self.store.read(self.key(server)))
+        return set(findings_of(server, record, record.tools, "block"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
+    made = Place(tmp_path)
+    schema = {"type": "object", "properties": {"to": {"type": "string", "description": "Whom"}}}
+    made.lists("bank", tool("pay", "Pays.") | tool("ask", "Asks."))
+    made.lists("bank", tool("pay", "Pays.\nNow \u202eme.", inputSchema=schema) | tool("ask", "Asks?"))
+    made.lists("shop", tool("buy", "Buys."), tool("buy", "Buys.") | tool("steal", "Steals."))
+    return made
+
+
+@pytest.fixture
+def run(place: Place) -> Callable[..., Result]:
+    def run(*args: str, said: str = "") -> Result:
+        return CliRunner().invoke(main, ["approve", *args], input=said)
+
+    return run
+
+
+def test_what_has_changed_is_shown_with_all_that_is_hidden(run: Callable[..., Result]) -> None:
+    done = run("bank", "pay", "--yes")
+    assert done.exit_code == 0
+    for line in (
+        "bank: pay has changed since it was approved (description, inputSchema), since 1970-01-01T00:00:09.000Z, held",
+        "+Now <U+202E>me.",
+        '+      "description": "Whom"',
+        "look: description: characters that change the direction of what is shown: Pays.\\nNow <U+202E>me.",
+        "approved pay",
+    ):
+        assert line in done.stdout
+    assert "\u202e" not in done.stdout and "Asks" not in done.stdout
+
+
+def test_only_what_is_named_is_approved(run: Callable[..., Result], place: Place) -> None:
+    assert run("bank", "ask", "--yes").exit_code == 0
+    assert (place.waits("bank"), place.waits("shop")) == ({"pay"}, {"steal"})
+    assert run("shop", "--yes").exit_code == 0
+    assert (place.waits("bank"), place.waits("shop")) == ({"pay"}, set())
+    assert run("--all", "--yes").exit_code == 0
+    assert place.waits("bank") == set()
+    done = run("--list")
+    assert (done.exit_code, done.stdout) == (0, "every tool is as it was approved\n")
+
+
+def test_lists_say_what_waits_and_approve_nothing(run: Callable[..., Result], place: Place) -> None:
+    done = run("--list")
+    assert done.exit_code == 1
+    rows = [line.split()[:2] for line in done.stdout.splitlines()[1:] if not line.startswith("─")]
+    assert [row for row in rows if row[0] in CONFIG] == [["bank", "pay"], ["bank", "ask"], ["shop", "steal"]]
+    found = json.loads(run("--json").stdout)["waiting"]
+    assert [(one["server"], one["tool"], one["kind"], one["held"]) for one in found] == [
+        ("bank", "pay", "changed", True),
+        ("bank", "ask", "changed", True),
+        ("shop", "steal", "new", True),
+    ]
+    assert found[0]["approved"]["description"] == "Pays." and found[2]["approved"] is None
+    assert place.waits("bank") == {"pay", "ask"}
+
+
+def test_each_is_asked_for_and_no_is_the_default(
+    run: Callable[..., Result], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(said="y\n").exit_code == 2 and place.waits("bank") == {"pay", "ask"}, "a pipe is nobody"
+    monkeypatch.setattr(module, "_is_anybody_there", lambda: True)
+    done = run(said="y\n\nn\n")
+    assert done.exit_code == 1 and done.stdout.count("approve ") == 3
+    assert (place.waits("bank"), place.waits("shop")) == ({"ask"}, {"steal"})
+
+
+def test_what_changes_while_it_is_looked_at_is_not_approved(
+    run: Callable[..., Result], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agrees(found: object) -> bool:
+        place.lists("bank", tool("ask", "Asks for more."))
+        return True
+
+    monkeypatch.setattr(module, "_agrees", agrees)
+    done = run("bank", "ask")
+    assert done.exit_code == 1 and "ask has changed again meanwhile" in done.stderr
+    assert "ask" in place.waits("bank")
+
+
+def test_a_server_can_be_forgotten(run: Callable[..., Result], place: Place) -> None:
+    assert run("shop", "--forget").exit_code == 2 and place.waits("shop") == {"steal"}
+    assert run("shop", "--forget", "--yes").exit_code == 0
+    assert read(place.store.read(place.key("shop"))) == Record(server="shop", config=str(place.config))
+    place.lists("shop", tool("steal", "Steals."))
+    assert place.waits("shop") == set()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("bnak",), 'no server "bnak"; did you mean "bank"?'),
+        (("bank", "sell"), 'nothing is recorded of a tool "sell" of server "bank"'),
+        (("--yes",), "--yes without a SERVER needs --all"),
+        (("--forget",), "--forget needs a SERVER"),
+        (("--forget", "--all", "--yes"), "--forget needs a SERVER"),
+        (("bank", "--all"), "--all and SERVER: give one of them"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_reason(
+    run: Callable[..., Result], place: Place, args: tuple[str, ...], said: str
+) -> None:
+    done = run(*args)
+    assert done.exit_code == 2 and said in done.stderr
+    assert place.waits("bank") == {"pay", "ask"}
+
+
+def test_a_record_that_cannot_be_read_is_named_with_the_way_out(run: Callable[..., Result], place: Place) -> None:
+    place.store.place(place.key("bank")).write_bytes(b"\x00")
+    done = run("--list")
+    assert done.exit_code == 2
+    assert "cannot be read" in done.stderr and "mcp-hub approve bank --forget" in done.stderr
+    assert run("bank", "--forget", "--yes").exit_code == 0
+    assert run("bank", "--list").exit_code == 0
+
+
+def test_definitions_too_long_to_be_kept_are_said_to_be(run: Callable[..., Result], place: Place) -> None:
+    place.lists("bank", tool("pay", "x" * 40_000))
+    done = run("bank", "pay", "--yes")
+    assert "too long to be kept" in done.stdout and "xxxx" not in done.stdout and done.exit_code == 0

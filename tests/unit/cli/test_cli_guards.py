@@ -1,0 +1,144 @@
+"""The guard that settings ask for, and what a change of them changes."""
+
+import hashlib
+import json
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.cli import serve
+from mcp_hub.cli.guards import Doorkeeper, is_authenticated, metadata_routes
+from mcp_hub.config.schema import Settings
+from mcp_hub.fronts.guard import Guard, Refusal, Unverified
+from mcp_hub.rules import view_rules
+from mcp_hub.sessions.session import Caller
+from tests.unit.fronts.oauth_tokens import ISSUER, RESOURCE, claims, jwk, key_set, rsa_key, token
+from tests.upstreams.child import until
+
+pytestmark = pytest.mark.anyio
+
+FAR = 9_999_999_999
+TOKENS = [{"token": "s3cret-of-alice", "principal": "alice"}]
+
+
+def settings(path: Path | None = None, tokens: Any = (), **http: Any) -> Settings:
+    issuers = [{"issuer": ISSUER, "jwks_file": str(path)}]
+    oauth = {} if path is None else {"oauth": {"resource": RESOURCE, "issuers": issuers}}
+    return Settings.model_validate({"hub": {"tokens": list(tokens), "http": {**oauth, **http}}, "profiles": {"p": {}}})
+
+
+async def who(guard: Guard, shown: bytes | None = None, host: bytes = b"localhost") -> Caller | int:
+    headers = {b"host": host} | ({} if shown is None else {b"authorization": b"Bearer " + shown})
+    found = guard.check(headers)
+    if isinstance(found, Unverified):
+        found = await guard.verified(found)
+    return found.status if isinstance(found, Refusal) else found
+
+
+async def test_without_anything_everybody_on_this_machine_is_local() -> None:
+    assert await who(Doorkeeper(None).guard(settings())) == Caller()
+    assert await who(Doorkeeper("p").guard(settings())) == Caller(profile="p")
+
+
+async def test_a_change_of_tokens_holds_with_the_next_guard() -> None:
+    door = Doorkeeper(None)
+    first = door.guard(settings(tokens=TOKENS))
+    assert await who(first, b"s3cret-of-alice") == Caller("alice")
+    second = door.guard(settings(tokens=[{"token": "another-secret", "principal": "bob", "profile": "p"}]))
+    assert await who(second, b"s3cret-of-alice") == 401
+    assert await who(second, b"another-secret") == Caller("bob", "p")
+
+
+async def test_keys_outlive_a_change_of_the_configuration(tmp_path: Path) -> None:
+    path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
+    path.write_bytes(key_set(jwk(rsa_key())))
+    door = Doorkeeper("p")
+    assert door.key_states() == []
+    first = door.guard(settings(path))
+    assert await who(first, shown) == Caller(f"{ISSUER}#alice", "p")
+    path.unlink()
+    later = door.guard(settings(path, TOKENS))
+    assert await who(later, shown) == Caller(f"{ISSUER}#alice", "p"), "known, though the file is gone"
+    assert await who(later, b"s3cret-of-alice") == Caller("alice", "p")
+    assert len(door.key_states()) == 1
+
+
+async def test_an_issuer_that_is_taken_out_lets_nobody_in_any_more(tmp_path: Path) -> None:
+    path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
+    path.write_bytes(key_set(jwk(rsa_key())))
+    door = Doorkeeper(None)
+    assert isinstance(await who(door.guard(settings(path)), shown), Caller)
+    assert await who(door.guard(settings(tokens=TOKENS)), shown) == 401
+
+
+async def test_keys_are_read_in_the_background_from_the_first_issuer_on(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(key_set(jwk(rsa_key())))
+    door = Doorkeeper(None)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(door.run)
+            await anyio.wait_all_tasks_blocked()
+            guard = door.guard(settings(path))
+            await until(lambda: any("1 keys" in state for state in door.key_states()))
+            tasks.cancel_scope.cancel()
+    assert isinstance(await who(guard, token(claims(exp=FAR))), Caller)
+
+
+async def test_the_host_of_the_resource_is_one_of_the_hubs() -> None:
+    door = Doorkeeper(None)
+    assert await who(door.guard(settings(Path("none"))), host=b"hub.example.com") == 401
+    assert await who(door.guard(settings()), host=b"hub.example.com") == 421
+
+
+def test_who_has_tokens_or_issuers_knows_who_comes() -> None:
+    assert is_authenticated(settings(tokens=TOKENS)) and is_authenticated(settings(Path("k")))
+    assert not is_authenticated(settings()) and not is_authenticated(settings(allow_public=True))
+
+
+def test_lists_of_people_who_are_told_apart_are_for_no_shared_cache() -> None:
+    assert view_rules(Settings())[None].shared
+    oauth = settings(Path("k")).model_copy(update={"profiles": {}})
+    assert not view_rules(oauth)[None].shared
+
+
+async def test_metadata_is_published_with_an_issuer_only() -> None:
+    assert metadata_routes(settings()) == {}
+    routes = metadata_routes(settings(Path("k")))
+    assert "/.well-known/oauth-protected-resource/mcp" in routes and "/.well-known/oauth-protected-resource" in routes
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(event: MutableMapping[str, Any]) -> None:
+        sent.append(event)
+
+    for answer in routes.values():
+        await answer({"method": "GET"}, send)
+        await answer({"method": "POST"}, send)
+    assert json.loads(sent[1]["body"])["authorization_servers"] == [ISSUER] and sent[2]["status"] == 405
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0", "::", "hub.example.com", "2001:db8::1"])
+def test_a_public_address_needs_to_know_who_comes(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        serve._listen(settings(), host, 0)
+    said = capsys.readouterr().err
+    assert caught.value.code == 2 and f"refusing to listen on {host} without tokens" in said
+    assert "hub.tokens or hub.http.oauth" in said
+
+
+@pytest.mark.parametrize("own", [{"path": Path("k")}, {"tokens": TOKENS}, {"allow_public": True}], ids=str)
+def test_tokens_issuers_or_a_word_of_the_owner_open_a_public_address(
+    own: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """192.0.2.1 is nobody's (RFC 5737): past the refusal it is the system that says no."""
+    with pytest.raises(SystemExit):
+        serve._listen(settings(**own), "192.0.2.1", 0)
+    assert "cannot listen on 192.0.2.1" in capsys.readouterr().err
+
+
+def test_a_guard_of_settings_holds_no_token() -> None:
+    guard = Doorkeeper(None).guard(settings(tokens=TOKENS))
+    assert "s3cret" not in repr(vars(guard)) and hashlib.sha256(b"s3cret-of-alice").digest() in guard._callers

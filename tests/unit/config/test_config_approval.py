@@ -1,0 +1,44 @@
+"""`approval`: what becomes of changed tools, of all servers and of one."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from mcp_hub.config.load import load
+from mcp_hub.config.schema import Settings, json_schema
+from mcp_hub.errors import ConfigError
+from mcp_hub.rules import policies
+
+
+def settings(tmp_path: Path, text: str) -> Settings:
+    (tmp_path / "servers.yaml").write_text(text)
+    return load(tmp_path / "servers.yaml", {}).settings
+
+
+@pytest.mark.parametrize("off", ["off", '"off"', "false", "no"])
+def test_servers_say_it_else_the_defaults_else_it_is_warn(tmp_path: Path, off: str) -> None:
+    servers = (
+        f"servers: {{a: {{command: x}}, b: {{command: x, approval: block}}, c: {{command: x, approval: {off}}}}}\n"
+    )
+    assert policies(settings(tmp_path, servers)) == {"a": "warn", "b": "block", "c": "off"}
+    assert policies(settings(tmp_path, servers + "defaults: {approval: block}")) == {
+        "a": "block",
+        "b": "block",
+        "c": "off",
+    }
+
+
+@pytest.mark.parametrize("bad", ["on", "true", "blok", "1", "[]"])
+def test_anything_else_is_a_mistake(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(ConfigError, match=r"servers\.yaml:1: servers\.a\.approval: "):
+        settings(tmp_path, f"servers: {{a: {{command: x, approval: {bad}}}}}")
+
+
+@pytest.mark.parametrize(
+    ("value", "is_fit"), [("off", True), ("warn", True), ("block", True), ("on", False), (3, False)]
+)
+def test_the_schema_says_the_same(value: Any, is_fit: bool) -> None:
+    document = {"defaults": {"approval": value}, "servers": {"a": {"command": "x", "approval": value}}}
+    assert jsonschema_rs.is_valid(json_schema(), document) is is_fit

@@ -1,0 +1,108 @@
+"""When servers are started and stopped (`start`, `idle_stop`), what that comes to, and what a server is known by."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from mcp_hub.clock import SystemClock
+from mcp_hub.config.load import parse
+from mcp_hub.config.schema import Settings, json_schema
+from mcp_hub.errors import ConfigError
+from mcp_hub.sources import Sources, _list_key
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.guardian import Guardian
+from mcp_hub.upstreams.memory import EraMemory
+from mcp_hub.upstreams.scoped import Scoped
+from mcp_hub.upstreams.supervisor import Supervisor
+
+
+def settings(server: str, defaults: str = "{}") -> Settings:
+    text = f"servers: {{a: {server}}}\ndefaults: {defaults}"
+    return parse(text, "servers.yaml", {"LAZY": "lazy", "REST": "5m"}, Path("/base")).settings
+
+
+def made(server: str, defaults: str = "{}") -> Any:
+    clock = SystemClock()
+    sources = Sources({}, "/base", EraMemory(None), clock, Changes(), Guardian(clock))
+    return sources.make(settings(server, defaults), "a")
+
+
+@pytest.mark.parametrize(
+    ("server", "defaults", "lazy", "idle"),
+    [
+        ("{command: x}", "{}", False, None),
+        ("{command: x, start: lazy}", "{}", True, 600.0),
+        ("{command: x, start: lazy, idle_stop: never}", "{}", True, None),
+        ("{command: x, start: lazy, idle_stop: 0}", "{}", True, None),
+        ("{command: x, start: lazy, idle_stop: 0s}", "{}", True, None),
+        ("{command: x, idle_stop: 90s}", "{}", False, 90.0),
+        ("{command: x}", "{start: lazy, idle_stop: 1h}", True, 3600.0),
+        ("{command: x, start: eager}", "{start: lazy}", False, None),
+        ("{command: x, start: eager, idle_stop: never}", "{start: lazy, idle_stop: 1h}", False, None),
+        ("{url: 'https://x.example/mcp', start: lazy}", "{}", True, 600.0),
+        ("{command: x, start: '${LAZY}', idle_stop: '${REST}'}", "{}", True, 300.0),
+    ],
+)
+def test_rules_of_a_server(server: str, defaults: str, lazy: bool, idle: float | None) -> None:
+    upstream = made(server, defaults)
+    assert isinstance(upstream, Supervisor)
+    assert (upstream._rules.lazy, upstream._rules.idle_stop) == (lazy, idle)
+
+
+@pytest.mark.parametrize(
+    ("more", "first", "members"),
+    [("", None, 600.0), (", idle_stop: 90s", 90.0, 90.0), (", idle_stop: never", None, math.inf)],
+)
+def test_processes_of_a_scope_have_the_same_rule(more: str, first: float | None, members: float) -> None:
+    upstream = made(f"{{command: x, scope: session{more}}}")
+    assert isinstance(upstream, Scoped)
+    assert (upstream._first._rules.idle_stop, upstream._idle) == (first, members)
+    member = upstream._make()
+    assert member._rules.idle_stop is None and not member._rules.lazy, "they are ended, not put to rest"
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("{command: x, start: later}", 'servers.a.start: expected "eager" or "lazy"'),
+        ("{command: x, idle_stop: soon}", 'servers.a.idle_stop: expected a duration such as "30m"'),
+        ("{command: x, idle_stop: -1}", "servers.a.idle_stop: "),
+        ("{local: 'm:r', start: lazy}", "servers.a.start: Python functions are part of the hub"),
+        ("{local: 'm:r', idle_stop: 5m}", "servers.a.idle_stop: Python functions are part of the hub"),
+    ],
+)
+def test_mistakes_are_named(server: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(server)
+    assert said in str(caught.value)
+
+
+def test_functions_take_no_notice_of_the_defaults() -> None:
+    assert settings("{local: 'm:r'}", "{start: lazy, idle_stop: 5m}").effective("a").start == "lazy"
+
+
+@pytest.mark.parametrize("value", ["never", 0, "0", "10m", 600])
+def test_the_schema_for_editors_knows_what_may_be_written(value: object) -> None:
+    document = {"servers": {"a": {"command": "x", "start": "lazy", "idle_stop": value}}}
+    jsonschema.validate(document, json_schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"defaults": {"start": "soon"}, "servers": {}}, json_schema())
+
+
+def test_a_list_belongs_to_what_is_run_and_not_to_the_values_of_its_secrets() -> None:
+    def key(server: str, name: str = "a") -> str:
+        return _list_key(name, settings(server).servers["a"])
+
+    plain = key("{command: x, args: [y], env: {TOKEN: one}}")
+    assert plain == key("{command: x, args: [y], env: {TOKEN: two}, timeout: 5s, tools: {deny: [z]}}")
+    others = (
+        "{command: y, args: [y], env: {TOKEN: one}}",
+        "{command: x, args: [z], env: {TOKEN: one}}",
+        "{command: x, args: [y], env: {KEY: one}}",
+        "{command: x, args: [y], env: {TOKEN: one}, cwd: /tmp}",
+        "{url: 'https://x.example/mcp'}",
+    )
+    assert len({plain, key("{command: x, args: [y], env: {TOKEN: one}}", "b"), *map(key, others)}) == len(others) + 2

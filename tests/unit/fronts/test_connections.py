@@ -1,0 +1,91 @@
+"""Connections that nobody reads from or writes to any more, at a real server in this process."""
+
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+import uvicorn
+
+from mcp_hub.fronts import connections
+from mcp_hub.fronts.connections import ConnectionLimits, affordable, bounded, look_after
+from mcp_hub.fronts.exchange import respond
+from tests.upstreams.child import until
+
+pytestmark = pytest.mark.anyio
+
+LARGE = b"x" * 30_000_000
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    await respond(send, 200, LARGE if scope["path"] == "/large" else b"{}")
+
+
+@asynccontextmanager
+async def serving(**limits: Any) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+    config = uvicorn.Config(
+        answer, lifespan="off", log_config=None, ws="none", http=bounded(ConnectionLimits(**limits)),
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look_after, server.server_state.connections)
+            tasks.start_soon(server._serve, [listener])
+            await until(lambda: server.started)
+            yield server, listener.getsockname()[1]
+            server.should_exit = True
+            tasks.cancel_scope.cancel()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_TICK", 0.05)
+
+
+async def test_client_that_takes_nothing_of_a_complete_answer_is_cut_off() -> None:
+    async with serving(stalled=0.4) as (server, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        await client.send(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        await until(lambda: len(server.server_state.connections) == 1)
+        await until(lambda: not server.server_state.connections)
+
+
+async def test_client_that_reads_slowly_is_not() -> None:
+    async with serving(stalled=0.4) as (server, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        await client.send(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        size = 0
+        while size < len(LARGE):
+            size += len(await client.receive(2_000_000))
+            if size < 20_000_000:
+                await anyio.sleep(0.02)
+        assert len(server.server_state.connections) == 1
+
+
+async def test_answered_connection_may_rest_longer_than_a_head_may_take() -> None:
+    request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with serving(header_timeout=0.2, body_timeout=0.2) as (_, port):
+        async with await anyio.connect_tcp("127.0.0.1", port) as client:
+            for _ in range(2):
+                await client.send(request)
+                assert b" 200 " in await client.receive()
+                await anyio.sleep(0.5)
+
+
+async def test_many_connections_beyond_those_that_are_told_so_are_just_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SPARE", 2)
+    async with serving(max_connections=1) as (server, port):
+        clients = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(10)]
+        await until(lambda: len(server.server_state.connections) == 3)
+        for client in clients:
+            await client.aclose()
+        await until(lambda: not server.server_state.connections)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
+def test_connections_leave_room_for_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    for files, wanted, most in ((1024, 4096, 512), (1024, 12, 12), (256, 4096, 64), (100_000, 4096, 4096)):
+        monkeypatch.setattr(connections.resource, "getrlimit", lambda what, files=files: (files, files))
+        assert affordable(wanted) == most

@@ -1,0 +1,241 @@
+"""A hub that goes by other settings: lists, limits and sessions follow, and calls are not lost."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from mcp_hub.app import App, open_app
+from mcp_hub.config.load import load
+from mcp_hub.fronts.announcer import Announcer
+from mcp_hub.protocol.meta import take_meta
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era, Kind, UpstreamState
+from mcp_hub.upstreams.tools import Registry
+from tests.interaction.fronts import is_alive
+from tests.upstreams.child import WAIT, until
+from tests.upstreams.launch import argv
+
+pytestmark = pytest.mark.anyio
+
+go = anyio.Event()
+tools = Registry()
+
+
+@tools.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@tools.tool
+async def hold() -> str:
+    await go.wait()
+    return "held"
+
+
+LOCAL = {"local": f"{__name__}:tools"}
+SETTINGS: dict[str, Any] = {
+    "hub": {"prefix": "always", "expose": "full", "store": {"type": "memory"}, "max_result_tokens": 0},
+    "servers": {"a": LOCAL},
+}
+
+
+class Changing:
+    """A running hub and its file."""
+
+    def __init__(self, app: App, path: Path) -> None:
+        self.app = app
+        self._path = path
+
+    async def to(self, *, errors: str | None = None, **changes: Any) -> None:
+        """Other settings, by section; what is not given stays as it is in `SETTINGS`."""
+        hub = {**SETTINGS["hub"], **changes.pop("hub", {})}
+        self._path.write_text(json.dumps({**SETTINGS, "hub": hub, **changes}))
+        done = await self.app.reloader.reload("request")
+        assert done.is_applied if errors is None else errors in done.errors[0], done.errors
+
+    def session(self, profile: str | None = None, name: str = "x") -> Session:
+        caller = Caller(profile=profile)
+        return Session(f"s{id(caller)}", caller, Era.HANDSHAKE, "2025-11-25", client_info={"name": name})
+
+    def names(self, session: Session) -> list[str]:
+        page = json.loads(self.app.hub.list_page(session, Kind.TOOL, None))
+        return [tool["name"] for tool in page["tools"]]
+
+    async def call(self, session: Session, name: str, **arguments: Any) -> Any:
+        given = {"name": name, "arguments": arguments}
+        params = msgspec.json.decode(json.dumps(given), type=dict[str, msgspec.Raw])
+        record = self.app.hub.call(session, "tools/call", params, take_meta(params)).record
+        await until(lambda: record.log.ended)
+        return record.log.status
+
+
+@asynccontextmanager
+async def changing(root: Path, **changes: Any) -> AsyncIterator[Changing]:
+    path = root / "servers.yaml"
+    path.write_text(json.dumps({**SETTINGS, **changes}))
+    env = {"MCP_HUB_STATE_DIR": str(root / "state")}
+    with anyio.fail_after(4 * WAIT):
+        async with open_app(load(path, env), env, has_executors=True) as app:
+            yield Changing(app, path)
+
+
+async def test_lists_follow_their_rules_and_sessions_are_told_once_of_another_list(tmp_path: Path) -> None:
+    async with changing(tmp_path) as hub:
+        session = hub.session()
+        assert hub.names(session) == ["a_echo", "a_hold"]
+        announcer = Announcer(hub.app.hub, session)
+        await hub.to(hub={"prefix": "never"})
+        assert [json.loads(frame)["method"] for frame in await announcer.next()] == ["notifications/tools/list_changed"]
+        announcer.told()
+        assert hub.names(session) == ["echo", "hold"]
+        await hub.to(hub={"prefix": "never", "aliases": {"pr": ["pull request"]}})
+        with anyio.move_on_after(0.2):
+            raise AssertionError(await announcer.next())
+
+
+async def test_a_session_is_listed_what_another_exposure_means(tmp_path: Path) -> None:
+    async with changing(tmp_path) as hub:
+        session = hub.session(name="special")
+        assert "a_echo" in hub.names(session)
+        await hub.to(hub={"expose": "search"})
+        assert "find_tools" in hub.names(session) and "a_echo" not in hub.names(session)
+        await hub.to(hub={"expose": "search", "clients": {"special": {"expose": "full"}}})
+        assert "a_echo" in hub.names(session)
+        assert hub.app.hub.soft_deadline(session) is None
+        await hub.to(hub={"clients": {"special": {"soft_deadline": "9s"}}})
+        hub.names(session)
+        assert hub.app.hub.soft_deadline(session) == 9
+
+
+async def test_another_server_does_not_change_how_a_session_is_listed_tools(tmp_path: Path) -> None:
+    async with changing(tmp_path, hub={**SETTINGS["hub"], "expose": "auto"}) as hub:
+        session = hub.session()
+        hub.names(session)
+        mode = session.mode
+        await hub.to(hub={"expose": "auto"}, servers={"a": LOCAL, "b": LOCAL})
+        assert session.mode is mode is not None and "b_echo" in hub.names(session)
+
+
+async def test_who_has_a_profile_that_is_gone_is_listed_nothing(tmp_path: Path) -> None:
+    async with changing(tmp_path, profiles={"p": {}}) as hub:
+        session = hub.session("p")
+        announcer = Announcer(hub.app.hub, session)
+        assert hub.names(session) == ["a_echo", "a_hold"]
+        assert await hub.call(session, "a_echo", text="x") == "completed"
+        await hub.to()
+        assert await announcer.next() and hub.names(session) == []
+        await hub.to(profiles={"p": {"tools": {"deny": ["a_hold"]}}})
+        assert hub.names(session) == ["a_echo"]
+
+
+async def test_calls_at_functions_go_on_when_their_server_is_removed(tmp_path: Path) -> None:
+    global go
+    go = anyio.Event()
+    async with changing(tmp_path) as hub, anyio.create_task_group() as tasks:
+        ended: list[object] = []
+
+        async def call() -> None:
+            ended.append(await hub.call(hub.session(), "a_hold"))
+
+        tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        await hub.to(servers={"b": LOCAL})
+        assert hub.names(hub.session()) == ["b_echo", "b_hold"] and not ended
+        go.set()
+        await until(lambda: ended)
+        assert ended == ["completed"]
+
+
+async def test_limits_of_calls_hold_at_once(tmp_path: Path) -> None:
+    async with changing(tmp_path) as hub:
+        assert hub.app.hub._limits["a"][0].silence == 1800
+        await hub.to(defaults={"timeout": "5s"}, servers={"a": LOCAL, "b": {**LOCAL, "timeout": "7s"}})
+        limits = hub.app.hub._limits
+        assert [limits[name][0].silence for name in ("a", "b", "virtual")] == [5, 7, 5]
+        assert hub.app.settings.defaults.timeout == 5
+
+
+async def test_a_server_cannot_take_the_name_of_tools_that_clients_execute(tmp_path: Path) -> None:
+    async with changing(tmp_path) as hub:
+        await hub.to(servers={"a": LOCAL, "virtual": LOCAL}, errors="servers.virtual")
+        assert hub.names(hub.session()) == ["a_echo", "a_hold"]
+        assert list(hub.app.settings.servers) == ["a"]
+
+
+async def test_a_server_that_is_disabled_and_enabled_comes_back(tmp_path: Path) -> None:
+    async with changing(tmp_path) as hub:
+        await hub.to(servers={"a": {**LOCAL, "enabled": False}})
+        assert hub.names(hub.session()) == []
+        (status,) = [status for status in hub.app.hub.statuses() if status.server == "a"]
+        assert status.state is UpstreamState.DISABLED
+        await hub.to()
+        assert hub.names(hub.session()) == ["a_echo", "a_hold"]
+
+
+async def test_a_removed_server_is_seen_to_drain_and_is_gone_then(tmp_path: Path) -> None:
+    command, *args = argv(name="b")
+    servers = {"a": LOCAL, "b": {"command": command, "args": args}}
+    async with changing(tmp_path, servers=servers) as hub, anyio.create_task_group() as tasks:
+        states: list[UpstreamState] = []
+
+        def state() -> UpstreamState | None:
+            return next((status.state for status in hub.app.hub.statuses() if status.server == "b"), None)
+
+        await until(lambda: state() is UpstreamState.READY)
+        session = hub.session()
+        ended: list[object] = []
+
+        async def call() -> None:
+            ended.append(await hub.call(session, "b_slow", seconds=0.4))
+
+        tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        await hub.to()
+        assert "b_echo" not in hub.names(session)
+        await until(lambda: states.append(state()) or state() is None)  # type: ignore[func-returns-value, arg-type]
+        assert ended == ["completed"] and UpstreamState.DRAINING in states
+        assert list(hub.app.upstreams) == ["a", "virtual"]
+
+
+async def test_a_server_that_is_started_again_and_again_keeps_a_few_old_processes(tmp_path: Path) -> None:
+    command, *args = argv(name="b")
+    async with changing(tmp_path, servers={"b": {"command": command, "args": args}}) as hub:
+        async with anyio.create_task_group() as tasks:
+            session = hub.session()
+            ended: list[object] = []
+
+            async def call() -> None:
+                ended.append(await hub.call(session, "b_slow", seconds=60))
+
+            pids: list[int] = []
+            for _ in range(6):
+                await until(lambda: hub.app.upstreams["b"].status().pid not in (None, *pids))
+                pids.append(hub.app.upstreams["b"].status().pid or 0)
+                tasks.start_soon(call)
+                await anyio.wait_all_tasks_blocked()
+                hub.app.operations.restart("b", None)
+            await until(lambda: len(ended) == 2)
+            assert ended == ["failed", "failed"] and not is_alive(pids[0]) and all(map(is_alive, pids[2:]))
+            tasks.cancel_scope.cancel()
+
+
+async def test_the_order_of_the_file_is_that_of_the_lists(tmp_path: Path) -> None:
+    async with changing(tmp_path, servers={"a": LOCAL, "b": LOCAL}) as hub:
+        assert hub.names(hub.session())[0] == "a_echo"
+        await hub.to(servers={"b": LOCAL, "a": LOCAL})
+        assert hub.names(hub.session())[0] == "b_echo"
+        assert list(hub.app.upstreams) == ["b", "a", "virtual"]
+
+
+async def test_what_is_told_of_unmatched_patterns_follows_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with changing(tmp_path) as hub:
+        await hub.to(servers={"a": {**LOCAL, "tools": {"deny": ["nothing_like_it"]}}})
+        await until(lambda: "nothing_like_it" in str(capsys.readouterr()))

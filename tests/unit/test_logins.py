@@ -1,0 +1,249 @@
+"""A whole hub with a remote server that wants a login: what it says, and that it goes on once there is one."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub import logins
+from mcp_hub.app import App, open_app
+from mcp_hub.config.load import Loaded, parse
+from mcp_hub.errors import HttpRefused, UpstreamUnavailable
+from mcp_hub.logins import client_of, grant_store
+from mcp_hub.types import UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.auth.grants import Client
+from mcp_hub.upstreams.auth.login import log_in, log_out
+from mcp_hub.upstreams.supervisor import Supervisor
+from tests.unit.upstreams.authorization import Authorization, a_grant, browse, key_of
+from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.remote import Remote, answering
+from tests.unit.upstreams.test_http_connection import OldMcp
+from tests.unit.upstreams.test_http_supervision import call
+from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
+from tests.upstreams.child import WAIT
+
+pytestmark = pytest.mark.anyio
+
+ADVICE = 'run "mcp-hub login far"'
+
+
+@pytest.fixture(autouse=True)
+def hubs_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins, "_LOOK", 0.02)
+
+
+@dataclass
+class Hub:
+    """A running hub with the one server `far`, and its user."""
+
+    app: App
+    server: HttpServer
+    state: Path
+    loaded: Loaded
+
+    @property
+    def far(self) -> Supervisor:
+        found = self.app.upstreams["far"]
+        assert isinstance(found, Supervisor)
+        return found
+
+    async def until(self, state: UpstreamState, holds: Callable[[UpstreamStatus], object] = bool) -> UpstreamStatus:
+        with anyio.fail_after(WAIT):
+            while (status := self.far.status()).state is not state or not holds(status):
+                await self.app.changes.wait(self.app.changes.version)
+        return status
+
+    async def log_in(self) -> None:
+        client = client_of(self.loaded.settings.servers["far"])
+        assert client is not None
+        await log_in(self.server.url, client, grant_store(self.state), browse, WAIT)
+
+    async def call(self) -> None:
+        with anyio.fail_after(WAIT):
+            await self.far.call(call(), Recorder())
+
+
+@asynccontextmanager
+async def hub(script: Any, state: Path, **settings: Any) -> AsyncIterator[Hub]:
+    async with serving(script) as server:
+        servers = {"far": {"url": server.url, **settings}}
+        document = {"hub": {"store": {"type": "memory"}}, "servers": servers}
+        loaded = parse(json.dumps(document), "servers.json", {}, state)
+        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(state)}) as app:
+            yield Hub(app, server, state, loaded)
+
+
+@pytest.mark.parametrize("remote", [Remote(modern=True), Remote()], ids=["modern", "handshake"])
+async def test_a_server_that_wants_a_login_says_so_and_comes_up_when_there_is_one(
+    tmp_path: Path, remote: Remote
+) -> None:
+    guard = Authorization(remote)
+    async with hub(guard, tmp_path) as it:
+        failed = await it.until(UpstreamState.FAILED)
+        assert failed.reason == f"{guard.base} wants a login: {ADVICE} (HTTP 401)"
+        with pytest.raises(UpstreamUnavailable, match=ADVICE):
+            await it.call()
+        await it.log_in()
+        await it.until(UpstreamState.READY)
+        await it.call()
+    calls = [request for request in it.server.seen if request.path == "/mcp" and request.rpc == "tools/call"]
+    assert [request.headers["authorization"] for request in calls] == ["Bearer a-1"]
+
+
+async def test_a_stored_login_is_there_at_the_next_start(tmp_path: Path) -> None:
+    guard = Authorization()
+    guard.valid["a-1"] = ""
+    async with serving(guard) as server:
+        grant_store(tmp_path).save(key_of(server.url), a_grant(server.url.removesuffix("/mcp")))
+        document = json.dumps({"servers": {"far": {"url": server.url, "auth": "oauth"}}})
+        loaded = parse(document, "servers.json", {}, tmp_path)
+        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}) as app:
+            await Hub(app, server, tmp_path, loaded).until(UpstreamState.READY)
+    assert {request.headers.get("authorization") for request in server.seen} == {"Bearer a-1"}
+
+
+async def test_a_login_that_has_ended_ends_the_connection_with_its_reason(tmp_path: Path) -> None:
+    guard = Authorization()
+    async with hub(guard, tmp_path) as it:
+        await it.until(UpstreamState.FAILED)
+        await it.log_in()
+        await it.until(UpstreamState.READY)
+        guard.valid.clear()
+        guard.refresh_answer = 400, {"error": "invalid_grant"}
+        with pytest.raises(HttpRefused, match=f"no longer accepts the login, and .* invalid_grant: {ADVICE}"):
+            await it.call()
+        failed = await it.until(UpstreamState.FAILED)
+        assert failed.reason is not None and failed.reason.endswith(f"{ADVICE} (HTTP 401)")
+        guard.refresh_answer = None
+        await it.log_in()
+        await it.until(UpstreamState.READY)
+        await it.call()
+
+
+async def test_an_authorization_server_that_is_down_is_tried_again(tmp_path: Path) -> None:
+    guard = Authorization()
+    async with hub(guard, tmp_path) as it:
+        await it.until(UpstreamState.FAILED)
+        await it.log_in()
+        await it.until(UpstreamState.READY)
+        guard.valid.clear()
+        guard.refresh_answer = 503, {}
+        with pytest.raises(HttpRefused, match="did not renew the login: HTTP 503"):
+            await it.call()
+        backing_off = await it.until(UpstreamState.BACKING_OFF)
+        assert backing_off.reason is not None and "HTTP 503" in backing_off.reason
+        guard.refresh_answer = None
+        await it.until(UpstreamState.READY)
+        await it.call()
+
+
+async def test_more_rights_are_asked_for_at_the_next_login_without_losing_those_there_are(tmp_path: Path) -> None:
+    guard = Authorization(scope="read", needs="write")
+    async with hub(guard, tmp_path) as it:
+        await it.until(UpstreamState.FAILED)
+        await it.log_in()
+        await it.until(UpstreamState.READY)
+        with pytest.raises(HttpRefused, match=f"wants more rights than the login has .*write.*: {ADVICE}"):
+            await it.call()
+        assert it.far.status().state is UpstreamState.READY
+        await it.log_in()
+        await it.call()
+        assert it.far.status().restarts == 1  # the first login's
+    assert [asked["scope"] for asked in guard.asked["/authorize"]] == ["read", "read write"]
+
+
+async def test_one_tool_that_wants_a_login_takes_no_other_away(tmp_path: Path) -> None:
+    """A server that is open to everybody but for one tool."""
+    guard = Authorization()
+    guard.valid[""] = ""
+
+    async def script(request: Request, reply: Reply) -> None:
+        is_guarded = request.path == "/mcp" and request.rpc == "tools/call"
+        if is_guarded and request.headers.get("authorization") not in ("Bearer a-1", "Bearer a-2"):
+            return await reply.status(401, www_authenticate="Bearer")
+        await guard(request, reply)
+
+    async with hub(script, tmp_path) as it:
+        await it.until(UpstreamState.READY)
+        with pytest.raises(HttpRefused, match=f"wants a login: {ADVICE}"):
+            await it.call()
+        assert it.far.status().state is UpstreamState.READY
+        await it.log_in()
+        await it.until(UpstreamState.READY, lambda status: status.restarts == 1)
+        await it.call()
+
+
+async def test_who_logs_out_is_logged_out(tmp_path: Path) -> None:
+    async with hub(Authorization(), tmp_path) as it:
+        await it.until(UpstreamState.FAILED)
+        await it.log_in()
+        await it.until(UpstreamState.READY)
+        await log_out(it.server.url, Client(), grant_store(tmp_path))
+        assert ADVICE in str((await it.until(UpstreamState.FAILED)).reason)
+
+
+async def test_the_hub_logs_in_by_itself_where_it_was_given_what_it_takes(tmp_path: Path) -> None:
+    guard = Authorization(refreshable=False, expires_in=1)
+    async with serving(guard) as server:
+        issuer = server.url.removesuffix("/mcp")
+        own = {"grant": "client_credentials", "client_id": "robot", "client_secret": "s3cr3t-robot", "issuer": issuer}
+        document = {"hub": {"store": {"type": "memory"}}, "servers": {"far": {"url": server.url, "oauth": own}}}
+        loaded = parse(json.dumps(document), "servers.json", {}, tmp_path)
+        assert "s3cr3t-robot" in loaded.secrets
+        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}) as app:
+            it = Hub(app, server, tmp_path, loaded)
+            await it.until(UpstreamState.READY)
+            await it.call()
+            guard.valid.clear()
+            await it.call()
+            guard.valid.clear()
+            guard.token_answer = 401, {"error": "invalid_client"}
+            with pytest.raises(HttpRefused, match='does not accept the login of "oauth"'):
+                await it.call()
+            await it.until(UpstreamState.FAILED)
+    written = "".join(path.read_text() for path in (tmp_path / "oauth").glob("*.json"))
+    assert "s3cr3t-robot" not in written
+    assert not [form for form in guard.asked["/token"] if form["grant_type"] != "client_credentials"]
+
+
+async def test_credentials_of_the_configuration_are_sent_and_no_login(tmp_path: Path) -> None:
+    guard = Authorization()
+    async with serving(guard) as server:
+        grant_store(tmp_path).save(key_of(server.url), a_grant(server.url.removesuffix("/mcp")))
+        document = json.dumps({"servers": {"far": {"url": server.url, "bearer": "wrong-token"}}})
+        loaded = parse(document, "servers.json", {}, tmp_path)
+        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}) as app:
+            failed = await Hub(app, server, tmp_path, loaded).until(UpstreamState.FAILED)
+    assert failed.reason is not None and 'credentials of "bearer" or "headers"' in failed.reason
+    assert {request.headers.get("authorization") for request in server.seen} == {"Bearer wrong-token"}
+
+
+async def test_a_refusal_that_says_nothing_more_names_both_ways_in(tmp_path: Path) -> None:
+    async with hub(answering(403), tmp_path) as it:
+        reason = (await it.until(UpstreamState.FAILED)).reason
+    assert reason is not None and reason.endswith(
+        f'wants credentials: {ADVICE}, or set "bearer" or "headers" (HTTP 403)'
+    )
+
+
+class GuardedOld(OldMcp):
+    """A server of the HTTP+SSE transport that wants the token `a-1`."""
+
+    async def __call__(self, request: Request, reply: Reply) -> None:
+        if request.headers.get("authorization") != "Bearer a-1":
+            return await reply.status(401, www_authenticate="Bearer")
+        await super().__call__(request, reply)
+        if request.rpc == "tools/list":
+            await self.say(id=request.message["id"], result={"tools": []})
+
+
+async def test_the_deprecated_transport_takes_logins_as_well(tmp_path: Path) -> None:
+    async with hub(GuardedOld(), tmp_path, type="sse") as it:
+        assert ADVICE in str((await it.until(UpstreamState.FAILED)).reason)
+        grant_store(tmp_path).save(key_of(it.server.url), a_grant("https://auth.example"))
+        await it.until(UpstreamState.READY)

@@ -1,0 +1,107 @@
+"""What is blacked out of what the hub says, and what is not."""
+
+import json
+import time
+from urllib.parse import quote
+
+import msgspec
+import pytest
+
+from mcp_hub import masking
+from mcp_hub.errors import RpcError, UpstreamUnavailable
+from mcp_hub.masking import MASK, Mask, hide
+
+ODD = 'pa"ss\\w ö/rd?'
+
+
+def test_a_secret_is_blacked_out_wherever_it_stands() -> None:
+    mask = Mask({"s3cret-one", "two-s3cret"})
+    assert mask("a s3cret-one, s3cret-onetwo-s3cret.") == f"a {MASK}, {MASK}{MASK}."
+    assert mask("s3cret one") == "s3cret one"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        ODD,
+        json.dumps({"key": ODD}),
+        json.dumps({"key": ODD}, ensure_ascii=False),
+        msgspec.json.encode({"key": ODD}).decode(),
+        repr(["x", ODD]),
+        f"https://x/y?key={quote(ODD, safe='')}",
+    ],
+)
+def test_a_secret_is_blacked_out_as_others_write_it(shown: str) -> None:
+    masked = Mask({ODD})(shown)
+    assert MASK in masked and "ss" not in masked and "rd" not in masked
+
+
+def test_the_longer_of_two_secrets_goes_first() -> None:
+    assert Mask({"abcdef", "abcdefghij"})("abcdefghij abcdef") == f"{MASK} {MASK}"
+
+
+def test_what_is_too_short_stays_readable() -> None:
+    assert Mask({"", "a", "abc"})("abc, a") == "abc, a"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.abcDEF-_123 there",
+        "header authorization: Bearer abcdefghij0123456789 there",
+        "BEARER  abcdefghij0123456789 there",
+    ],
+)
+def test_a_token_that_nobody_told_of_is_blacked_out_by_its_shape(text: str) -> None:
+    masked = hide(text)
+    assert MASK in masked and masked.endswith(" there") and "abc" not in masked and "eyJ" not in masked
+
+
+@pytest.mark.parametrize("text", ["a valid bearer token is required", "Bearer", "eyJ", "a.b.c", ""])
+def test_words_about_tokens_stay(text: str) -> None:
+    assert hide(text) == text
+
+
+def test_what_was_learned_is_known_until_it_is_forgotten() -> None:
+    masking.learn(["first-secret"])
+    masking.learn(["second-secret", "first-secret"])
+    assert hide("first-secret second-secret") == f"{MASK} {MASK}"
+    masking.forget()
+    assert hide("first-secret") == "first-secret"
+
+
+def test_the_oldest_secrets_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masking, "_MOST", 3)
+    for number in range(5):
+        masking.learn([f"secret-{number}"])
+    assert [hide(f"secret-{number}") for number in range(5)] == ["secret-0", "secret-1", MASK, MASK, MASK]
+
+
+def test_an_error_of_the_hub_holds_no_secret_in_message_or_data() -> None:
+    masking.learn(["s3cret-one", "1001"])
+    error = UpstreamUnavailable("failed: s3cret-one", data={"upstream": {"reason": ["s3cret-one"], "code": 1001}})
+    said = msgspec.json.decode(error.encoded())
+    assert str(error) == f"failed: {MASK}"
+    assert said == {"code": 1001, "message": f"failed: {MASK}", "data": {"upstream": {"reason": [MASK], "code": 1001}}}
+
+
+def test_an_error_that_an_upstream_sent_is_relayed_as_it_is() -> None:
+    masking.learn(["s3cret-one"])
+    raw = b'{"code":-32000,"message":"s3cret-one"}'
+    assert RpcError("s3cret-one", raw=raw).encoded() == raw
+
+
+@pytest.mark.parametrize("part", ["eyJ", "eyJ.", "bearer ", "a.", "s3cret-on", " "])
+def test_no_text_of_a_server_takes_long(part: str) -> None:
+    """A hang guard: what is quadratic takes minutes for this."""
+    masking.learn([f"s3cret-{number:04}" for number in range(200)])
+    started = time.monotonic()
+    text = part * (8_000_000 // len(part))
+    assert len(hide(text)) < 300_000
+    assert time.monotonic() - started < 5
+
+
+def test_a_text_without_end_is_cut_and_says_so() -> None:
+    masking.learn(["s3cret-one"])
+    cut = hide("s3cret-one " * 100_000)
+    assert cut.endswith("… (1100000 characters)") and "s3cret" not in cut

@@ -1,0 +1,369 @@
+"""Servers that rest, are drained and restarted: on virtual time, so that minutes are exact and cost nothing."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.types import UpstreamState
+from mcp_hub.upstreams.keeper import SupervisorRules
+from mcp_hub.upstreams.lifecycle import RestartRule
+from mcp_hub.upstreams.negotiation import Incompatible
+from tests.unit.calls import virtual_time
+from tests.unit.upstreams.toy_servers import Kept, Toys, kept
+
+STARTING, READY, BACKING_OFF = UpstreamState.STARTING, UpstreamState.READY, UpstreamState.BACKING_OFF
+FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, UpstreamState.DRAINING
+
+
+def plays(main: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """The test on virtual time, with a bound for a hub that hangs."""
+
+    async def bounded() -> None:
+        with anyio.fail_after(100_000):
+            await main()
+
+    def test() -> None:
+        virtual_time.run(bounded)
+
+    test.__name__, test.__doc__ = main.__name__, main.__doc__
+    return test
+
+
+# -- idle
+
+
+@plays
+async def test_an_idle_server_is_stopped_after_its_time_and_started_by_the_next_call() -> None:
+    async with kept(idle_stop=600.0) as far:
+        await far.until(READY)
+        assert far.now == 0.5
+        await far.until(STOPPED)
+        assert far.now == 600.5
+        assert far.status.rests and "idle" in (far.status.reason or "") and far.status.listed_at is not None
+        assert far.supervisor.snapshot() is not None, "what it offers stays listed"
+        await anyio.sleep(1000)
+        assert (far.toys.starts, far.toys.alive, far.status.pid) == (1, 0, None)
+        assert await far.call() == "ok"
+        assert (far.state, far.status.rests, far.toys.starts, far.status.restarts) == (READY, False, 2, 0)
+
+
+@plays
+async def test_a_server_without_an_idle_rule_is_never_stopped() -> None:
+    async with kept() as far:
+        await far.until(READY)
+        await anyio.sleep(80_000)
+        assert (far.state, far.toys.starts) == (READY, 1)
+
+
+@plays
+async def test_a_call_that_runs_keeps_it_up_and_the_time_begins_with_its_end() -> None:
+    async with kept(Toys(calls=3000.0), idle_stop=600.0) as far:
+        await far.until(READY)
+        far.start_call()
+        await far.until(STOPPED)
+        assert far.outcomes == [(3000.5, "ok")]
+        assert 3600.5 <= far.now <= 3750.5
+
+
+@plays
+async def test_calls_that_come_in_time_keep_it_up() -> None:
+    async with kept(idle_stop=60.0) as far:
+        for _ in range(20):
+            await anyio.sleep(50)
+            assert await far.call() == "ok"
+        assert far.toys.starts == 1
+
+
+@plays
+async def test_a_watched_resource_keeps_it_up_and_starts_it() -> None:
+    async with kept(idle_stop=60.0) as far:
+        await far.supervisor.subscribe("x:1")
+        await anyio.sleep(1000)
+        assert far.state is READY
+        far.supervisor.unsubscribe("x:1")
+        await far.until(STOPPED)
+        await far.supervisor.subscribe("x:2")
+        assert far.state is READY and far.toys.starts == 2
+
+
+@plays
+async def test_a_call_while_it_is_being_stopped_waits_for_the_next_process() -> None:
+    async with kept(Toys(closing=5.0), idle_stop=60.0) as far:
+        await far.until(READY)
+        await far.until(STOPPED)
+        assert far.toys.alive == 1, "it is closed in the background"
+        assert await far.call() == "ok"
+        assert far.now == 60.5 + 5.0 + 0.5 + 0.1
+
+
+@plays
+async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
+    async with kept(Toys()) as far, kept(Toys(), idle_stop=100.0) as twin, kept(Toys()) as other:
+        await far.until(READY)
+        await anyio.sleep(999.5)
+        far.supervisor.use(twin.supervisor)
+        await far.until(STOPPED)
+        assert far.now == 1100.0
+        far.supervisor.use(other.supervisor)
+        await far.until(READY)
+        await anyio.sleep(10_000)
+        assert (far.state, far.toys.starts) == (READY, 2)
+
+
+@plays
+async def test_a_server_that_dies_is_started_again_and_rests_then() -> None:
+    async with kept(idle_stop=60.0) as far:
+        await far.until(READY)
+        assert far.toys.last is not None
+        far.toys.last.die()
+        await far.until(BACKING_OFF)
+        await far.until(STOPPED)
+        assert (far.toys.starts, far.status.restarts, far.status.rests) == (2, 1, True)
+
+
+# -- waiting
+
+
+@plays
+async def test_calls_wait_for_a_first_start_as_long_as_it_may_take() -> None:
+    async with kept(Toys(starting=50.0)) as far:
+        assert await far.call() == "ok"
+        assert far.now == 50.1
+
+
+@plays
+async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> None:
+    async with kept(Toys(starting=20.0, fails=[StartFailed("boom")] * 3)) as far:
+        assert await far.call() == 'upstream "toy" is starting: boom'
+        assert far.now == 25.2
+        assert await far.call() == 'upstream "toy" is starting: boom'
+        assert far.now == 30.2
+
+
+@plays
+async def test_a_call_that_wakes_a_server_which_does_not_start_says_why() -> None:
+    async with kept(idle_stop=60.0, restart=RestartRule(0)) as far:
+        await far.until(READY)
+        await far.until(STOPPED)
+        far.toys.fails = [StartFailed("no disk")]
+        assert await far.call() == 'upstream "toy" is failed: no disk (gave up after 1 failures in 60 s)'
+        assert (far.state, far.status.rests) == (FAILED, False)
+
+
+# -- drain
+
+
+@plays
+async def test_drained_it_takes_no_calls_ends_those_that_run_and_stops() -> None:
+    async with kept(Toys(calls=10.0)) as far:
+        await far.until(READY)
+        far.start_call()
+        await anyio.sleep(1)
+        far.tasks.start_soon(far.supervisor.drain, 60.0)
+        await anyio.sleep(1)
+        assert (far.state, far.toys.alive, far.status.pid) == (DRAINING, 1, 7)
+        assert await far.call() == 'upstream "toy" is draining: stopped on request'
+        await far.until(STOPPED)
+        assert far.outcomes == [(2.5, far.outcomes[0][1]), (10.5, "ok")]
+        assert (far.now, far.toys.alive, far.status.rests) == (10.7, 0, False)
+        assert await far.call() == 'upstream "toy" is stopped: stopped on request'
+        assert far.toys.starts == 1
+
+
+@plays
+async def test_calls_that_outlast_the_drain_are_told_so() -> None:
+    async with kept(Toys(calls=100.0)) as far:
+        await far.until(READY)
+        far.start_call()
+        await anyio.sleep(1)
+        await far.supervisor.drain(5.0)
+        assert far.now == 6.7
+        assert far.outcomes == [(6.5, 'upstream "toy" is gone: stopped on request')]
+
+
+@plays
+async def test_a_drain_that_is_given_up_stops_it_all_the_same() -> None:
+    async with kept(Toys(calls=100.0)) as far:
+        await far.until(READY)
+        far.start_call()
+        await anyio.sleep(1)
+        with anyio.move_on_after(2):
+            await far.supervisor.drain(60.0)
+        await far.until(STOPPED)
+        assert far.now == 3.7
+
+
+@pytest.mark.parametrize("when", [STARTING, BACKING_OFF, FAILED, STOPPED])
+def test_what_does_not_run_is_drained_at_once(when: UpstreamState) -> None:
+    fails: list[StartFailed | None] = [StartFailed("boom")] if when in (BACKING_OFF, FAILED) else []
+    rule = RestartRule(0) if when is FAILED else RestartRule()
+
+    async def main() -> None:
+        async with kept(Toys(fails=fails), idle_stop=60.0, restart=rule) as far:
+            await far.until(when)
+            await far.supervisor.drain(60.0)
+            assert far.state is STOPPED and not far.status.rests
+            starts = far.toys.starts
+            await anyio.sleep(1000)
+            assert (far.state, far.toys.starts, far.toys.alive) == (STOPPED, starts, 0)
+
+    virtual_time.run(main)
+
+
+@plays
+async def test_a_server_that_dies_while_it_drains_is_not_started_again() -> None:
+    async with kept(Toys(calls=100.0)) as far:
+        await far.until(READY)
+        far.start_call()
+        await anyio.sleep(1)
+        far.tasks.start_soon(far.supervisor.drain, 60.0)
+        await anyio.sleep(1)
+        assert far.toys.last is not None
+        far.toys.last.die()
+        await far.until(STOPPED)
+        await anyio.sleep(100)
+        assert (far.toys.starts, far.state) == (1, STOPPED)
+
+
+# -- restart
+
+
+async def failed(far: Kept) -> None:
+    await far.until(FAILED)
+
+
+async def drained(far: Kept) -> None:
+    await far.until(READY)
+    await far.supervisor.drain(0.0)
+
+
+async def backing_off(far: Kept) -> None:
+    await far.until(BACKING_OFF)
+
+
+async def resting(far: Kept) -> None:
+    await far.until(READY)
+    await far.until(STOPPED)
+    await anyio.sleep(1)  # its process is closed
+
+
+@pytest.mark.parametrize(
+    ("toys", "come_to"),
+    [
+        (Toys(fails=[StartFailed("boom")] * 6), failed),
+        (Toys(fails=[StartFailed("boom")]), backing_off),
+        (Toys(), drained),
+        (Toys(), resting),
+    ],
+)
+def test_an_explicit_restart_begins_anew_whatever_has_been(
+    toys: Toys, come_to: Callable[[Kept], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        toys_now = replace(toys, fails=list(toys.fails))
+        async with kept(toys_now, idle_stop=600.0) as far:
+            await come_to(far)
+            far.toys.fails.clear()
+            began = far.now
+            far.supervisor.restart()
+            assert (far.state, far.status.reason) == (STARTING, None)
+            await far.until(READY)
+            assert far.now == round(began + 0.5, 3)
+            assert await far.call() == "ok"
+
+    virtual_time.run(main)
+
+
+@plays
+async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures() -> None:
+    async with kept(Toys(calls=100.0), restart=RestartRule(1)) as far:
+        await far.until(READY)
+        assert far.toys.last is not None
+        far.toys.last.die()
+        await far.until(BACKING_OFF)
+        await far.until(READY)
+        far.start_call()
+        await anyio.sleep(1)
+        far.supervisor.restart()
+        await far.until(READY, starts=3)
+        assert far.outcomes[0][1] == 'upstream "toy" is gone: restarted on request'
+        far.toys.last.die()
+        await far.until(BACKING_OFF)  # not failed: what was before the restart does not count
+        await far.until(READY, starts=4)
+
+
+@plays
+async def test_a_restart_while_what_died_is_cleared_away_is_not_lost() -> None:
+    async with kept(Toys(closing=5.0)) as far:
+        await far.until(READY)
+        assert far.toys.last is not None
+        far.toys.last.die()
+        await anyio.sleep(1)
+        far.supervisor.restart()
+        await far.until(READY, starts=2)
+        assert (far.now, far.status.restarts) == (0.5 + 5.0 + 0.5, 1)
+
+
+@plays
+async def test_after_the_hub_is_done_with_it_nothing_starts_it() -> None:
+    async with kept() as far:
+        await far.until(READY)
+    far.supervisor.restart()
+    await far.supervisor.drain(60.0)
+    far.supervisor.wake()
+    assert (far.state, far.toys.starts) == (STOPPED, 1)
+
+
+# -- giving up
+
+
+@plays
+async def test_what_is_of_another_era_is_not_tried_again() -> None:
+    async with kept(Toys(fails=[Incompatible("no common protocol version")])) as far:
+        await far.until(UpstreamState.INCOMPATIBLE)
+        await anyio.sleep(1000)
+        assert far.toys.starts == 1
+        assert await far.call() == 'upstream "toy" is incompatible: no common protocol version'
+        far.supervisor.restart()
+        await far.until(READY)
+
+
+@plays
+async def test_more_failures_than_allowed_are_the_end_and_fewer_are_not() -> None:
+    """Ready in between is no excuse: a server that crashes every minute works, one that crashes at once does not."""
+    async with kept(restart=RestartRule(intensity=3, period=60.0)) as far:
+        for count in range(10):
+            await far.until(READY, starts=count + 1)
+            assert far.toys.last is not None
+            await anyio.sleep(30)
+            far.toys.last.die()
+            await far.until(BACKING_OFF)
+        for count in range(10, 12):
+            await far.until(READY, starts=count + 1)
+            far.toys.last.die()
+            await far.until(BACKING_OFF, FAILED)
+        assert far.state is FAILED and "gave up after 4 failures in 60 s" in (far.status.reason or "")
+
+
+@plays
+async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -> None:
+    async with kept(Toys(closing=0.0), restart=RestartRule(None)) as far:
+        pauses = []
+        for count in range(9):
+            await far.until(READY, starts=count + 1)
+            assert far.toys.last is not None
+            if count == 7:
+                await anyio.sleep(10)
+            far.toys.last.die()
+            await far.until(BACKING_OFF)
+            began = far.now
+            await far.until(STARTING)
+            pauses.append(round(far.now - began, 3))
+        assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 0.5, 1]
+
+
+def test_limits_are_what_they_say() -> None:
+    assert SupervisorRules().idle_stop is None and not SupervisorRules().lazy

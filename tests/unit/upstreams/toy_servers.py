@@ -1,0 +1,177 @@
+"""A server without a wire: each start and each answer takes as long as it is told, on whatever clock the loop has."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.abc
+import msgspec
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.types import Era, JsonObject, RawJson, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.keeper import SupervisorRules
+from mcp_hub.upstreams.peer import Peer, PeerInfo
+from mcp_hub.upstreams.supervisor import Supervisor
+from mcp_hub.wire.base import Pending, Requests, WireClosed
+from tests.unit.calls.virtual_time import LoopClock
+from tests.unit.upstreams.local_calls import Recorder, request
+
+OFFERS: JsonObject = {"tools": {}, "resources": {"subscribe": True}}
+
+
+@dataclass
+class Toys:
+    """Every start of one server. `fails` has the reasons of the starts that do not work, None for one that does."""
+
+    starting: float = 0.5
+    calls: float = 0.1
+    closing: float = 0.2
+    tools: list[str] = field(default_factory=lambda: ["x"])
+    fails: list[StartFailed | None] = field(default_factory=list)
+    starts: int = 0
+    alive: int = 0
+    most_alive: int = 0
+    last: "ToyWire | None" = None
+
+    def connect(self) -> "ToyConnection":
+        return ToyConnection(self)
+
+
+class ToyConnection:
+    pid = 7
+    can_retry = True
+    lost_session = False
+
+    def __init__(self, toys: Toys) -> None:
+        self.stderr: Iterable[str] = ()
+        self._toys = toys
+        self._is_open = False
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+        toys = self._toys
+        toys.starts += 1
+        toys.alive += 1
+        toys.most_alive = max(toys.most_alive, toys.alive)
+        self._is_open = True
+        await anyio.sleep(toys.starting)
+        failure = toys.fails.pop(0) if toys.fails else None
+        if failure is not None:
+            raise failure
+        peer = Peer("toy")
+        peer.info = PeerInfo(Era.HANDSHAKE, "2025-11-25", capabilities=OFFERS)
+        peer.wire = toys.last = ToyWire(peer, toys)
+        return peer
+
+    async def last_words(self, reason: str) -> str:
+        return reason
+
+    async def close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            if self._toys.last is not None:
+                self._toys.last.close()
+            await anyio.sleep(self._toys.closing)
+            if self._is_open:
+                self._toys.alive -= 1
+
+
+class ToyWire:
+    """Answers everything after a while. `die` is what a process does that is killed."""
+
+    is_congested = False
+
+    def __init__(self, peer: Peer, toys: Toys) -> None:
+        self.requests = Requests()
+        self.can_send = True
+        self._peer = peer
+        self._toys = toys
+
+    def send(self, frame: bytes) -> None:
+        pass
+
+    def request(
+        self, method: str, params: RawJson | Callable[[int], RawJson], context: object = None, headers: Any = None
+    ) -> Pending:
+        if not self.can_send:
+            raise WireClosed("closed")
+        pending = self.requests.expect(method, context)
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self._toys.tools]
+        result = json.dumps({"tools": tools} if method == "tools/list" else {"content": []}).encode()
+        delay = self._toys.calls if method == "tools/call" else 0.0
+        asyncio.get_running_loop().call_later(delay, self._answered, pending, result)
+        return pending
+
+    def _answered(self, pending: Pending, result: bytes) -> None:
+        if self.requests.pending.pop(pending.id, None) is not None:
+            pending.settle(Envelope(result=msgspec.Raw(result)))
+
+    async def answer(self, pending: Pending, cancellation: object) -> Envelope:
+        return await pending.future
+
+    def close(self, reason: str = "closed by the hub") -> None:
+        self.can_send = False
+        self.requests.fail_all(reason)
+        self._peer.on_closed(reason)
+
+    def die(self) -> None:
+        self._peer.explained.set()
+        self.close("killed")
+
+
+@dataclass
+class Kept:
+    """A supervisor that runs, its server, and calls to it."""
+
+    toys: Toys
+    supervisor: Supervisor
+    tasks: anyio.abc.TaskGroup
+    outcomes: list[tuple[float, str]] = field(default_factory=list)
+    """When each call was over, in seconds since the start, and what it came to."""
+    _began: float = field(default_factory=anyio.current_time)
+
+    @property
+    def now(self) -> float:
+        return round(anyio.current_time() - self._began, 3)
+
+    @property
+    def status(self) -> UpstreamStatus:
+        return self.supervisor.status()
+
+    @property
+    def state(self) -> UpstreamState:
+        return self.status.state
+
+    async def call(self) -> str:
+        try:
+            await self.supervisor.call(request("x"), Recorder())  # type: ignore[arg-type]
+            came = "ok"
+        except Exception as exc:
+            came = str(exc)
+        self.outcomes.append((self.now, came))
+        return came
+
+    def start_call(self) -> None:
+        self.tasks.start_soon(self.call)
+
+    async def until(self, *states: UpstreamState, starts: int = 0) -> None:
+        changes = self.supervisor._changes
+        while self.state not in states or self.toys.starts < starts:
+            await changes.wait(changes.version)
+
+
+@asynccontextmanager
+async def kept(toys: Toys | None = None, **rules: Any) -> AsyncIterator[Kept]:
+    """A supervised toy server, from its start on. Without jitter."""
+    toys = toys or Toys()
+    limits = SupervisorRules(**rules)
+    supervisor = Supervisor("toy", toys.connect, limits, clock=LoopClock(), changes=Changes(), jitter=lambda: 0.0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(supervisor.run)
+        yield Kept(toys, supervisor, tasks)
+        tasks.cancel_scope.cancel()
+    assert toys.alive == 0 and toys.most_alive <= 1

@@ -62,7 +62,10 @@ class Sources:
             connect = _remote(name, settings, server, server.url, self.memory, self.logins)
         rules = _supervisor_rules(settings, name)
         lists = self.last_lists.of(name, _list_key(name, server))
-        first = Supervisor(name, connect, rules, clock=self.clock, changes=self.changes, lists=lists)
+        has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
+        first = Supervisor(
+            name, connect, rules, clock=self.clock, changes=self.changes, lists=lists, takes_turns=has_asked
+        )
         if server.scope in ("session", "call"):
             members = partial(_member, name, connect, rules, self.clock)
             return Scoped(first, members, server.scope, self.clock, _member_idle(settings, name))

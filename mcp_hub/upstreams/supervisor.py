@@ -39,7 +39,8 @@ __all__ = ["Supervisor", "SupervisorRules"]
 class Supervisor:
     """An `Upstream` behind a connection that is kept up. `connect` makes a fresh one for every start.
 
-    `lists` is where its lists outlive the hub; what is there is offered from the beginning.
+    `lists` is where its lists outlive the hub; what is there is offered from the beginning. `takes_turns` if it is known
+    to ask its callers: sessions take turns at it then, also while it starts.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Supervisor:
         changes: Changes,
         jitter: Callable[[], float] = random.random,
         lists: ListFile | None = None,
+        takes_turns: bool = False,
     ) -> None:
         self.name = name
         self.successor: CallHandler | None = None
@@ -60,6 +62,7 @@ class Supervisor:
         self._changes = changes
         self._log_level: str | None = None
         self._turns = Turns(name)
+        self._turns.is_on = takes_turns
         self._lists = ServerLists(name, rules.lists, changes, lists)
         self._subscriptions = Subscriptions(name, changes, rules.request_timeout)
         self._keeper = Keeper(

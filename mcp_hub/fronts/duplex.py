@@ -12,7 +12,7 @@ import anyio
 import structlog
 
 from mcp_hub.calls.parking import Leg
-from mcp_hub.errors import Busy, InvalidParams, RpcError
+from mcp_hub.errors import Busy, HubStopping, InvalidParams, RpcError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.announcer import Announcer
 from mcp_hub.fronts.asking import Asking
@@ -87,6 +87,7 @@ class Duplex:
         self._ready: dict[int | str, Delivery] = {}
         self._deliver_due = False
         self._room = anyio.Event()
+        self._settled: anyio.Event | None = None  # set with every request that is settled, once somebody waits for that
         self._tasks: anyio.abc.TaskGroup
 
     @asynccontextmanager
@@ -107,6 +108,12 @@ class Duplex:
                 self._hub.end(self._session)
             if self.closed.is_set():
                 self._abandon()
+
+    async def answered(self) -> None:
+        """Waits until no request waits for its answer; streams of changes have none."""
+        while any(not isinstance(waiting, Listening) for waiting in self._open.values()):
+            self._settled = anyio.Event()
+            await self._settled.wait()
 
     @property
     def is_busy(self) -> bool:
@@ -207,11 +214,17 @@ class Duplex:
                 settled = await reply.reply
             except RpcError as error:
                 self._refuse(id_, error)
+            except anyio.get_cancelled_exc_class():
+                if not scope.cancel_called:
+                    self._refuse(id_, HubStopping("the hub is stopping"))
+                raise
             else:
                 del self._open[key]
                 self._reply(key, id_, session, meta, settled)
         if self._open.get(key) is scope:
             del self._open[key]
+        if self._settled is not None:
+            self._settled.set()
 
     def _answer(self, id_: bytes, result: RawJson) -> None:
         self._wire.send(envelope.result_frame(id_, result))
@@ -307,6 +320,8 @@ class Duplex:
                 self._finish(key, delivery, bool(frames))
 
     def _finish(self, key: int | str, delivery: Delivery, notified: bool) -> None:
+        if self._settled is not None:
+            self._settled.set()
         if self._open.get(key) is delivery:
             del self._open[key]
         delivery.close()

@@ -6,7 +6,9 @@ While it serves, file descriptors 0 and 1 belong to the wire alone: stray prints
 
 import os
 import sys
-from typing import IO
+from typing import IO, Final
+
+import anyio
 
 from mcp_hub.fronts.duplex import Duplex
 from mcp_hub.fronts.mcp_server import Binding, modern_session
@@ -16,6 +18,9 @@ from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.wire.pipe import Pipe
 
 __all__ = ["StdioFront", "take_stdio"]
+
+_LAST_ANSWERS: Final = 1.0
+"""Seconds that the answers to a client which will ask no more may take; then the hub ends, and says so."""
 
 
 def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
@@ -38,11 +43,20 @@ class StdioFront:
         self._requests = 0
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
-        """Returns when the client has closed its side."""
+        """Returns when the client has closed its side and has had a moment for what it asked before."""
         self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True)
-        async with self._duplex.serving(self._pipe):
+        ended = anyio.Event()
+        self._pipe.on_end = ended.set
+        async with self._duplex.serving(self._pipe) as tasks:
             await self._pipe.open(read, write)
+            tasks.start_soon(self._last_answers, ended, tasks.cancel_scope)
             await self._duplex.closed.wait()
+
+    async def _last_answers(self, ended: anyio.Event, serving: anyio.CancelScope) -> None:
+        await ended.wait()
+        with anyio.move_on_after(_LAST_ANSWERS):
+            await self._duplex.answered()
+        serving.cancel()
 
     def close(self) -> None:
         """Delivers what has ended, then closes the wire."""

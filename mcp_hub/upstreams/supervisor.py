@@ -39,8 +39,8 @@ __all__ = ["Supervisor", "SupervisorRules"]
 class Supervisor:
     """An `Upstream` behind a connection that is kept up. `connect` makes a fresh one for every start.
 
-    `lists` is where its lists outlive the hub; what is there is offered from the beginning. `takes_turns` if it is known
-    to ask its callers: sessions take turns at it then, also while it starts.
+    `lists` is where its lists outlive the hub; what is there is offered from the beginning. `takes_turns` if it is
+    known to ask its callers: sessions take turns at it then, also while it starts.
     """
 
     def __init__(

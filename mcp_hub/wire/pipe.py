@@ -75,6 +75,7 @@ class Pipe(asyncio.Protocol):
         self._is_resting = False
         self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
         self._ended: str | None = None  # why nothing follows the backlog
+        self.on_end: Callable[[], object] | None = None  # told that the peer has said all, in place of `close`
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._flush_due = False
@@ -202,7 +203,7 @@ class Pipe(asyncio.Protocol):
         if self._backlog:
             self._loop.call_soon(self._take_slice)
         elif self._ended is not None:
-            self.close(self._ended)
+            self._end(self._ended)
         else:
             self._set_reading()
 
@@ -239,6 +240,8 @@ class Pipe(asyncio.Protocol):
         """Nothing more comes; what was read is taken first."""
         if self._backlog:
             self._ended = self._ended or reason
+        elif self.on_end is not None:
+            self.on_end()
         else:
             self.close(reason)
 

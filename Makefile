@@ -8,7 +8,7 @@ WORKERS ?= 3
 # whatever the shell says: hundreds of hubs and servers start in the tests, and compiling them each time takes minutes
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test check fmt bench clients chaos orphans hostile clean
+.PHONY: run test check fmt bench clients chaos orphans hostile soak fuzz clean
 
 run: $(STAMP)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -36,6 +36,12 @@ orphans: $(STAMP)
 
 hostile: $(STAMP)
 	$(BIN)/python -m tests.hostile $(HOSTILE)
+
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak $(SOAK)
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 clients: $(STAMP)
 	$(BIN)/python -m tests.clients $(CLIENTS)

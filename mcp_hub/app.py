@@ -52,7 +52,8 @@ from mcp_hub.rules import policies, view_rules, virtual_name
 from mcp_hub.sources import Sources
 from mcp_hub.stores.documents import Documents
 from mcp_hub.stores.pins import PinFiles
-from mcp_hub.types import Kind
+from mcp_hub.telemetry import tracing_of
+from mcp_hub.types import Kind, UpstreamStatus
 from mcp_hub.upstreams.base import Upstream
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.guardian import Guardian
@@ -130,6 +131,8 @@ async def open_app(loaded: Loaded, env: Mapping[str, str], *, has_executors: boo
     `has_executors` if clients of the hub can register tools of their own.
     """
     app = build(loaded, env, has_executors=has_executors)
+    status = partial(_status, app.upstreams)
+    app.registry.tracer = tracing_of(app.settings, env, SystemClock(), status, is_http=has_executors)
     await app.streams.store.open()
     await app.documents.open()
     async with app.guardian, anyio.create_task_group() as tasks:
@@ -145,8 +148,14 @@ async def open_app(loaded: Loaded, env: Mapping[str, str], *, has_executors: boo
         finally:
             await app.stop()
             await app.streams.close(_LAST_WRITES)
+            if app.registry.tracer is not None:
+                await app.registry.tracer.close()
             tasks.cancel_scope.cancel()
             app.approvals.close()
+
+
+def _status(upstreams: Mapping[str, Upstream], server: str) -> UpstreamStatus:
+    return upstreams[server].status()
 
 
 async def _warn_of_unmatched(app: App) -> None:
@@ -183,6 +192,13 @@ def _catalog(settings: Settings, fleet: Fleet, changes: Changes, clock: Clock, a
     return Catalog(
         fleet.upstreams, view_rules(settings), changes, clock, own.first_list_wait, own.aliases, approvals.held
     )
+
+
+def _operations(loaded: Loaded, env: Mapping[str, str], adoption: Adoption) -> Operations:
+    reloader = Reloader(loaded, partial(load, loaded.path, env), adoption)
+    own = adoption
+    watch = Watch(own.current, own.hub, own.registry, own.fleet.upstreams, own.approvals, reloader)
+    return Operations(reloader, own, watch)
 
 
 def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False) -> App:
@@ -229,7 +245,6 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     fixed = virtual.name if has_executors else None
     memories = soft_deadlines, audiences
     adoption = Adoption(current, sources, fleet, durations, hub, registry, memories, approvals, fixed)
-    reloader = Reloader(loaded, partial(load, loaded.path, env), adoption)
     return App(
         current,
         hub,
@@ -242,7 +257,7 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
         guardian,
         approvals,
         fleet,
-        Operations(reloader, adoption, Watch(current, hub, fleet.upstreams, approvals, reloader)),
+        _operations(loaded, env, adoption),
         logins,
         virtual if has_executors else None,
     )

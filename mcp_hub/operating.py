@@ -20,13 +20,13 @@ class Operations:
     adoption: Adoption
     watch: Watch
 
-    def servers(self, profile: str | None) -> list[ServerInfo]:
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
         """How the servers of a profile are, None for all."""
-        return self.watch.servers(profile)
+        return await self.watch.servers(profile)
 
-    def server(self, name: str, profile: str | None) -> ServerInfo | None:
+    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
         """How one is; None if the profile does not have it."""
-        return self.watch.server(name, profile)
+        return await self.watch.server(name, profile)
 
     def restart(self, server: str, profile: str | None) -> None:
         """Has a server replaced by a fresh one; what runs at it may end. Raises `Problem` 404 or 409.

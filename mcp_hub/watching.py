@@ -3,15 +3,20 @@
 Everything is sampled when somebody asks. Texts of servers are masked, and cut where a server decides how long they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
+import anyio
+import anyio.to_thread
 from msgspec import UNSET
 
+from mcp_hub.calls.registry import Registry
 from mcp_hub.catalog.approvals import Approvals
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.inspection import Flagged, Inspector
+from mcp_hub.catalog.pins import Finding
+from mcp_hub.catalog.view import CatalogView
 from mcp_hub.clock import wall_time
 from mcp_hub.composition import Current
 from mcp_hub.fronts.health import StoreState
@@ -33,17 +38,24 @@ _MOST: Final = 100
 """Warnings, flags and unapproved tools of one server; `mcp-hub approve` and `doctor` have all."""
 
 
+_Found = TypeVar("_Found", Finding, Flagged)
+Grouped = Mapping[str, Sequence[_Found]]
+"""By server."""
+
+
 @dataclass(slots=True)
 class Watch:
-    """A hub as it is now. A `fronts.health.Watched`."""
+    """A hub as it is now. A `fronts.health.Watched` and a `fronts.metrics.Sampled`."""
 
     current: Current
     hub: Facade
+    registry: Registry
     upstreams: Mapping[str, Upstream]
     approvals: Approvals
     reloader: Reloader
     _inspector: Inspector = field(default_factory=Inspector)
-    _flagged: tuple[int, list[Flagged]] = (-1, [])
+    _turn: anyio.Lock = field(default_factory=anyio.Lock)
+    _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
 
     @property
     def is_settled(self) -> bool:
@@ -72,15 +84,16 @@ class Watch:
         chosen = self.hub.catalog.rules(profile).servers
         return [status for status in every if status.server in chosen]
 
-    def servers(self, profile: str | None) -> list[ServerInfo]:
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
         """Everything about them, in the order of the file."""
-        flagged = self._flags()
-        return [self._info(status, flagged) for status in self.statuses(profile)]
+        flagged = await self._flags()
+        unapproved = _grouped(self.approvals.findings())
+        return [self._info(status, unapproved, flagged) for status in self.statuses(profile)]
 
-    def server(self, name: str, profile: str | None) -> ServerInfo | None:
+    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
         """One; None if the profile does not have it."""
-        found = [status for status in self.statuses(profile) if status.server == name]
-        return self._info(found[0], self._flags()) if found else None
+        found = [own for own in await self.servers(profile) if own.server == name]
+        return found[0] if found else None
 
     def last_reload(self, profile: str | None) -> LastReload | None:
         last = self.reloader.last
@@ -89,18 +102,37 @@ class Watch:
         findings = [hide(text)[:_TEXT] for text in last.errors] if profile is None else []
         return LastReload(last.trigger, timestamp(last.at), last.is_applied, findings)
 
-    def _flags(self) -> list[Flagged]:
-        """Looked for again when something has changed: a scrape every few seconds must not cost a list each."""
-        version = self.hub.changes.version
-        if self._flagged[0] != version:
-            tools = self.hub.catalog.view(None).entries(Kind.TOOL)  # looks at the tools, and so judges them
-            self._flagged = version, self._inspector.inspect(tools)
-        return self._flagged[1]
+    def entries(self, server: str) -> Mapping[Kind, int]:
+        """How many of each kind the server listed last."""
+        snapshot = self.upstreams[server].snapshot()
+        return {} if snapshot is None else {kind: len(own) for kind, own in snapshot.lists.items()}
 
-    def _info(self, status: UpstreamStatus, flagged: list[Flagged]) -> ServerInfo:
+    def unapproved(self) -> Iterator[tuple[str, str]]:
+        """Server and kind of each tool that is not what was approved."""
+        self.hub.catalog.view(None)  # looks at the tools, and so judges them
+        return ((own.server, own.kind) for own in self.approvals.findings())
+
+    def quarantined(self) -> Iterator[str]:
+        """The server of each definition that nobody is listed because it is malformed."""
+        return (own.server for own in self.hub.catalog.view(None).quarantined)
+
+    def reloads(self) -> tuple[int, int, float | None]:
+        """Reloads that were applied, that were refused, and when the last one was."""
+        own = self.reloader
+        return own.applied, own.failed, None if own.last is None else own.last.at
+
+    async def _flags(self) -> Grouped[Flagged]:
+        """By server; looked for in a worker thread, and only when the lists are others: 10,000 tools take seconds."""
+        async with self._turn:
+            view = self.hub.catalog.view(None)  # looks at the tools, and so judges them
+            if self._flagged[0] is not view:
+                inspect, tools = self._inspector.inspect, view.entries(Kind.TOOL)
+                found = await anyio.to_thread.run_sync(inspect, tools, abandon_on_cancel=True)
+                self._flagged = view, _grouped(found)
+            return self._flagged[1]
+
+    def _info(self, status: UpstreamStatus, unapproved: Grouped[Finding], flagged: Grouped[Flagged]) -> ServerInfo:
         listed, info = status.listed_at, status.server_info or {}
-        snapshot = self.upstreams[status.server].snapshot()
-        counts = {} if snapshot is None else {kind.value: len(own) for kind, own in snapshot.lists.items()}
         software = [text for key in ("name", "version") if isinstance(text := info.get(key), str)]
         return ServerInfo(
             server=status.server,
@@ -114,20 +146,25 @@ class Watch:
             rests=status.rests,
             listed=UNSET if listed is None else timestamp(listed),
             age=UNSET if listed is None else round(max(wall_time() - listed, 0.0), 3),
-            entries=counts,
+            entries={kind.value: count for kind, count in self.entries(status.server).items()},
             warnings=[_told(text) for text in status.warnings[:_MOST]],
             unapproved=[
                 UnapprovedInfo(_told(own.tool), own.kind, list(own.members), own.is_held)
-                for own in self.approvals.findings()
-                if own.server == status.server
-            ][:_MOST],
+                for own in unapproved.get(status.server, ())[:_MOST]
+            ],
             flags=[
                 FlagInfo(_told(own.tool), own.flag.kind, _told(own.flag.where), _told(own.flag.why))
-                for own in flagged
-                if own.server == status.server
-            ][:_MOST],
+                for own in flagged.get(status.server, ())[:_MOST]
+            ],
             stderr=[_told(line) for line in status.stderr[-_LINES:]],
         )
+
+
+def _grouped(found: Iterable[_Found]) -> dict[str, list[_Found]]:
+    groups: dict[str, list[_Found]] = {}
+    for own in found:
+        groups.setdefault(own.server, []).append(own)
+    return groups
 
 
 def _told(text: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError, JSONPathMatch
 from jsonpath.filter import FilterQuery, walk
 from jsonpath.function_extensions import Count, Length, Value
+from jsonpath.match import NodeList
 from jsonpath.selectors import Filter
 
 from mcp_hub.errors import InvalidParams
@@ -23,6 +24,8 @@ __all__ = ["Selected", "select"]
 _MOST_PATH: Final = 1000
 _MOST_NODES: Final = 3_000_000
 _MOST_BYTES: Final = 32 << 20
+_SHOWN: Final = 200
+"""Characters of what the library says, which may repeat the path."""
 _LOOK: Final = 64
 """Nodes between two looks at the time."""
 _BUDGET: Final = "budget"
@@ -81,9 +84,21 @@ class _Path(JSONPath):
         return nodes
 
 
+class _Count(Count):
+    def __call__(self, nodes: object) -> int:
+        return super().__call__(nodes) if isinstance(nodes, NodeList) else 1
+
+
+class _Value(Value):
+    def __call__(self, nodes: object) -> object:
+        return super().__call__(nodes) if isinstance(nodes, NodeList) else nodes
+
+
 class _Environment(JSONPathEnvironment):
+    """Its functions know that the library has for a bare `@` the value itself in place of a node."""
+
     def setup_function_extensions(self) -> None:
-        self.function_extensions.update(length=Length(), count=Count(), value=Value())
+        self.function_extensions.update(length=Length(), count=_Count(), value=_Value())
 
 
 _environment: Final = _Environment(strict=True)
@@ -112,7 +127,7 @@ def select(body: bytes, path: str, is_over: Callable[[], bool]) -> Selected:
     except RecursionError:
         raise InvalidParams(f"path: {path[:100]!r}: the text is nested too deeply for it") from None
     except JSONPathError as problem:
-        raise InvalidParams(f"path: {path[:100]!r}: {problem.message}") from None
+        raise InvalidParams(f"path: {path[:100]!r}: {str(problem.message)[:_SHOWN]}") from None
     return Selected(b"\n".join(lines), len(lines))
 
 
@@ -127,6 +142,6 @@ def _compiled(path: str) -> _Path:
     except JSONPathError as problem:
         at = problem.token.index if problem.token is not None else -1
         place = f"at character {at + 1}" if at >= 0 else "at its end"
-        raise InvalidParams(f"path: {path[:100]!r} is no JSON path: {problem.message} {place}") from None
+        raise InvalidParams(f"path: {path[:100]!r} is no JSON path: {str(problem.message)[:_SHOWN]} {place}") from None
     assert isinstance(compiled, JSONPath)  # unions are not of the standard
     return _Path(compiled)

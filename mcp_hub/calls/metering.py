@@ -45,25 +45,47 @@ class _Result(msgspec.Struct):
 
 
 class Meter:
-    """Of one method at one server. `server` and `client` are counts by bucket, with their seconds in all: from the
-    client's request to its answer, and of that the time that the server was at it or waited for.
+    """Of one method at one server.
 
     `events` went on to readers, `held` were merged or left out for slow ones, `refused` is what no call may be told.
+    `at_once` counts by bucket the calls that did not wait for their turn, which are nearly all, with their seconds.
     """
 
     __slots__ = (
-        "client", "client_seconds", "events", "held", "outcomes", "refused", "server", "server_seconds",
+        "_client", "_client_seconds", "_server", "_server_seconds", "at_once", "at_once_seconds", "events", "held",
+        "outcomes", "refused",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.outcomes = [0] * len(Outcome)
-        self.server = [0] * (len(BOUNDS) + 1)
-        self.client = [0] * (len(BOUNDS) + 1)
-        self.server_seconds = 0.0
-        self.client_seconds = 0.0
+        self.at_once = [0] * (len(BOUNDS) + 1)
+        self.at_once_seconds = 0.0
         self.events = 0
         self.held = 0
         self.refused = 0
+        self._server = self.at_once.copy()
+        self._client = self.at_once.copy()
+        self._server_seconds = self._client_seconds = 0.0
+
+    def add_waited(self, whole: float, client: float | None) -> None:
+        """Counts a call that waited for its turn; `client` is None of one whose turn never came."""
+        self._server[bisect_left(BOUNDS, whole)] += 1
+        self._server_seconds += whole
+        if client is not None:
+            self._client[bisect_left(BOUNDS, client)] += 1
+            self._client_seconds += client
+
+    @property
+    def server(self) -> tuple[list[int], float]:
+        """From the client's request to its answer: counts by bucket, and seconds in all."""
+        counts = [sum(pair) for pair in zip(self.at_once, self._server, strict=True)]
+        return counts, self.at_once_seconds + self._server_seconds
+
+    @property
+    def client(self) -> tuple[list[int], float]:
+        """The same of the time that the server was at it, or waited for."""
+        counts = [sum(pair) for pair in zip(self.at_once, self._client, strict=True)]
+        return counts, self.at_once_seconds + self._client_seconds
 
 
 class Meters:
@@ -89,19 +111,16 @@ class Meters:
         else:
             meter.outcomes[outcome_of(ending)] += 1
         took = now - record.started
-        at = bisect_left(BOUNDS, took)
-        meter.server[at] += 1
-        meter.server_seconds += took
-        if record.task is not None:  # else it waited for its turn until it ended
-            if record.began != record.started:
-                took = now - record.began
-                at = bisect_left(BOUNDS, took)
-            meter.client[at] += 1
-            meter.client_seconds += took
-        if log.last_seq > 2:  # the start and the ending are no events of the server
-            meter.events += log.last_seq - 2
-        meter.held += log.held
-        meter.refused += log.refused
+        if record.began == record.started:
+            meter.at_once[bisect_left(BOUNDS, took)] += 1
+            meter.at_once_seconds += took
+        else:
+            meter.add_waited(took, None if record.began is None else now - record.began)
+        if (events := log.last_seq - 2) > 0:  # the start and the ending are none of the server
+            meter.events += events
+        if log.held or log.refused:
+            meter.held += log.held
+            meter.refused += log.refused
 
     def _fresh(self, server: str, method: str) -> Meter:
         if len(self._meters) >= _MOST:

@@ -5,6 +5,7 @@ whole text. Patterns are RE2's, so no pattern takes more than linear time (githu
 """
 
 import codecs
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,11 @@ MOST_MATCHES: Final = 100
 _MOST_PATTERN: Final = 1000
 _MOST_PROGRAM: Final = 1000
 """Instructions of RE2: with so many, matching may read as little as 200 KB a second."""
+_MOST_REPEATS: Final = 1000
+"""RE2 refuses more of one thing by itself, at once."""
 _PATTERN_MEMORY: Final = 4 << 20
+_ESCAPED: Final = re.compile(r"\\(?:[xpP]\{[^}]*\}|.)", re.DOTALL)
+_REPEATED: Final = re.compile(r"\{([0-9]{1,9}),?([0-9]{0,9})\}")
 _WINDOW: Final = 64 << 10
 """Bytes that are searched at once, or a line more; of a longer line that much, and again with the last `_OVERLAP`."""
 _OVERLAP: Final = 4 << 10
@@ -103,6 +108,9 @@ def _compiled(pattern: str) -> "re2._Regexp":
 
     if len(pattern) > _MOST_PATTERN:
         raise InvalidParams(f"grep: the pattern has {len(pattern)} characters; {_MOST_PATTERN} are allowed")
+    repeats = [int(most or least) for least, most in _REPEATED.findall(_ESCAPED.sub("", pattern))]
+    if sum(count for count in repeats if count <= _MOST_REPEATS) > _MOST_PROGRAM:  # RE2 would take seconds to see it
+        raise InvalidParams(f"grep: {pattern[:100]!r} is too large a pattern; repeat fewer times")
     options = re2.Options()
     options.log_errors = False
     options.never_nl = True  # each line by itself

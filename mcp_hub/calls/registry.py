@@ -7,7 +7,7 @@ calls run and `waiting` wait in order of arrival; one more is refused with `Busy
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import structlog
@@ -21,7 +21,7 @@ from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.types import CallId
 from mcp_hub.upstreams.base import Call, CallHandler
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "Tracer"]
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +34,22 @@ _TICK: Final = 0.05
 
 _AT_ONCE: Final = 64
 """Calls that become streams in one turn; a thousand would keep the loop for 50 ms, and leave memory full of holes."""
+
+
+class Tracer(Protocol):
+    """What follows calls from their beginning to their ending, for OpenTelemetry."""
+
+    def begun(self, record: CallRecord) -> CallHandler:
+        """A call has begun: what is to handle it in place of its handler."""
+        ...
+
+    def ended(self, record: CallRecord) -> None:
+        """The ending is in the call's log."""
+        ...
+
+    async def close(self) -> None:
+        """No more calls begin."""
+        ...
 
 
 @dataclass(slots=True)
@@ -65,6 +81,7 @@ class Registry:
         self._emptied: anyio.Event | None = None
         self.ended = 0
         self.meters = Meters()
+        self.tracer: Tracer | None = None
 
     def __len__(self) -> int:
         return len(self._records)
@@ -90,10 +107,13 @@ class Registry:
             runner.run(record, self._ended)
         elif len(lane.waiting) < self._max_waiting:
             lane.waiting.append(record)
+            record.began = None
         else:
             what = f"{self._max_running} calls running and {self._max_waiting} waiting for this client"
             raise Busy.at(what, "hub.limits.waiting_calls", self._max_waiting)
         self._records[call.id] = record
+        if self.tracer is not None:
+            record.handler = self.tracer.begun(record)
         self._turn_by(min(record.due, record.started + QUIET))
         return record
 
@@ -138,6 +158,8 @@ class Registry:
         self._records.pop(record.call.id, None)
         self.ended += 1
         self.meters.ended(record, self._clock.now())
+        if self.tracer is not None:
+            self.tracer.ended(record)
         if self._emptied is not None and not self._records:
             self._emptied.set()
 

@@ -63,17 +63,17 @@ class TimeLimits:
 class CallRecord:
     """A call, its log and its task. It is the `CallChannel` that the handler is handed.
 
-    `sooner` is told when the call may run out of time earlier than it could so far, `lasting` when it turns out not to
-    be a short quiet one. `continuation` is what another hub needs to go on with it, which its writer is told
-    (`on_continuable`). `stream` is its durable stream, once it has one: then whoever follows the call is told
-    (`on_stream`), and `info` is what its front wants kept with it. `fit` makes what stands for a result of more bytes
-    than the call takes tokens.
+    `began` is when its turn came, None before. `sooner` is told when the call may run out of time earlier than it could
+    so far, `lasting` when it turns out not to be a short quiet one. `continuation` is what another hub needs to go on
+    with it, which its writer is told (`on_continuable`). `stream` is its durable stream, once it has one: then whoever
+    follows the call is told (`on_stream`), and `info` is what its front wants kept with it. `fit` makes what stands for
+    a result of more bytes than the call takes tokens.
     """
 
     __slots__ = (
-        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "began", "call", "continuation", "entered", "fit", "handler",
-        "info", "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started", "stopping", "stream",
-        "task",
+        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "began", "call", "continuation", "entered", "fit",
+        "handler", "info", "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started", "stopping",
+        "stream", "task",
     )  # fmt: skip
 
     def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
@@ -96,7 +96,8 @@ class CallRecord:
         self.on_continuable: Callable[[], None] | None = None
         self.on_stream: Callable[[Stream], None] | None = None
         self.stream: Stream | None = None
-        self.started = self.began = self._heard = self._spoke = clock.now()
+        self.started = self._heard = self._spoke = clock.now()
+        self.began: float | None = self.started
 
     def send(self, event: CallEvent) -> None:
         self._heard = self._clock.now()

@@ -5,6 +5,7 @@ what is recent comes from a bounded tail in memory, what is older from the store
 nobody else anything. A stream of another process has no tail: its news come with a look into the store.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -109,6 +110,11 @@ class Stream:
         self.readers.append(reader)
         reader.look()
         return reader
+
+    @property
+    def behind(self) -> float:
+        """How many events the best of those who follow has not taken; infinity if nobody does."""
+        return min((self.row.last - reader.cursor for reader in self.readers), default=math.inf)
 
     def has_recent(self, after: int) -> bool:
         """Whether the event behind `after` is in memory."""

@@ -33,6 +33,8 @@ _PAUSE: Final = 0.01
 """Seconds between two looks into a log that nobody follows by cursor: nothing waits for its events."""
 _HURRY: Final = LAG // 4
 """Events after which a look is not put off any longer: nobody else is to be kept waiting by a log that fills up."""
+_BEHIND: Final = 8192
+"""Committed events that the best of the followers may be behind before progress is merged: what stays in memory."""
 _MOST: Final = 4096
 """Events of one append; half of what stays in memory for followers, so that none who keeps up misses any there."""
 _SLICE: Final = 256
@@ -134,7 +136,7 @@ class StreamWriter:
             if not reader.has_more:
                 return
             coalescer = self._coalescer = Coalescer()
-        coalescer.is_eager = bool(self.stream.readers)
+        coalescer.is_eager = self.stream.behind <= _BEHIND
         while reader.has_more and coalescer.count < _MOST_WAITING and coalescer.size < _MOST_BYTES:
             events = reader.take(_SLICE)
             for event in events if coalescer.is_eager else _merged(events):

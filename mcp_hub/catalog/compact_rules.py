@@ -110,6 +110,8 @@ def _is_neutral(schema: Schema) -> bool:
     """Whether the keywords of one schema, not of those in it, mean the same in draft-07 and 2020-12."""
     if not schema.keys().isdisjoint(DIFFERING) or isinstance(schema.get("items"), list):
         return False
+    if not isinstance(schema.get("$defs", {}), dict):  # which draft-07 does not look at
+        return False
     return "$ref" not in schema or schema.keys() <= _BESIDE_REFERENCE
 
 

@@ -1,18 +1,22 @@
 """The `mcp-hub` command: one file a command, imported when it is asked for, so that `serve` starts without the others.
 
-Exit codes: 0 ok, 1 the tool said error, 2 usage or configuration, 3 upstream unavailable, 130 interrupted.
+Exit codes: 0 ok, 1 the tool said error or the output cannot be written, 2 usage or configuration, 3 upstream
+unavailable, 130 interrupted.
 """
 
+import os
+import sys
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from mcp_hub import __version__
 from mcp_hub.cli import lean as lean  # before anything that imports structlog
+from mcp_hub.cli.output import kept_output
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
 
-__all__ = ["main"]
+__all__ = ["main", "open_standard_streams"]
 
 _COMMANDS: Final = {
     "serve": "serve",
@@ -35,7 +39,24 @@ _COMMANDS: Final = {
 """Command, which is its module in this package → the function there."""
 
 
+def open_standard_streams() -> None:
+    """Opens the null device for each of stdin, stdout and stderr that this process was started without.
+
+    Else the event loop takes their numbers for its own, and what writes to them ends it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # as long as the process
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
 class _Commands(click.Group):
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        open_standard_streams()
+        with kept_output():
+            return super().main(*args, **kwargs)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 

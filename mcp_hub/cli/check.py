@@ -11,6 +11,7 @@ import msgspec
 
 from mcp_hub.catalog.unmatched import has_patterns
 from mcp_hub.cli import waiting
+from mcp_hub.cli.guards import why_not_listen
 from mcp_hub.cli.notices import notices
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.results import visible
@@ -47,7 +48,7 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
         _print({"ok": False, "errors": errors, "warnings": []}, as_json)
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _programs(loaded)
-    warnings = [masked(text, loaded.secrets) for text in (*loaded.warnings, *loaded.notes, *missing)]
+    warnings = [masked(text, loaded.secrets) for text in (*loaded.warnings, *loaded.notes, *_front(loaded), *missing)]
     report = {"ok": True, "errors": [], "warnings": warnings, **summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, as_json)
@@ -85,6 +86,14 @@ def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[str, ...]]:
             key = "command" if server.local is None else "local"
             report.warn(("servers", name, key), str(problem))
     return found, report.rendered(report.warnings)
+
+
+def _front(loaded: Loaded) -> tuple[str, ...]:
+    """A warning if the hub cannot be served over HTTP as it is configured."""
+    report = _report(loaded)
+    if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
+        report.warn(("hub", "http", "host"), f"serve --http ends at once, {refusal}")
+    return report.rendered(report.warnings)
 
 
 def _report(loaded: Loaded) -> Report:

@@ -37,6 +37,7 @@ CODES: Final = {
     "login_failed": "check `oauth` of the server, and that its authorization server runs",
     "not_admitted": "set `bearer` or `headers` to what the server accepts",
     "no_endpoint": "check the path of `url`: often it is /mcp or /sse",
+    "server_error": "the server at `url` answers, but with an error of its own: see its log, and try again later",
     "start_failed": "run the command in a terminal and see what it says",
 }
 """Code → how to mend it. Codes are stable: scripts may test for them."""
@@ -49,9 +50,11 @@ _PATTERNS: Final = tuple(
         ("login_needed", r'.*run "mcp-hub login '),
         ("login_failed", r"cannot log in to http|https?://\S+ (does not accept the login|the login has ended)"),
         ("not_admitted", r"https?://\S+ (wants|does not accept the) credentials"),
+        ("server_error", r'((initialize|server/discover) failed: )?upstream "[^"]*" answered with HTTP 5'),
         (
             "no_endpoint",
-            r"initialize failed: upstream .* answered with HTTP|the event stream |the server wants messages sent to",
+            r'(initialize failed: )?upstream "[^"]*" answered with HTTP (2|3|404|405|410)'
+            r"|the event stream |the server wants messages sent to",
         ),
         ("command_not_found", r"command not found: |cannot start .*: (no such file|the interpreter )"),
         ("cannot_start", r"cannot start |command is "),
@@ -65,7 +68,7 @@ _PATTERNS: Final = tuple(
         ("not_mcp", r".*(cannot be read|is no object|closed its output)|initialize failed: this client has no "),
         ("era_mismatch", r"no common protocol version|server/discover (failed|names )|initialize settled on no "),
         ("era_mismatch", r"initialize failed: .*protocol version"),
-        ("handshake_failed", r"initialize failed: "),
+        ("handshake_failed", r'initialize failed: |upstream "[^"]*" answered with HTTP '),
     )
 )
 """Code and what its reasons begin with; the first that fits counts.

@@ -12,14 +12,14 @@ from mcp_hub.config.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema import Settings
 from mcp_hub.fronts.endpoints import Answer
 from mcp_hub.fronts.exchange import Scope, Send, respond
-from mcp_hub.fronts.guard import Guard
+from mcp_hub.fronts.guard import Guard, is_loopback
 from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
     from mcp_hub.fronts.oauth import Issuer, Resource, TokenVerifier
     from mcp_hub.fronts.oauth_keys import KeyRing
 
-__all__ = ["Doorkeeper", "is_authenticated", "metadata_routes"]
+__all__ = ["Doorkeeper", "is_authenticated", "metadata_routes", "why_not_listen"]
 
 _MCP = ("/mcp", "/sse", "/messages")
 
@@ -27,6 +27,16 @@ _MCP = ("/mcp", "/sse", "/messages")
 def is_authenticated(settings: Settings) -> bool:
     """Whether everybody who comes in over HTTP has to show a token."""
     return bool(settings.hub.tokens) or settings.hub.http.oauth is not None
+
+
+def why_not_listen(settings: Settings, host: str) -> str | None:
+    """Why the HTTP front refuses to listen there; None if it does not."""
+    if is_loopback(host) or is_authenticated(settings) or settings.hub.http.allow_public:
+        return None
+    return (
+        f"refusing to listen on {host} without tokens: anyone who reaches it could run your tools; "
+        "set hub.tokens or hub.http.oauth, or hub.http.allow_public if something else guards it"
+    )
 
 
 class Doorkeeper:

@@ -1,4 +1,7 @@
-"""`mcp-hub list`: starts every server and says which ones are ready, with what, and why the others are not."""
+"""`mcp-hub list`: starts every server and says which ones are ready, with what, and why the others are not.
+
+With `--url` it asks a hub that runs (`servers_there`).
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,6 +10,8 @@ import click
 import msgspec
 
 from mcp_hub.cli import notices, tables, waiting
+from mcp_hub.cli.running_hub import run_with_hub, url_options
+from mcp_hub.cli.servers_there import list_there
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
     config_option,
@@ -27,14 +32,19 @@ __all__ = ["list_servers"]
 
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@url_options
 @wait_option
 @verbose_option
 @config_option
-def list_servers(as_json: bool, wait: float, verbose: int, config: str | None) -> None:
+def list_servers(
+    as_json: bool, wait: float, verbose: int, config: str | None, url: str | None, token: str | None
+) -> None:
     """List the servers: state, protocol, what they offer. Exit code 3 when an enabled one is not ready.
 
-    Starts the servers itself: a running hub does not tell its clients which servers it has (--url of tools and call).
+    Starts the servers itself; with --url those of that hub, as they are there, and how much they listed.
     """
+    if url is not None:
+        run_with_hub(url, token, lambda client: list_there(client, as_json))
     loaded = load_config(config)
     quiet_logs(verbose)
     run_with_app(loaded, lambda app: _list(app, loaded, wait, as_json))
@@ -57,7 +67,7 @@ async def _list(app: "App", loaded: Loaded, wait: float, as_json: bool) -> int:
     elif not statuses:
         click.echo(f"no servers in {loaded.path}")
     else:
-        tables.print_table(tables.server_table(statuses, view))
+        tables.print_table(tables.server_table(statuses, tables.counts_of(view)))
         resting = [status for status in statuses if status.rests]
         tables.print_lines(tables.reasons([*resting, *waiting.not_ready(statuses)], loaded.secrets))
         tables.print_lines(tables.warnings(statuses, loaded.secrets))

@@ -14,11 +14,11 @@ from typing import Final, Self
 import anyio
 import msgspec
 
-from mcp_hub.app import state_dir
 from mcp_hub.calls.stored import fetched
 from mcp_hub.calls.streams import StreamLimits, Streams
 from mcp_hub.client import StreamStatus
 from mcp_hub.clock import SystemClock
+from mcp_hub.composition import state_dir
 from mcp_hub.config.load import Loaded
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from mcp_hub.cli.results import visible
-from mcp_hub.cli.setup import EXIT_CONFIG, fail, run_with
+from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_UNAVAILABLE, fail, run_with
 from mcp_hub.errors import ConfigError, HubError, InvalidParams, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputRequired
 from mcp_hub.types import RawJson
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunningHub", "run_with_hub", "url_options"]
 
-_OF_OWN_SERVERS: Final = ("config", "wait", "server")
+_OF_OWN_SERVERS: Final = ("config", "wait")
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""
 _TRIES: Final = (0.5, 2.0, 5.0)
@@ -48,7 +48,7 @@ def url_options(command: Callable[..., Any]) -> Any:
 
 
 def run_with_hub(url: str, token: str | None, main: Callable[["HubClient"], Awaitable[int]]) -> NoReturn:
-    """Runs `main` with a client of the hub at `url` and exits with its code; with 2 when it will not have us."""
+    """Runs `main` with a client of the hub at `url` and exits with its code; 2: it will not have us, 3: it cannot."""
     from mcp_hub.client import HubClient
 
     _check_options()
@@ -63,6 +63,9 @@ def run_with_hub(url: str, token: str | None, main: Callable[["HubClient"], Awai
         except ConfigError as exc:
             click.echo(visible(str(exc)), err=True)
             return EXIT_CONFIG
+        except RpcError as error:
+            click.echo(visible(str(error)), err=True)
+            return EXIT_UNAVAILABLE
 
     run_with(lambda: client, checked)
 

@@ -16,10 +16,11 @@ import click
 
 from mcp_hub import __version__, logs
 from mcp_hub.app import App, open_app
-from mcp_hub.cli.guards import Doorkeeper, is_authenticated, metadata_routes
+from mcp_hub.cli.guards import Doorkeeper, is_authenticated, metadata_routes, why_not_listen
 from mcp_hub.cli.reloading import check_started_as, check_stays_authenticated, follow_guard, keep_reloading
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, leave, load_config, run
 from mcp_hub.cli.signals import received_signals
+from mcp_hub.cli.tables import plural
 from mcp_hub.config.load import Loaded
 from mcp_hub.config.schema import Settings
 from mcp_hub.errors import ConfigError
@@ -29,6 +30,8 @@ from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from mcp_hub.fronts.health import Health
 
 __all__ = ["serve"]
 
@@ -118,12 +121,8 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
     http = settings.hub.http
     host = host if host is not None else http.host
     port = port if port is not None else http.port
-    if not (is_loopback(host) or is_authenticated(settings) or http.allow_public):
-        fail(
-            f"refusing to listen on {host} without tokens: anyone who reaches it could run your tools; "
-            "set hub.tokens or hub.http.oauth, or hub.http.allow_public if something else guards it",
-            EXIT_CONFIG,
-        )
+    if refusal := why_not_listen(settings, host):
+        fail(refusal, EXIT_CONFIG)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -137,6 +136,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
+    from mcp_hub.cli.http_health import monitoring_of
     from mcp_hub.cli.http_limits import admission_of, connections_of, sessions_of
     from mcp_hub.fronts.connections import bounded, look_after
     from mcp_hub.fronts.endpoints import Endpoints
@@ -168,9 +168,12 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             operator=app.operations,
         )
         public = metadata_routes(loaded.settings)
-        routes = {**mcp.routes, **legacy.routes}
-        endpoints = Endpoints(door.guard(loaded.settings), routes, rest, public, admission)
+        health, metrics = monitoring_of(app, mcp, legacy, admission)
+        routes = {**mcp.routes, **legacy.routes, **metrics.routes}
+        guard = door.guard(loaded.settings)
+        endpoints = Endpoints(guard, routes, rest, public, admission, health.routes, metrics.refusals)
         server = _server(endpoints, bounded(connections_of(http)))
+        metrics.measure("http_connections", "Open connections.", lambda: len(server.server_state.connections))
         follow_guard(app, endpoints, door)
         app.reloader.checks += [check_started_as(Caller(profile=profile)), check_stays_authenticated(host)]
         async with anyio.create_task_group() as tasks:
@@ -178,7 +181,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             tasks.start_soon(look_after, server.server_state.connections)
             tasks.start_soon(door.run)
             tasks.start_soon(keep_reloading, app.reloader, signals)
-            tasks.start_soon(_stop_when, signals.stopped, app, server, [mcp, legacy, rest])
+            tasks.start_soon(_stop_when, signals.stopped, app, server, health, [mcp, legacy, rest])
             _announce(app, listener)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
@@ -209,9 +212,14 @@ def _server(endpoints: Any, protocol: type[Any]) -> "uvicorn.Server":
     return Server(config)
 
 
-async def _stop_when(event: anyio.Event, app: App, server: "uvicorn.Server", fronts: Iterable[Any]) -> None:
-    """Streams that would not end by themselves end; running calls get their answer; then the server may stop."""
+async def _stop_when(
+    event: anyio.Event, app: App, server: "uvicorn.Server", health: "Health", fronts: Iterable[Any]
+) -> None:
+    """The hub says so; streams that would not end by themselves end; running calls get their answer; then the server
+    may stop.
+    """
     await event.wait()
+    health.close()
     for front in fronts:
         front.close()
     await app.stop()
@@ -224,6 +232,6 @@ def _announce(app: App, listener: socket.socket) -> None:
     servers = app.settings.servers
     names = ", ".join(servers) or "none"
     url = f"http://{shown}:{port}/mcp"
-    click.echo(f"mcp-hub serves {len(servers)} servers ({names}) at {url}", err=True)
+    click.echo(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}", err=True)
     if not sys.stdout.isatty():
         click.echo(url)  # for the program that reads it

@@ -13,11 +13,11 @@ import anyio
 import click
 
 from mcp_hub import logs
-from mcp_hub.config.load import Loaded, find_config, load
 from mcp_hub.errors import ConfigError
 
 if TYPE_CHECKING:
     from mcp_hub.app import App
+    from mcp_hub.config.load import Loaded
 
 __all__ = [
     "EXIT_CONFIG",
@@ -60,12 +60,14 @@ wait_option: Callable[[Any], Any] = click.option(
 )  # fmt: skip
 
 
-def read_config(path: str | None) -> Loaded:
+def read_config(path: str | None) -> "Loaded":
     """The configuration. Raises: ConfigError."""
+    from mcp_hub.config.load import find_config, load  # pydantic and YAML, which commands with --url do without
+
     return load(find_config(path, Path.cwd(), os.environ), os.environ)
 
 
-def load_config(path: str | None) -> Loaded:
+def load_config(path: str | None) -> "Loaded":
     """The configuration; on a mistake prints every finding and exits with 2, nothing started."""
     try:
         loaded = read_config(path)
@@ -109,7 +111,7 @@ def quiet_logs(verbose: int) -> None:
     logs.configure(("error", "info", "debug")[min(verbose, 2)], "console")
 
 
-def run_with_app(loaded: Loaded, main: Callable[["App"], Awaitable[int]]) -> NoReturn:
+def run_with_app(loaded: "Loaded", main: Callable[["App"], Awaitable[int]]) -> NoReturn:
     """Starts the servers, runs `main`, stops them, and exits with its code; interrupted as `run_with` says."""
     from mcp_hub.app import open_app
 

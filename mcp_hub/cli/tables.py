@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAST_LINES",
+    "Count",
     "age",
     "console",
+    "counts_of",
     "last_lines",
     "masked",
     "plural",
@@ -33,6 +35,7 @@ __all__ = [
     "reasons",
     "server_data",
     "server_table",
+    "status_data",
     "table",
 ]
 
@@ -50,6 +53,9 @@ _STYLES: Final = {
     UpstreamState.STOPPED: "dim",
 }
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+Count = Callable[[Kind, str], int]
+"""How many entries of a kind a server has."""
 
 
 def console() -> "Console":
@@ -120,18 +126,7 @@ def protocol(status: UpstreamStatus) -> str:
 def server_data(status: UpstreamStatus, view: CatalogView, secrets: Collection[str]) -> JsonObject:
     """One server as `--json` shows it; counts are of what clients get."""
     return {
-        "server": status.server,
-        "state": status.state.value,
-        "era": status.era.value if status.era else None,
-        "version": status.version,
-        "serverInfo": status.server_info,
-        **{f"{kind.value}s": _count(view, kind, status.server) for kind in Kind},
-        "reason": masked(status.reason, secrets) if status.reason else None,
-        "stderr": [masked(line, secrets) for line in status.stderr[-LAST_LINES:]],
-        "restarts": status.restarts,
-        "rests": status.rests,
-        "listedAt": timestamp(status.listed_at) if status.listed_at is not None else None,
-        "warnings": [masked(warning, secrets) for warning in status.warnings],
+        **status_data(status, counts_of(view), secrets),
         "quarantined": [
             {"kind": bad.kind.value, "key": bad.key, "reason": masked(bad.reason, secrets)}
             for bad in view.quarantined
@@ -140,14 +135,32 @@ def server_data(status: UpstreamStatus, view: CatalogView, secrets: Collection[s
     }
 
 
-def server_table(statuses: Sequence[UpstreamStatus], view: CatalogView) -> "Table":
+def status_data(status: UpstreamStatus, count: Count, secrets: Collection[str]) -> JsonObject:
+    """The same without what only definitions tell."""
+    return {
+        "server": status.server,
+        "state": status.state.value,
+        "era": status.era.value if status.era else None,
+        "version": status.version,
+        "serverInfo": status.server_info,
+        **{f"{kind.value}s": count(kind, status.server) for kind in Kind},
+        "reason": masked(status.reason, secrets) if status.reason else None,
+        "stderr": [masked(line, secrets) for line in status.stderr[-LAST_LINES:]],
+        "restarts": status.restarts,
+        "rests": status.rests,
+        "listedAt": timestamp(status.listed_at) if status.listed_at is not None else None,
+        "warnings": [masked(warning, secrets) for warning in status.warnings],
+    }
+
+
+def server_table(statuses: Sequence[UpstreamStatus], count: Count) -> "Table":
     """A row for each server; reasons are too long for a column (`reasons`)."""
     from rich.text import Text
 
     counted = ("tools", "resources", "prompts")
     made = table("server", "state", "protocol", *counted, right=counted)
     for status in statuses:
-        counts = [str(_count(view, kind, status.server)) for kind in (Kind.TOOL, Kind.RESOURCE, Kind.PROMPT)]
+        counts = [str(count(kind, status.server)) for kind in (Kind.TOOL, Kind.RESOURCE, Kind.PROMPT)]
         state = Text(status.state.value, _STYLES.get(status.state, "yellow"))
         made.add_row(Text(visible(status.server)), state, Text(visible(protocol(status))), *counts)
     return made
@@ -200,5 +213,6 @@ def quarantine_table(view: CatalogView, secrets: Collection[str]) -> "Table":
     return made
 
 
-def _count(view: CatalogView, kind: Kind, server: str) -> int:
-    return sum(entry.server == server for entry in view.entries(kind))
+def counts_of(view: CatalogView) -> Count:
+    """Counts what clients get."""
+    return lambda kind, server: sum(entry.server == server for entry in view.entries(kind))

@@ -9,6 +9,7 @@ from mcp_hub.cli import tables, waiting
 from mcp_hub.cli.check import unmatched_patterns
 from mcp_hub.cli.results import visible
 from mcp_hub.cli.running_hub import run_with_hub, url_options
+from mcp_hub.cli.servers_there import status_there
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
@@ -22,7 +23,7 @@ from mcp_hub.cli.setup import (
 )
 from mcp_hub.config.findings import nearest
 from mcp_hub.config.load import Loaded
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import ConfigError, RpcError
 from mcp_hub.types import Era, Kind, RawJson
 
 if TYPE_CHECKING:
@@ -51,10 +52,10 @@ def tools(
 ) -> None:
     """List the tools under the names that clients use. Exit code 3 when a server that may have some is not ready.
 
-    With --url the tools of that hub, which does not tell whose they are.
+    With --url the tools of that hub.
     """
     if url is not None:
-        run_with_hub(url, token, lambda client: _tools_there(client, as_json))
+        run_with_hub(url, token, lambda client: _tools_there(client, server, as_json))
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])
     quiet_logs(verbose)
@@ -93,16 +94,27 @@ async def _tools(app: "App", loaded: Loaded, server: str | None, wait: float, as
     return EXIT_UNAVAILABLE if missing else 0
 
 
-async def _tools_there(client: "HubClient", as_json: bool) -> int:
+async def _tools_there(client: "HubClient", server: str | None, as_json: bool) -> int:
     try:
+        statuses = [] if server is None else [status_there(own) for own in await client.servers()]
         definitions = await client.tools()
+        owners = {} if server is None else await client.owners()
     except RpcError as error:
         click.echo(visible(error.message), err=True)
         return EXIT_UNAVAILABLE
-    _print(_listed(definitions), as_json, with_server=False)
+    known = {status.server for status in statuses} | set(owners.values())
+    if server is not None and server not in known:
+        hint = nearest(server, known) or f"; there are: {', '.join(sorted(known)) or 'none'}"
+        raise ConfigError(f'{client.url}: no server "{server}"{hint}')
+    entries = [entry for entry in _listed(definitions) if server in (None, owners.get(entry.exported))]
+    _print(entries, as_json, with_server=False)
     for name, reason in client.left_out.items():
-        click.echo(visible(f"warning: {name} cannot be used over HTTP: {reason}"), err=True)
-    return 0
+        if server in (None, owners.get(name)):
+            click.echo(visible(f"warning: {name} cannot be used over HTTP: {reason}"), err=True)
+    missing = waiting.not_ready(status for status in statuses if status.server == server)
+    for text, _ in tables.reasons(missing, ()):
+        click.echo(text, err=True)
+    return EXIT_UNAVAILABLE if missing else 0
 
 
 def _listed(definitions: Sequence[RawJson]) -> list["Entry"]:

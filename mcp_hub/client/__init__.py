@@ -6,7 +6,7 @@ a restart of the hub. `messages`, `rest_messages` and `retrying` do no I/O; `htt
 """
 
 from mcp_hub.client.http import HubCall, HubClient
-from mcp_hub.client.rest_messages import Question, StreamStatus
+from mcp_hub.client.rest_messages import Question, ServerStatus, StreamStatus
 from mcp_hub.client.streams import HubStream, StreamInterrupted
 
-__all__ = ["HubCall", "HubClient", "HubStream", "Question", "StreamInterrupted", "StreamStatus"]
+__all__ = ["HubCall", "HubClient", "HubStream", "Question", "ServerStatus", "StreamInterrupted", "StreamStatus"]

@@ -16,7 +16,16 @@ import msgspec
 from mcp_hub import __version__
 from mcp_hub.client.messages import AnswerReader, Request, endpoint, request
 from mcp_hub.client.rest import Rest, unreachable
-from mcp_hub.client.rest_messages import StreamStatus, answer_body, call_body, status_of, statuses_of
+from mcp_hub.client.rest_messages import (
+    ServerStatus,
+    StreamStatus,
+    answer_body,
+    call_body,
+    owners_of,
+    servers_of,
+    status_of,
+    statuses_of,
+)
 from mcp_hub.client.retrying import Patience
 from mcp_hub.client.streams import HubStream, Start, started
 from mcp_hub.errors import ConfigError, RpcError, UpstreamLost
@@ -183,6 +192,16 @@ class HubClient:
         headers = mirrored(wanted, _decoded(arguments)) if wanted else None
         sent = self._request("tools/call", {"name": name, "arguments": msgspec.Raw(bytes(arguments))}, name, headers)
         return HubCall(self._http, self.url, sent, _OF_A_CALL, is_listed=name in self._listed)
+
+    async def servers(self) -> list[ServerStatus]:
+        """How the servers are that this client may use, in the order of the hub's file. Raises `RpcError`."""
+        url = self._rest.url("servers")
+        return servers_of(url, await self._rest.told("GET", url))
+
+    async def owners(self) -> dict[str, str]:
+        """The name of each tool, and the server that it is of. Raises `RpcError`."""
+        url = self._rest.url("tokens")
+        return owners_of(url, await self._rest.told("GET", url))
 
     async def reload(self) -> bytes:
         """Has the hub read its configuration again; what changed, as JSON (`ReloadAnswer` of its OpenAPI document).

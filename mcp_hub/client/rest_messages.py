@@ -26,17 +26,20 @@ from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import Envelope, Unset, object_bytes
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.protocol.stream_errors import error_of
-from mcp_hub.types import RawJson
+from mcp_hub.types import Era, JsonObject, RawJson, UpstreamState
 
 __all__ = [
     "Problem",
     "Question",
+    "ServerStatus",
     "StreamStatus",
     "answer_body",
     "call_body",
     "error_for",
+    "owners_of",
     "problem_of",
     "rest_url",
+    "servers_of",
     "status_of",
     "statuses_of",
 ]
@@ -93,8 +96,44 @@ class StreamStatus(Struct):
         return self.status not in ("working", "input_required")
 
 
+class ServerStatus(Struct):
+    """How a server of a running hub is: `ServerInfo` of its OpenAPI document, as far as people look at it.
+
+    `entries` are how many of each kind it listed, `listed` (ISO 8601) when. `software` is what it calls itself.
+    """
+
+    server: str
+    state: UpstreamState
+    restarts: int = 0
+    reason: str | None = None
+    era: Era | None = None
+    version: str | None = None
+    software: str | None = None
+    pid: int | None = None
+    rests: bool = False
+    listed: str | None = None
+    entries: dict[str, int] = {}
+    warnings: tuple[str, ...] = ()
+    unapproved: list[JsonObject] = []
+    flags: list[JsonObject] = []
+    stderr: tuple[str, ...] = ()
+
+
 class _List(Struct):
     streams: list[StreamStatus]
+
+
+class _Servers(Struct):
+    servers: list[ServerStatus]
+
+
+class _Owned(Struct):
+    name: str
+    server: str
+
+
+class _Account(Struct):
+    tools: list[_Owned]
 
 
 def status_of(url: str, body: bytes) -> StreamStatus:
@@ -105,6 +144,16 @@ def status_of(url: str, body: bytes) -> StreamStatus:
 def statuses_of(url: str, body: bytes) -> list[StreamStatus]:
     """Raises `UpstreamLost`."""
     return _read(url, body, _List).streams
+
+
+def servers_of(url: str, body: bytes) -> list[ServerStatus]:
+    """Raises `UpstreamLost`."""
+    return _read(url, body, _Servers).servers
+
+
+def owners_of(url: str, body: bytes) -> dict[str, str]:
+    """The server of each tool, of what the tools cost. Raises `UpstreamLost`."""
+    return {tool.name: tool.server for tool in _read(url, body, _Account).tools}
 
 
 def _read(url: str, body: bytes, shape: type[_T]) -> _T:

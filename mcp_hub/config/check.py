@@ -14,7 +14,7 @@ from mcp_hub.config.findings import DataPath, Report, nearest, quoted
 from mcp_hub.config.schema import ServerSettings, Settings
 from mcp_hub.types import JsonObject
 
-__all__ = ["check_references", "validated"]
+__all__ = ["READ_AS_OTHERS_WRITE", "check_references", "validated"]
 
 _WORDS = "letters, digits, _ and -, with a letter or _ first"
 _MAPPING = "expected a mapping (key: value)"
@@ -41,7 +41,11 @@ _MESSAGES: Mapping[str, Callable[[JsonObject], str]] = {
     "value_error": lambda ctx: str(ctx["error"]),
     "finding": lambda ctx: str(ctx["message"]),
 }
-_READ_AS_OTHERS_WRITE = {Settings: ("mcpServers",), ServerSettings: ("disabled", "transport")}
+READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
+    Settings: ("mcpServers",),
+    ServerSettings: ("disabled", "transport"),
+}
+"""Keys that are no fields and are read all the same."""
 
 
 def validated(tree: JsonObject, report: Report) -> Settings:
@@ -68,6 +72,8 @@ def _finding(error: ErrorDetails) -> tuple[DataPath, str]:
         return path, f"unknown key {quoted(key)}{nearest(key, _known_keys(path[:-1]))}"
     if context.get("key"):
         path = (*path, context["key"])
+    if error["type"] == "list_type" and path[-1] == "args":
+        return path, 'expected a list, such as ["-l", "-a"]'
     message = _MESSAGES.get(error["type"])
     return path, message(context) if message else error["msg"].lower()
 
@@ -84,7 +90,7 @@ def _known_keys(path: DataPath) -> Iterator[str]:
             kind = get_args(kind)[0]
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         yield from kind.model_fields
-        yield from _READ_AS_OTHERS_WRITE.get(kind, ())
+        yield from READ_AS_OTHERS_WRITE.get(kind, ())
 
 
 def check_references(tree: JsonObject, changed: Collection[DataPath], report: Report) -> None:

@@ -27,6 +27,7 @@ class Report:
     """Collects findings about one file, so that a person sees all of them at once.
 
     `lines` is keyed by paths as written; `written` gives the file's own word for a top-level key.
+    `slips` are warnings that may be what errors come from: they are told with these.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Report:
     written: Mapping[str | int, str] = field(default_factory=dict)
     errors: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
+    slips: list[Finding] = field(default_factory=list)
 
     def error(self, path: DataPath, message: str) -> None:
         self.errors.append(Finding(path, message))
@@ -49,7 +51,7 @@ class Report:
 
     def failure(self) -> ConfigError:
         """The error that carries all findings so far."""
-        return ConfigError("\n".join(self.rendered(self.errors)))
+        return ConfigError("\n".join(self.rendered([*self.errors, *self.slips])))
 
     def _render(self, line: int | None, finding: Finding) -> str:
         where = self.name if line is None else f"{self.name}:{line}"

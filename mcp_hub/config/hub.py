@@ -22,6 +22,7 @@ from mcp_hub.config.scalars import (
     TextLine,
 )
 from mcp_hub.config.section import Section, finding
+from mcp_hub.config.telemetry import TelemetrySettings
 
 __all__ = [
     "HttpSettings",
@@ -167,7 +168,7 @@ class HubSettings(Section):
     how long a call of a client that takes tasks may run before it is answered with one (0 = at once). `clients` has an
     entry for each kind of client, which `serve --client` chooses or the client's own name. `watch`: a hub that serves
     reloads this file when it changes. `drain_timeout` in seconds is how long the running calls of a server may go on
-    when the server is removed, changed or started again.
+    when the server is removed, changed or started again. `telemetry` is where spans and durations of calls go.
     """
 
     name: Text = "mcp-hub"
@@ -191,3 +192,4 @@ class HubSettings(Section):
     drain_timeout: Duration = 30.0
     clients: Annotated[dict[TextLine, ClientSettings], AfterValidator(check_clients)] = {}
     instructions: str | None = None
+    telemetry: TelemetrySettings = TelemetrySettings()

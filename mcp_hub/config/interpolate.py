@@ -2,7 +2,8 @@
 
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
 contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring (the extra
-`keyring`); `$${` is a literal `${`. Nothing nests, and what was put in is not looked at again.
+`keyring`); `$${` is a literal `${`. `${input:…}`, for which VS Code asks, is an error. Nothing nests, and what
+was put in is not looked at again.
 """
 
 import os
@@ -87,6 +88,8 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> _Value:
         return _file(reference.removeprefix("file:"), env, base)
     if reference.startswith("keyring:"):
         return _Value(_entry(reference.removeprefix("keyring:")), True)
+    if reference.startswith("input:"):
+        raise Unresolved(f"${{{reference}}} is what VS Code asks for; the hub asks nobody: write ${{VAR}} instead")
     name, has_default, default = reference.removeprefix("env:").partition(":-")
     if not _NAME.fullmatch(name):
         forms = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:path} or ${keyring:service/name}"

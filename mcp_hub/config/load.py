@@ -1,7 +1,7 @@
 """`servers.yaml` from disk to `Loaded`: find it, read it, fill in `${…}`, check it, report everything at once."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import platformdirs
 
 from mcp_hub.config.check import check_references, validated
 from mcp_hub.config.findings import DataPath, Finding, Report
+from mcp_hub.config.foreign import is_foreign, without_foreign_keys
 from mcp_hub.config.hidden import hidden_texts
 from mcp_hub.config.hub import written_out
 from mcp_hub.config.interpolate import LEFT_OUT, Interpolation, OnFailure, Unresolved, expand_home, resolve
@@ -16,6 +17,7 @@ from mcp_hub.config.locate import read_document
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.remote import is_cleartext
 from mcp_hub.config.schema import Settings
+from mcp_hub.config.telemetry import PLACES
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import learn
@@ -109,10 +111,20 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
     document = read_document(text, name)
     report = Report(name, document.lines, errors=list(document.findings))
     tree = _sections(document.data, report)
+    if "\\" in text and (halves := list(_halves(tree, ()))):  # nothing could be said of it, or written to a file
+        report.errors += [Finding(path, "holds half of a character (a lone surrogate)") for path in halves]
+        raise report.failure()
+    if isinstance(document.data, dict) and is_foreign(document.data, is_json=document.is_json):
+        tree = without_foreign_keys(tree, report)
     interpolation = Interpolation(env, base)
     tree = _filled(tree, interpolation, report)
     check_references(tree, interpolation.changed, report)
     settings = validated(tree, report)
+    if settings.hub.telemetry.lacks_place(env):
+        report.error(
+            ("hub", "telemetry", "enabled"), f"nowhere to send to: set endpoint, or {PLACES[0]} in the environment"
+        )
+        raise report.failure()
     if not settings.servers:
         report.warn((), f"no servers; add one, for example: {_STARTER}")
     for server, own in settings.servers.items():
@@ -159,7 +171,8 @@ def _written_secrets(settings: Settings) -> set[str]:
     """
     tokens = {token.token for token in settings.hub.tokens}
     bearers = {server.bearer for server in settings.servers.values() if server.bearer is not None}
-    sent = {value.get_secret_value() for server in settings.servers.values() for value in server.headers.values()}
+    sections = [settings.hub.telemetry.headers, *(server.headers for server in settings.servers.values())]
+    sent = {value.get_secret_value() for headers in sections for value in headers.values()}
     logins = {text for server in settings.servers.values() if server.oauth for text in server.oauth.secrets()}
     return {token.get_secret_value() for token in tokens | bearers} | {text for text in sent if len(text) >= 6} | logins
 
@@ -181,8 +194,21 @@ def _sections(data: object, report: Report) -> JsonObject:
     return tree
 
 
+def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
+    """Where escapes have made a text that is no Unicode; of a key, the mapping that it is in."""
+    if isinstance(data, str) and any("\ud800" <= char <= "\udfff" for char in data):
+        yield path
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from _halves(key, path)
+            yield from _halves(value, (*path, key))
+    elif isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from _halves(item, (*path, index))
+
+
 def _filled(tree: JsonObject, interpolation: Interpolation, report: Report) -> JsonObject:
-    """`tree` with `${…}` filled in where it may stand: servers, hub.http, hub.tokens and hub.store."""
+    """`tree` with `${…}` filled in where it may stand: servers, hub.http, hub.tokens, hub.store, hub.telemetry."""
 
     def refuse(path: DataPath, text: str, problem: Unresolved) -> str:
         report.error(path, str(problem))
@@ -201,6 +227,11 @@ def _filled(tree: JsonObject, interpolation: Interpolation, report: Report) -> J
             for key, values in (("http", places), ("tokens", interpolation), ("store", places))
             if key in hub
         }
+        if isinstance(sent := hub.get("telemetry"), dict):
+            filled["hub"]["telemetry"] = {
+                key: (interpolation if key == "headers" else places).fill(value, ("hub", "telemetry", key), refuse)
+                for key, value in sent.items()
+            }
         if "store" in hub:
             filled["hub"]["store"] = written_out(filled["hub"]["store"])
         _place(("hub", "store"), "path", filled["hub"].get("store"), interpolation, report)

@@ -33,6 +33,7 @@ class Document:
     data: object
     lines: Mapping[DataPath, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    is_json: bool = False
 
 
 def read_document(text: str, name: str) -> Document:
@@ -64,7 +65,7 @@ def _read_json(text: str, name: str) -> Document:
         raise ConfigError(f"{name}{where}: not valid JSON: {on_one_line(problem)}") from None
     if _is_deep(data, _DEEPEST):
         raise ConfigError(f"{name}: nested deeper than {_DEEPEST} levels")
-    return Document(data, located.lines, located.findings)
+    return Document(data, located.lines, located.findings, is_json=True)
 
 
 def _json_of(text: str) -> object:

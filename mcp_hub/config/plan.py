@@ -64,6 +64,7 @@ NEXT_START: Final = frozenset(
         *("hub.limits.detached_calls", "hub.limits.followers", "hub.limits.stream_events", "hub.limits.stream_size"),
         *("hub.limits.depth", "hub.limits.batch", "hub.limits.open_requests", "hub.limits.listens"),
         *("hub.limits.results", "hub.limits.results_size", "hub.limits.result_ttl"),
+        *("hub.telemetry.enabled", "hub.telemetry.endpoint", "hub.telemetry.headers", "hub.telemetry.metrics"),
     }
 )
 """Keys of the hub that what runs was built with: a change waits for the hub's next start."""

@@ -60,7 +60,7 @@ def _duration_of(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(_WANT_DURATION)
     if isinstance(value, int):
-        return float(min(value, 10**12))  # an int beyond float's range must not overflow
+        return float(max(min(value, 10**12), -1))  # an int beyond float's range must not overflow
     if isinstance(value, float):
         return value
     text = value.strip()

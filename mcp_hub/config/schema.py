@@ -117,7 +117,7 @@ def json_schema() -> JsonObject:
     schema: JsonObject = Settings.model_json_schema()
     for name in (
         *("HttpSettings", "IssuerSettings", "OAuthSettings", "ResourceServerSettings", "RestartSettings"),
-        *("ServerSettings", "StoreSettings", "ToolSettings"),
+        *("ServerSettings", "StoreSettings", "TelemetrySettings", "ToolSettings"),
     ):
         properties: JsonObject = schema["$defs"][name]["properties"]
         properties.update({key: _or_interpolated(value) for key, value in properties.items()})

@@ -75,6 +75,11 @@ class Admission:
         self._requests = Rate(limits.request_rate, "requests", "hub.http.request_rate", clock)
         self.sessions = Rate(limits.session_rate, "new sessions", "hub.http.session_rate", clock)
 
+    @property
+    def under_way(self) -> int:
+        """Requests that are being answered, of all principals."""
+        return sum(self._open.values())
+
     def enter(self, principal: str) -> None:
         """One more request is being answered, until `leave`. Raises `Busy`, `TooFast`."""
         under_way = self._open.get(principal, 0)

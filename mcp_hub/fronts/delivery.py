@@ -55,9 +55,9 @@ class Delivery:
     """
 
     __slots__ = (
-        "_asked", "_asking", "_by_cursor", "_hub", "_is_due", "_last_words", "_partials", "_reader", "_session",
-        "_substitute", "_timer", "_wake", "answer", "detached", "ended", "error_code", "id", "is_lost", "parked",
-        "record", "token",
+        "_asked", "_asking", "_by_cursor", "_hub", "_is_back", "_is_due", "_last_words", "_partials", "_reader",
+        "_session", "_skipped", "_substitute", "_timer", "_wake", "answer", "detached", "ended", "error_code", "id",
+        "is_lost", "parked", "record", "token",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +92,8 @@ class Delivery:
         if token is not None and extensions.declares(session.capabilities, session.era, extensions.STREAMS):
             self._partials = Partials(token, record.call.id)
         self._by_cursor = by_cursor
+        self._is_back = False  # on another connection than that of its request
+        self._skipped = 0  # events that are gone, of which the client does not know yet
         self._wake = wake
         self._reader: Reader | StreamReader
         if not by_cursor and self._partials is None:
@@ -132,7 +134,7 @@ class Delivery:
         """For another connection of the client, which takes what `reader` has; the one before has been closed."""
         self._reader.close()
         self._wake, self._reader = wake, reader
-        self._by_cursor = True
+        self._by_cursor = self._is_back = True
         self.is_lost = False
         self.answer = self.error_code = None
         self.ended = reader.at_end
@@ -196,10 +198,14 @@ class Delivery:
         return frames
 
     def _lost(self, reader: Reader | StreamReader) -> None:
-        """The next events cannot be had. What was let go is skipped, or the client sent to where it is told so."""
+        """The next events cannot be had. What was let go is skipped, and counted with the next progress.
+
+        Who has come back for an exact suffix is sent to where it is told that there is none.
+        """
         if isinstance(reader, StreamReader) and isinstance(reader.failed, EventsGone):
-            if not self._by_cursor:
+            if not self._is_back:
                 reader.close()
+                self._skipped += reader.failed.earliest - 1 - reader.cursor
                 self._reader = reader.stream.reader(self._wake, reader.failed.earliest - 1)
                 return
             self.is_lost = True
@@ -254,7 +260,7 @@ class Delivery:
                 self.ended = True
                 self._complete(event)
             case Progress():
-                return shape.progress_frame(self.token, event) if self.token is not None else None
+                return self._progress(event) if self.token is not None else None
             case Log():
                 return shape.log_frame(event) if self._wants(event.level) else None
             case InputRequired():
@@ -271,6 +277,13 @@ class Delivery:
             case _:
                 pass  # started; deltas travel with the streams extension only
         return None
+
+    def _progress(self, event: Progress) -> bytes:
+        assert self.token is not None
+        if self._skipped:
+            event = msgspec.structs.replace(event, skipped=event.skipped + self._skipped)
+            self._skipped = 0
+        return shape.progress_frame(self.token, event)
 
     def _ask(self, question: InputRequired) -> bytes | None:
         if self._asking is None:

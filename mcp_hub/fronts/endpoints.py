@@ -66,7 +66,7 @@ class Endpoints:
     """Hands each request to the front of its path, with or without a slash at the end.
 
     `public` are whole paths that need no token, `visits` those that need one for a part of what they say. `guard` may
-    be replaced at any time; what is running goes on. `refusals` counts what was refused here, by status.
+    be replaced at any time; what is running goes on. In `refusals` is counted what was refused here, by status.
     """
 
     def __init__(
@@ -77,9 +77,10 @@ class Endpoints:
         public: Mapping[str, Answer] | None = None,
         admission: Admission | None = None,
         visits: Mapping[str, Visit] | None = None,
+        refusals: Counter[int] | None = None,
     ) -> None:
         self.guard = guard
-        self.refusals: Counter[int] = Counter()
+        self._refusals: Counter[int] = Counter() if refusals is None else refusals
         self._visits = dict(visits or {})
         self._admission = admission if admission is not None else Admission(AdmissionLimits(), SystemClock())
         self.public = dict(public or {})
@@ -140,7 +141,7 @@ class Endpoints:
         return None
 
     async def _refuse(self, path: str, send: Send, refusal: Refusal) -> None:
-        self.refusals[refusal.status] += 1
+        self._refusals[refusal.status] += 1
         if self._mount is not None and path.startswith(f"{self._mount.prefix}/"):
             await self._mount.refuse(send, refusal)
             return
@@ -173,7 +174,7 @@ class Endpoints:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         caller = await self._caller(headers, dict(query).get("profile"))
         if isinstance(caller, Refusal):
-            self.refusals[caller.status] += 1
+            self._refusals[caller.status] += 1
             await mount.refuse(send, caller)
             return
         try:

@@ -52,7 +52,7 @@ class Watched(Protocol):
         """Of the servers that are enabled."""
         ...
 
-    def servers(self, profile: str | None) -> list[ServerInfo]:
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
         """Everything about the servers of a profile, None for all."""
         ...
 
@@ -143,14 +143,14 @@ class Health:
                 refusal = json_error(None, INVALID_REQUEST, f"{caller.reason} for details")
                 await respond(send, caller.status, refusal, caller.headers)
                 return
-            body, is_json = msgspec.json.encode(self._report(status, reasons, caller.profile)), True
+            body, is_json = msgspec.json.encode(await self._report(status, reasons, caller.profile)), True
         media = b"application/json" if is_json else b"text/plain; charset=utf-8"
         await respond(_bodiless(send) if scope["method"] == "HEAD" else send, code, body, _HEADERS, media)
 
-    def _report(self, status: str, reasons: list[Reason], profile: str | None) -> Report:
+    async def _report(self, status: str, reasons: list[Reason], profile: str | None) -> Report:
         own = self._watched
         return Report(
-            status, self._version, own.store, own.servers(profile), reasons, own.last_reload(profile)
+            status, self._version, own.store, await own.servers(profile), reasons, own.last_reload(profile)
         )  # fmt: skip
 
 

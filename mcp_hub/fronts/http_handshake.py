@@ -65,6 +65,11 @@ class HandshakeHttp:
         self._announcers: dict[str, Announcer] = {}
         self._streams: dict[str, anyio.CancelScope] = {}
 
+    @property
+    def sessions(self) -> int:
+        """How many there are."""
+        return len(self._sessions)
+
     async def post(self, request: HttpRequest) -> None:
         if request.is_request and request.message.method == "initialize":
             await self._initialize(request)

@@ -49,7 +49,7 @@ class ModernHttp:
             return
         id_ = request.id()
         try:
-            session = self._checked(request, headers)
+            session = self._agreed(request, headers)
             await answer_call(self._hub, self._binding, self._keeper, request, session, id_)
         except RpcError as error:
             await request.refused(id_, error, Era.MODERN)
@@ -57,6 +57,13 @@ class ModernHttp:
     def close(self) -> None:
         """Ends the streams that would not end by themselves."""
         self._binding.streams.complete()
+
+    def _agreed(self, request: HttpRequest, headers: Mapping[str, str]) -> Session:
+        """As `_checked`, also for headers that the SDK's decoder trips over. Raises `RpcError`."""
+        try:
+            return self._checked(request, headers)
+        except ValueError:  # the Base64 form around what is no ASCII
+            raise RpcError("a header's Base64 form holds what is not Base64", code=HEADER_MISMATCH) from None
 
     def _checked(self, request: HttpRequest, headers: Mapping[str, str]) -> Session:
         """The request's session once headers and envelope agree. Raises `RpcError`."""

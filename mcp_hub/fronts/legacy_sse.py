@@ -71,6 +71,11 @@ class LegacySse:
     def routes(self) -> Mapping[str, Serve]:
         return {_STREAM: self._open, _PATH: self._post}
 
+    @property
+    def sessions(self) -> int:
+        """How many event streams are open."""
+        return len(self._streams)
+
     def close(self) -> None:
         """Opens no more streams; those that there are end when their last answer is out."""
         self._max_sessions = 0

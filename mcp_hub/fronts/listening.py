@@ -133,6 +133,9 @@ class Streams:
         self._most = most
         self._open: set[Listening] = set()
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def open(self, session: Session, id_: bytes, wanted: Filter) -> Listening:
         """A new one, to be closed. Raises `Busy`."""
         if len(wanted.resourceSubscriptions) > MOST_SUBSCRIPTIONS:

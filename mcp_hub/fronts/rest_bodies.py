@@ -191,9 +191,7 @@ class ServerInfo(Struct, omit_defaults=True):
     """
 
     server: str
-    state: Literal[
-        "starting", "ready", "backing_off", "failed", "draining", "stopped", "disabled", "incompatible"
-    ]
+    state: Literal["starting", "ready", "backing_off", "failed", "draining", "stopped", "disabled", "incompatible"]
     restarts: int
     reason: str | UnsetType = UNSET
     era: Literal["handshake", "modern"] | UnsetType = UNSET

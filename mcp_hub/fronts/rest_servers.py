@@ -19,11 +19,11 @@ def unknown_server(name: str) -> Problem:
 class Operator(Protocol):
     """Who can do it."""
 
-    def servers(self, profile: str | None) -> list[ServerInfo]:
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
         """How the servers of a profile are, None for all."""
         ...
 
-    def server(self, name: str, profile: str | None) -> ServerInfo | None:
+    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
         """How one is; None if the profile does not have it."""
         ...
 
@@ -49,12 +49,12 @@ class RestServers:
         return self._found
 
     async def servers(self, request: RestRequest) -> None:
-        found = self._operator.servers(request.caller.profile)
+        found = await self._operator.servers(request.caller.profile)
         await respond(request.send, 200, msgspec.json.encode(ServerList(found)))
 
     async def server(self, request: RestRequest) -> None:
         name = request.path["name"]
-        found = self._operator.server(name, request.caller.profile)
+        found = await self._operator.server(name, request.caller.profile)
         if found is None:
             raise unknown_server(name)
         await respond(request.send, 200, msgspec.json.encode(found))

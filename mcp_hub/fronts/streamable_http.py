@@ -55,6 +55,11 @@ class StreamableHttp:
         )
         self._modern = ModernHttp(hub, binding, self._keeper)
 
+    @property
+    def sessions(self) -> int:
+        """How many handshake sessions there are."""
+        return self._handshake.sessions
+
     async def run(self) -> None:
         """Looks after exchanges that take long; runs until cancelled."""
         await self._keeper.run()

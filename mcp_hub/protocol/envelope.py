@@ -64,6 +64,7 @@ _MENDED = 1 << 20
 """Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
 """How a message or a batch of them begins; anything else before a message on its line is noise."""
+_ARRAY = "an array of messages exists only in protocol version 2025-03-26; send each message by itself"
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 _TAIL = 4096
 """Bytes searched for an id at either end of an unreadable line."""
@@ -83,7 +84,8 @@ def decode(line: bytes) -> Envelope | BadMessage:
     except msgspec.ValidationError as exc:
         if line.find(b'{"jsonrpc"') > 0 and not _OBJECTS.match(line):
             return _decode_mended(line, str(exc))
-        return BadMessage(INVALID_REQUEST, f"not a JSON-RPC message: {exc}", salvage_id(line))
+        reason = _ARRAY if line.lstrip().startswith(b"[") else str(exc)
+        return BadMessage(INVALID_REQUEST, f"not a JSON-RPC message: {reason}", salvage_id(line))
     except msgspec.DecodeError as exc:
         return _decode_mended(line, str(exc))
     except RecursionError:
@@ -118,7 +120,7 @@ def salvage_id(line: bytes) -> bytes | None:
     found = set(_ID.findall(ends))
     id_ = found.pop() if len(found) == 1 else b""
     try:
-        msgspec.json.decode(id_)  # it is echoed: no "\\q", no 01, nothing that is not UTF-8
+        msgspec.json.decode(id_)  # it is echoed: no "\q", no 01, nothing that is not UTF-8
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return id_

@@ -2,9 +2,9 @@
 
 A stream whose file fails goes on in memory from where it was, under the same numbers; what the file holds of it is read
 from there for as long as that works. While the file is out of use new streams begin in memory, `is_durable` is False,
-and after a while (`retry`) the next thing to be written tries the file again. Once that works, what is away comes home:
-a running stream with its next events, an ended one when `has_news` or `sweep` is asked. They also see to a damaged file
-(`recovery`).
+and after a while (`retry`) the next thing to be written, or else `orphans`, tries the file again. Once that works, what
+is away comes home: a running stream with its next events, an ended one when `has_news` or `sweep` is asked. They also
+see to a damaged file (`recovery`).
 
 Streams that are away are unknown to other processes; a key that only the file knows does not keep one from beginning;
 and what cannot be read is not there.

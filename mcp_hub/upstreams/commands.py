@@ -65,7 +65,7 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
         return found
     hint = HINTS.get(command)
     advice = f"; {hint}" if hint else ""
-    raise StartFailed(f"command not found: {command} (searched: {', '.join(places)}){advice}")
+    raise StartFailed(f"command not found: {command}{_split_up(command)} (searched: {', '.join(places)}){advice}")
 
 
 def child_env(parent: Mapping[str, str], extra: Mapping[str, str], path_additions: Iterable[str]) -> dict[str, str]:
@@ -103,7 +103,12 @@ def _existing(path: str) -> str:
         raise StartFailed(f"command is a folder: {path}")
     if os.path.exists(path):
         raise StartFailed(f"command is not executable: {path}")
-    raise StartFailed(f"command not found: {path}")
+    raise StartFailed(f"command not found: {path}{_split_up(path)}")
+
+
+def _split_up(command: str) -> str:
+    """Advice about a command that may be a whole line of a shell."""
+    return "; command is the program alone: its arguments belong into args" if len(command.split()) > 1 else ""
 
 
 def _usual_places(home: str) -> list[str]:

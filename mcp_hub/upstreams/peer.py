@@ -355,7 +355,10 @@ class Peer:
         self._given_up.pop(id_, None)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        self.noise.append("stdout: " + hide(line[:800].decode("utf-8", "replace"))[:200])
+        head = line[:4096]
+        is_message = b'"jsonrpc"' in head or b'"result"' in head  # what it says is for one caller, noise is for all
+        text = f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200]
+        self.noise.append(f"stdout: {text}")
         del self.noise[:-20]
 
     def on_writable(self) -> None:

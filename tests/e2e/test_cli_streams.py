@@ -12,10 +12,13 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import Process
+from click.testing import CliRunner
 
+from mcp_hub.cli import main
 from tests.e2e.bad_input import ALICE, TOKENS
 from tests.e2e.client import Hub, until
 from tests.e2e.cutting_proxy import cutting_proxy
+from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import COMMAND, SECONDS, command_env
 from tests.upstreams.launch import argv, received
@@ -38,10 +41,9 @@ class Place:
             return await anyio.run_process([*COMMAND, *args, *more], check=False, env=self.env, cwd=self.root)
 
     async def detached(self, tool: str, **arguments: object) -> str:
-        """The stream of a call that nobody follows."""
-        done = await self.run("call", tool, "--args-json", json.dumps(arguments), "--detach", url=True)
-        assert (done.returncode, done.stderr) == (0, b"")
-        return done.stdout.decode().removesuffix("\n")
+        """The stream of a call that nobody follows, made without a command."""
+        async with RestClient(self.hub) as client:
+            return await client.started(tool, arguments)
 
     @asynccontextmanager
     async def running(self, *args: str) -> AsyncIterator[Process]:
@@ -89,7 +91,10 @@ async def ended(process: Process) -> tuple[int, str]:
 
 @pytest.mark.parametrize("url", [True, False], ids=["url", "store"])
 async def test_detached_call_is_followed_to_its_end(place: Place, url: bool) -> None:
-    stream = await place.detached("jobs_run_job", steps=3, seconds=1.5)
+    job = json.dumps({"steps": 3, "seconds": 1.5})
+    begun = await place.run("call", "jobs_run_job", "--args-json", job, "--detach", url=True)
+    assert (begun.returncode, begun.stderr) == (0, b"")
+    stream = begun.stdout.decode().removesuffix("\n")
     done = await place.run("resume", stream, "--json", url=url)
     assert (done.returncode, done.stderr) == (0, b"")
     assert kinds(done) == ["progress", "delta"] * 3 + ["result"]
@@ -160,22 +165,28 @@ async def test_interrupt_of_a_follower_leaves_the_call_alone(place: Place, url: 
         assert (await ended(process))[0] == 130
 
 
-@pytest.mark.parametrize("url", [True, False], ids=["url", "store"])
-async def test_streams_are_listed(tmp_path: Path, url: bool) -> None:
+async def test_streams_are_listed(tmp_path: Path) -> None:
     async with placed(tmp_path) as own:
-        assert (await own.run("streams", url=url)).stdout == b"no streams\n"
+        for url in (True, False):
+            assert (await own.run("streams", url=url)).stdout == b"no streams\n"
         first = await own.detached("jobs_run_job", steps=2, seconds=0)
         await own.run("resume", first)
         second = await own.detached("jobs_wait", seconds=60)
-        done = await own.run("streams", url=url)
-        assert done.returncode == 0
-        head, *rows = [line.split() for line in done.stdout.decode().splitlines() if "─" not in line]
-        assert head == ["stream", "tool", "status", "age", "message"]
-        assert [row[:3] for row in rows] == [[second, "jobs_wait", "working"], [first, "jobs_run_job", "completed"]]
-        assert rows[1][5:] == ["step", "2", "of", "2"]
-        [newest] = json.loads((await own.run("streams", "--json", "--limit", "1", url=url)).stdout)["streams"]
-        assert {"stream": second, "status": "working", "name": "jobs_wait", "server": "jobs"}.items() <= newest.items()
-        assert {"created", "updated", "first", "last"} <= newest.keys()
+        for url in (True, False):
+            await check_list(own, first, second, url=url)
+
+
+async def check_list(own: Place, first: str, second: str, *, url: bool) -> None:
+    """Of one job that has ended, and one behind it that waits."""
+    done = await own.run("streams", url=url)
+    assert done.returncode == 0
+    head, *rows = [line.split() for line in done.stdout.decode().splitlines() if "─" not in line]
+    assert head == ["stream", "tool", "status", "age", "message"]
+    assert [row[:3] for row in rows] == [[second, "jobs_wait", "working"], [first, "jobs_run_job", "completed"]]
+    assert rows[1][5:] == ["step", "2", "of", "2"]
+    [newest] = json.loads((await own.run("streams", "--json", "--limit", "1", url=url)).stdout)["streams"]
+    assert {"stream": second, "status": "working", "name": "jobs_wait", "server": "jobs"}.items() <= newest.items()
+    assert {"created", "updated", "first", "last"} <= newest.keys()
 
 
 @pytest.mark.parametrize("url", [True, False], ids=["url", "store"])
@@ -322,8 +333,8 @@ async def test_question_to_a_command_is_declined_at_once(place: Place) -> None:
     assert "-32601" in done.stdout.decode()
 
 
-async def test_commands_about_streams_are_in_the_help(place: Place) -> None:
-    text = (await place.run("--help")).stdout.decode()
+def test_commands_about_streams_are_in_the_help() -> None:
+    text = CliRunner().invoke(main, ["--help"]).stdout
     for command in ("streams", "resume", "cancel"):
         assert f"\n  {command} " in text
-        assert (await place.run(command, "--help")).returncode == 0
+        assert CliRunner().invoke(main, [command, "--help"]).exit_code == 0

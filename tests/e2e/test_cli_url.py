@@ -137,7 +137,7 @@ async def test_token_is_wanted_and_is_taken_from_option_or_environment(hub: Hub,
 
 async def test_hub_that_does_not_run_ends_with_3_and_says_how_to_start_one(free_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{free_tcp_port}"
-    for command in (["tools"], ["call", "fix_echo"]):
+    for command in (["tools"], ["call", "fix_echo"], ["reload"], ["restart", "fix"]):
         done = await run(*command, "--url", url)
         assert (done.returncode, done.stdout) == (3, b"")
         assert done.stderr.startswith(f"no hub answers at {url}/mcp (".encode())

@@ -88,7 +88,7 @@ async def test_stream_needs_the_right_media_type(alice: HttpClient) -> None:
 CALL = {"name": "a_echo", "arguments": {"text": "x"}}
 
 
-async def modern_call(hub: Hub, changed: Mapping[str, str | None], params: Any = None) -> httpx2.Response:
+async def modern_call(hub: Hub, changed: Mapping[str, str | bytes | None], params: Any = None) -> httpx2.Response:
     computed = bearer(
         accept=BOTH, content_type="application/json", mcp_protocol_version=VERSION, mcp_method="tools/call",
         mcp_name="a_echo",
@@ -107,12 +107,13 @@ async def modern_call(hub: Hub, changed: Mapping[str, str | None], params: Any =
         {"mcp-name": None},
         {"mcp-name": "a_log"},
         {"mcp-name": "=?base64?!!!?="},
+        {"mcp-name": b"=?base64?\xe9?="},
         {"mcp-name": ""},
     ],
     ids=repr,
 )
 async def test_headers_that_contradict_the_body_are_a_mismatch(
-    hub: Hub, alice: HttpClient, changed: dict[str, str | None]
+    hub: Hub, alice: HttpClient, changed: dict[str, str | bytes | None]
 ) -> None:
     answer = await modern_call(hub, changed)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32020), answer.text

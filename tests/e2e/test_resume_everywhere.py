@@ -24,7 +24,7 @@ from tests.upstreams.messages import Message
 pytestmark = pytest.mark.anyio
 
 TEXT = "".join(f"{step}\n" for step in range(1, STEPS + 1))
-SEEDS = range(3)
+SEEDS = range(2)
 RESTARTED = 1006
 ANSWER = {"action": "accept", "content": {"name": "Ada"}}
 

@@ -41,6 +41,7 @@ MORE_PAGES = (
     "/status",
     "/v1/status",
     "/v1/servers",
+    "/readyz?verbose",
     "/ui",
     "/.well-known/oauth-protected-resource",
 )

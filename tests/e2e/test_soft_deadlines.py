@@ -45,14 +45,18 @@ async def connect(client: HttpClient, name: str) -> None:
     await client.notify("notifications/initialized")
 
 
-@pytest.fixture(params=["stdio", "http"])
-async def desktop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Peer, Held]]:
-    held = Held(tmp_path)
+@pytest.fixture(scope="module", params=["stdio", "http"])
+async def desktop(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Peer, Held]]:
+    """One client for all tests, whose nonces differ."""
+    root = tmp_path_factory.mktemp("desktop")
+    held = Held(root)
     if request.param == "stdio":
-        async with over_stdio(tmp_path, DESKTOP) as client:
+        async with over_stdio(root, DESKTOP) as client:
             yield Peer(client, "handshake"), held
         return
-    async with http_hub(config(clients=CLIENTS), tmp_path) as hub, HttpClient(hub.url) as client:
+    async with http_hub(config(clients=CLIENTS), root) as hub, HttpClient(hub.url) as client:
         await connect(client, DESKTOP)
         yield Peer(client, "handshake"), held
 

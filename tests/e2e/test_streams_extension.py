@@ -86,10 +86,11 @@ class Client:
                 return events
 
 
-@pytest.fixture(params=[(kind, store) for kind in KINDS for store in STORES], ids=" ".join)
-async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+@pytest.fixture(scope="module", params=[(kind, store) for kind in KINDS for store in STORES], ids=" ".join)
+async def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
+    """One client, and a hub of its own, for all tests."""
     kind, store = request.param
-    async for connected in _clients(tmp_path, kind, store, declared=True):
+    async for connected in _clients(tmp_path_factory.mktemp("declared"), kind, store, declared=True):
         yield connected
 
 

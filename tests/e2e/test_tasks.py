@@ -26,8 +26,9 @@ AFTER = 0.3
 class Client:
     """A modern client that takes tasks."""
 
-    def __init__(self, wire: StdioClient | HttpClient) -> None:
+    def __init__(self, wire: StdioClient | HttpClient, root: Path) -> None:
         self.wire = wire
+        self.root = root
 
     async def request(self, method: str, params: Message, **capabilities: Any) -> Message:
         body = modern(params, capabilities=capabilities.get("capabilities", CAPABILITIES))
@@ -74,16 +75,28 @@ async def client_of(front: str, text: str, root: Path) -> AsyncIterator[Client]:
     if front == "stdio":
         async with stdio_hub(text, root) as wire:
             await wire.request("tools/list", modern())
-            yield Client(wire)
+            yield Client(wire, root)
         return
     async with http_hub(text, root) as hub, HttpClient(hub.url) as http:
         await http.request("tools/list", modern())
-        yield Client(http)
+        yield Client(http, root)
 
 
-@pytest.fixture(params=[(front, era) for front in FRONTS for era in ERAS], ids="-".join)
-async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
-    """On each front, in front of a server of each era, whose journal is in `tmp_path`."""
+PLACES = [(front, era) for front in FRONTS for era in ERAS]
+
+
+@pytest.fixture(scope="module", params=PLACES, ids="-".join)
+async def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
+    """On each front, in front of a server of each era, whose journal is in its `root`; one for all tests."""
+    front, era = request.param
+    root = tmp_path_factory.mktemp("-".join(request.param))
+    async with client_of(front, config(root, era), root) as connected:
+        yield connected
+
+
+@pytest.fixture(params=PLACES, ids="-".join)
+async def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    """The same, for one test: after a question calls take turns, and after a cancellation nobody is asked for 5 s."""
     front, era = request.param
     async with client_of(front, config(tmp_path, era), tmp_path) as connected:
         yield connected
@@ -109,26 +122,31 @@ async def test_progress_is_seen_in_the_status_message(client: Client) -> None:
     first = await client.polled(id_, lambda task: "statusMessage" in task)
     assert first["statusMessage"].startswith("step ")
     await client.polled(id_, lambda task: task["statusMessage"] != first["statusMessage"])
+    await client.result("tasks/cancel", {"taskId": id_})
+    await client.ended(id_)
 
 
-async def test_a_cancelled_task_is_given_up_by_its_server(client: Client, tmp_path: Path) -> None:
-    id_ = await client.task("wait_cancel", nonce="x")
-    assert cancellations(tmp_path) == 0
+async def test_a_cancelled_task_is_given_up_by_its_server(client: Client) -> None:
+    def given_up() -> int:
+        return sum(event.get("nonce") == "given up" for event in events(client.root / "journal", "cancelled"))
+
+    id_ = await client.task("wait_cancel", nonce="given up")
+    assert given_up() == 0
     assert await client.result("tasks/cancel", {"taskId": id_}) == {"resultType": "complete"}
     assert (await client.ended(id_))["status"] == "cancelled"
-    await until(lambda: cancellations(tmp_path) == 1)
+    await until(lambda: given_up() == 1)
     assert await client.result("tasks/cancel", {"taskId": id_}) == {"resultType": "complete"}
 
 
-async def test_a_task_asks_and_goes_on_with_the_answer(client: Client) -> None:
-    id_ = await client.task("ask_form", nonce="x", delay=2)
-    asking = await client.polled(id_, lambda task: task["status"] == "input_required")
+async def test_a_task_asks_and_goes_on_with_the_answer(fresh: Client) -> None:
+    id_ = await fresh.task("ask_form", nonce="x", delay=2)
+    asking = await fresh.polled(id_, lambda task: task["status"] == "input_required")
     ((key, request),) = asking["inputRequests"].items()
     assert request["method"] == "elicitation/create"
     answer = {"action": "accept", "content": {"name": "Ada"}}
     update = {"taskId": id_, "inputResponses": {key: answer, "another": answer}}
-    assert await client.result("tasks/update", update) == {"resultType": "complete"}
-    task = await client.ended(id_)
+    assert await fresh.result("tasks/update", update) == {"resultType": "complete"}
+    task = await fresh.ended(id_)
     told = json.loads(task["result"]["content"][0]["text"])
     assert told == {"nonce": "x", "answers": {"form": {"result": answer}}}
 
@@ -176,9 +194,9 @@ async def test_a_task_does_not_end_with_the_connection_that_it_came_over(tmp_pat
     async with http_hub(config(tmp_path), tmp_path) as hub:
         async with HttpClient(hub.url) as http:
             await http.request("tools/list", modern())
-            id_ = await Client(http).task("slow", seconds=1.5)
+            id_ = await Client(http, tmp_path).task("slow", seconds=1.5)
         async with HttpClient(hub.url) as http:
-            assert (await Client(http).ended(id_))["status"] == "completed"
+            assert (await Client(http, tmp_path).ended(id_))["status"] == "completed"
     assert cancellations(tmp_path) == 0
 
 
@@ -201,7 +219,7 @@ async def test_a_task_of_somebody_else_is_as_unknown_as_one_that_never_was(tmp_p
     text = config(tmp_path, tokens=TOKENS)
     async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, ALICE) as alice, HttpClient(hub.url, BOB) as bob:
         await alice.request("tools/list", modern())
-        id_ = await Client(alice).task("wait_cancel", nonce="x")
+        id_ = await Client(alice, tmp_path).task("wait_cancel", nonce="x")
         for method in METHODS:
             seen = []
             for named in (id_, "st_" + "0" * 26):
@@ -209,7 +227,7 @@ async def test_a_task_of_somebody_else_is_as_unknown_as_one_that_never_was(tmp_p
                 answer = await bob.request(method, modern(params, capabilities=CAPABILITIES), id=1)
                 seen.append((answer.status, answer.text))
             assert seen[0] == seen[1] and seen[0][0] == 400 and answer.last["error"]["code"] == -32602
-        assert (await Client(alice).get(id_))["status"] == "working"
+        assert (await Client(alice, tmp_path).get(id_))["status"] == "working"
         assert cancellations(tmp_path) == 0
 
 

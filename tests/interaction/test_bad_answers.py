@@ -20,8 +20,13 @@ HUB = {"limits": {"question_timeout": "1s"}}
 CAPABLE = {"io.modelcontextprotocol/clientCapabilities": EVERYTHING}
 
 
-def config(era: str = HANDSHAKE, **hub: Any) -> str:
-    return servers_yaml({"s": argv(name="s", era=era)}, hub=hub or HUB)
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def config(**hub: Any) -> str:
+    return servers_yaml({"s": argv(name="s", era=HANDSHAKE)}, hub=hub or HUB)
 
 
 @asynccontextmanager
@@ -104,55 +109,54 @@ async def parked(peer: Peer, tool: str = "s_ask_form", **arguments: Any) -> Mess
     return {**body, "requestState": first["requestState"], "inputResponses": responses}
 
 
-@asynccontextmanager
-async def modern_clients(front: str, root: Path, era: str = HANDSHAKE) -> AsyncIterator[Peer]:
-    async with AsyncExitStack() as stack:
-        opened = stdio_hub(config(era, limits={}), root) if front == "stdio" else http_hub(config(era, limits={}), root)
-        hub = await stack.enter_async_context(opened)
-        peer = await stack.enter_async_context(connected(hub, MODERN))
+@pytest.fixture(scope="module", params=FRONTS)
+async def modern(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peer]:
+    """A modern client on each front, in front of a handshake server `s` and a modern one, `m`."""
+    root = tmp_path_factory.mktemp("modern")
+    text = servers_yaml({"s": argv(name="s", era=HANDSHAKE), "m": argv(name="m", era=MODERN)}, hub={"limits": {}})
+    async with (
+        (stdio_hub if request.param == "stdio" else http_hub)(text, root) as hub,
+        connected(hub, MODERN) as peer,
+    ):
         await peer.names()
         yield peer
 
 
-@pytest.mark.parametrize("front", FRONTS)
-async def test_only_the_state_that_was_given_opens_the_call_and_only_once(front: str, tmp_path: Path) -> None:
-    async with modern_clients(front, tmp_path) as peer:
-        good = await parked(peer)
-        state = good["requestState"]
-        forged = [
-            "x",
-            "",
-            "hub1.",
-            state[:-1],
-            state + "x",
-            state[:-1] + ("0" if state[-1] != "0" else "1"),
-            "up1.x" * 20,
-        ]
-        for wrong in forged[:-1]:
-            error = (await peer.request("tools/call", {**good, "requestState": wrong})).error
-            assert error["code"] == -32602 and "requestState" in error["message"], wrong
-        for body in (
-            {**good, "arguments": {"message": "other"}},
-            {**good, "name": "s_ask_url"},
-            {**good, "inputResponses": []},
-            {**good, "inputResponses": {"q1": "yes"}},
-            {**good, "requestState": 7},
-            {**good, "requestState": "x" * 100_000},
-        ):
-            assert (await peer.request("tools/call", body)).error["code"] == -32602, body
-        assert answer_of(await peer.request("tools/call", good))["result"]["content"] == {"answer": "x"}
-        assert (await peer.request("tools/call", good)).error["code"] == -32602, "it was used"
+async def test_only_the_state_that_was_given_opens_the_call_and_only_once(modern: Peer) -> None:
+    good = await parked(modern)
+    state = good["requestState"]
+    forged = [
+        "x",
+        "",
+        "hub1.",
+        state[:-1],
+        state + "x",
+        state[:-1] + ("0" if state[-1] != "0" else "1"),
+        "up1.x" * 20,
+    ]
+    for wrong in forged[:-1]:
+        error = (await modern.request("tools/call", {**good, "requestState": wrong})).error
+        assert error["code"] == -32602 and "requestState" in error["message"], wrong
+    for body in (
+        {**good, "arguments": {"message": "other"}},
+        {**good, "name": "s_ask_url"},
+        {**good, "inputResponses": []},
+        {**good, "inputResponses": {"q1": "yes"}},
+        {**good, "requestState": 7},
+        {**good, "requestState": "x" * 100_000},
+    ):
+        assert (await modern.request("tools/call", body)).error["code"] == -32602, body
+    assert answer_of(await modern.request("tools/call", good))["result"]["content"] == {"answer": "x"}
+    assert (await modern.request("tools/call", good)).error["code"] == -32602, "it was used"
 
 
-@pytest.mark.parametrize("front", FRONTS)
-async def test_answers_that_are_missing_are_asked_for_again_and_others_ignored(front: str, tmp_path: Path) -> None:
-    async with modern_clients(front, tmp_path) as peer:
-        good = await parked(peer)
-        again = (await peer.request("tools/call", {**good, "inputResponses": {"other": {"action": "accept"}}})).result
-        assert again["resultType"] == "input_required" and again["requestState"] != good["requestState"]
-        assert again["inputRequests"].keys() == good["inputResponses"].keys()
-        body = {**good, "requestState": again["requestState"]}
-        assert answer_of(await peer.request("tools/call", body))["result"]["content"] == {"answer": "x"}
+async def test_answers_that_are_missing_are_asked_for_again_and_others_ignored(modern: Peer) -> None:
+    good = await parked(modern)
+    again = (await modern.request("tools/call", {**good, "inputResponses": {"other": {"action": "accept"}}})).result
+    assert again["resultType"] == "input_required" and again["requestState"] != good["requestState"]
+    assert again["inputRequests"].keys() == good["inputResponses"].keys()
+    body = {**good, "requestState": again["requestState"]}
+    assert answer_of(await modern.request("tools/call", body))["result"]["content"] == {"answer": "x"}
 
 
 async def test_a_state_is_of_no_use_to_another_principal(tmp_path: Path) -> None:
@@ -170,13 +174,11 @@ async def test_a_state_is_of_no_use_to_another_principal(tmp_path: Path) -> None
         assert answer_of(await anna.request("tools/call", good))["result"]["content"] == {"answer": "x"}
 
 
-@pytest.mark.parametrize("front", FRONTS)
-async def test_a_modern_servers_own_state_comes_back_as_it_was(front: str, tmp_path: Path) -> None:
-    async with modern_clients(front, tmp_path, MODERN) as peer:
-        good = await parked(peer)
-        assert good["requestState"].startswith("up1.")
-        bare = {**good, "requestState": good["requestState"].removeprefix("up1.")}
-        assert "not given by this server" in (await peer.request("tools/call", bare)).error["message"]
-        assert (
-            json.loads((await peer.request("tools/call", good)).text)["answers"]["form"]["result"]["action"] == "accept"
-        )
+async def test_a_modern_servers_own_state_comes_back_as_it_was(modern: Peer) -> None:
+    good = await parked(modern, "m_ask_form")
+    assert good["requestState"].startswith("up1.")
+    bare = {**good, "requestState": good["requestState"].removeprefix("up1.")}
+    assert "not given by this server" in (await modern.request("tools/call", bare)).error["message"]
+    assert (
+        json.loads((await modern.request("tools/call", good)).text)["answers"]["form"]["result"]["action"] == "accept"
+    )

@@ -127,6 +127,8 @@ def test_patterns_that_backtrack_elsewhere_are_harmless(pattern: str) -> None:
         ("(a)\\1", "invalid escape sequence: \\1"),
         ("\\pL{900}", "too large"),
         ("(?:[01]{120}|1[01]*){8}x(?:ab){99}", "too large a pattern"),
+        ("9{2,999}" * 100, "too large a pattern"),  # which RE2 would look at for five seconds
+        (r"\\{999}" * 99, "too large a pattern"),
         ("x" * 1001, "1001 characters; 1000 are allowed"),
     ],
 )
@@ -216,6 +218,18 @@ def test_a_path_that_looks_at_everything_again_and_again_is_refused(path: str) -
         deep = [deep, list(range(40))]
     with pytest.raises(InvalidParams, match="selects too much or takes too long; narrow it down"):
         select(json.dumps([deep] * 30).encode(), path, after(200))  # of up to some 50,000
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("$..[?value(@) < 3]", ["1", "2"]),
+        ("$.a[?count(@) == 1]", ["1", "2", '"x"', "null"]),
+        ('$..[?value(@)=="x"]', ['"x"']),
+    ],
+)
+def test_a_function_of_a_bare_value_is_that_of_one_node(path: str, values: list[str]) -> None:
+    assert chosen(path, '{"a":[1,2,"x",null]}') == values
 
 
 def test_a_text_that_is_nested_too_deeply_for_a_path_says_so() -> None:

@@ -114,6 +114,7 @@ def test_what_says_something_stays(schema: str) -> None:
         (D07 + ',"properties":{"a":{"$ref":"#","minLength":1}}', True),
         (D07 + ',"properties":{"a":{"$ref":"https://example.org/a"}}', True),
         (D07 + ',"unevaluatedProperties":false', True),
+        (D07 + ',"$defs":[""]', True),
         (D2019 + ',"type":"object"', True),
         ('"$schema":"http://json-schema.org/draft-06/schema#","type":"object"', True),
     ],

@@ -107,3 +107,30 @@ def test_check_without_patterns_starts_nothing(tmp_path: Path) -> None:
     assert hub(tmp_path, "check").returncode == 0 and not witness.exists()
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"a": {**own, "tools": {"deny": ["x"]}}}}))
     assert hub(tmp_path, "check", "--wait", "5").returncode == 0 and witness.exists()
+
+
+@pytest.mark.parametrize(
+    ("http", "is_refused"),
+    [
+        ("{host: 0.0.0.0}", True),
+        ("{host: 0.0.0.0, allow_public: true}", False),
+        ("{host: 0.0.0.0}\n  tokens: [{token: 0123456789abcdef, principal: a}]", False),
+        ("{host: localhost}", False),
+    ],
+)
+def test_address_that_serve_refuses_is_a_warning_of_check(tmp_path: Path, http: str, is_refused: bool) -> None:
+    (tmp_path / "servers.yaml").write_text(
+        f"hub:\n  http: {http}\nservers: {{a: {{local: mcp_hub.examples.jobs:registry}}}}\n"
+    )
+    done = hub(tmp_path, "check")
+    assert done.returncode == 0
+    refusal = (
+        f"warning: {tmp_path}/servers.yaml:2: hub.http.host: serve --http ends at once, refusing to listen on 0.0.0.0"
+    )
+    assert (refusal in done.stderr, ", 1 warning" in done.stdout) == (is_refused, is_refused)
+    if is_refused:
+        served = hub(tmp_path, "serve", "--http", "--port", "0")
+        assert (served.returncode, served.stderr.startswith("refusing to listen on 0.0.0.0 without tokens")) == (
+            2,
+            True,
+        )

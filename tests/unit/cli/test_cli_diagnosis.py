@@ -46,6 +46,16 @@ def verdict(status: UpstreamStatus, offered: Snapshot | None = None, tools: Filt
         ("initialize failed: Unsupported protocol version", "era_mismatch"),
         ("initialize settled on no handshake version: None", "era_mismatch"),
         ("initialize failed: license expired", "handshake_failed"),
+        ('initialize failed: upstream "s" answered with HTTP 500 Internal Server Error', "server_error"),
+        ('server/discover failed: upstream "s" answered with HTTP 503', "server_error"),
+        ('upstream "s" answered with HTTP 502 Bad Gateway', "server_error"),
+        ('initialize failed: upstream "s" answered with HTTP 404 Not Found', "no_endpoint"),
+        (
+            'initialize failed: upstream "s" answered with HTTP 405; '
+            'as a server of the HTTP+SSE transport: upstream "s" answered with HTTP 500',
+            "no_endpoint",
+        ),
+        ('initialize failed: upstream "s" answered with HTTP 429 Too Many Requests', "handshake_failed"),
         ("tools/list failed: no database", "list_failed"),
         ("internal error: oops", "start_failed"),
     ],

@@ -1,10 +1,15 @@
-"""The end of a hub whose output nobody reads any more."""
+"""Standard streams that are not there: closed before the start, or read by nobody any more."""
 
+import json
 import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env
 
 LEAVING = "import sys; from mcp_hub.cli.setup import leave; sys.%s.write('unread'); leave()"
 
@@ -19,3 +24,40 @@ def test_a_hub_that_nobody_reads_any_more_ends_well(stream: str) -> None:
     finally:
         os.close(write)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", ["serve", "list"])
+def test_a_hub_that_is_started_without_a_standard_stream_ends_well(tmp_path: Path, command: str, closed: str) -> None:
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
+    line = f"{shlex.join([*COMMAND, command])} {closed}"
+    done = subprocess.run(line, shell=True, input=b"", capture_output=True, env=command_env(tmp_path), timeout=SECONDS)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize(
+    ("command", "unbuffered"),
+    [("list", ""), ("list --json", "1"), ("call jobs_wait --arg seconds=0", "1"), ("check", ""), ("--help", "")],
+)
+def test_output_that_cannot_be_written_is_one_line_on_stderr(tmp_path: Path, command: str, unbuffered: str) -> None:
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
+    env = command_env(tmp_path, PYTHONUNBUFFERED=unbuffered)
+    with open("/dev/full", "wb") as full:
+        line = [*COMMAND, *command.split()]
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, env=env, timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (1, b"cannot write the output: No space left on device\n")
+
+
+def test_output_that_cannot_be_written_is_known_whatever_else_fails() -> None:
+    code = (
+        "import sys\nfrom mcp_hub.cli.output import kept_output\n"
+        "with kept_output():\n    sys.stdout.write('x' * 100_000)\n    raise %s\n"
+    )
+    for failure, told in (("SystemExit(7)", b"cannot write the output"), ("OSError(28, 'of a store')", b"of a store")):
+        with open("/dev/full", "wb") as full:
+            out = full if "Exit" in failure else subprocess.DEVNULL
+            done = subprocess.run(
+                [sys.executable, "-c", code % failure], stdout=out, stderr=subprocess.PIPE, timeout=SECONDS
+            )
+        assert (done.returncode, told in done.stderr) == (1, True)

@@ -54,7 +54,7 @@ def test_unknown_key_names_the_nearest(text: str, finding: str) -> None:
     [
         ("timeout: soon", "timeout: expected a duration such as"),
         ("timeout: 0s", "timeout: must be longer than 0"),
-        ("args: x", "args: expected a list"),
+        ("args: -l -a", 'args: expected a list, such as ["-l", "-a"]'),
         ("args: [1.10]", "args[0]: expected text; put it in quotes"),
         ('args: ["a\\0b"]', "args[0]: must not contain a NUL or a line break"),
         ("env: {PORT: 80}", "env.PORT: expected text; put it in quotes"),
@@ -157,8 +157,8 @@ def test_all_findings_come_together_in_the_order_of_the_file() -> None:
 
 
 def test_findings_use_the_words_of_the_file() -> None:
-    assert findings('{\n "mcpServers": {\n  "git": {"commnd": "x"}}}', "c.json") == [
-        'c.json:3: mcpServers.git.commnd: unknown key "commnd"; did you mean "command"?'
+    assert findings('{\n "mcpServers": {\n  "git": {"command": "x", "restart": {"perod": 1}}}}', "c.json") == [
+        'c.json:3: mcpServers.git.restart.perod: unknown key "perod"; did you mean "period"?'
     ]
 
 

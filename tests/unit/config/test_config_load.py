@@ -133,6 +133,20 @@ def test_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
         load(path, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"hub": {"store": "\\ud800"}}', "hub.store"),
+        ('{"servers": {"\\ud800": {"command": "x"}}}', "servers"),
+        ('{"servers": {"a": {"command": "x", "args": ["\\udc00"]}}}', "servers.a.args[0]"),
+    ],
+)
+def test_escapes_that_make_half_of_a_character_are_named(text: str, where: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        loaded(text, "servers.json")
+    assert str(refused.value) == f"servers.json: {where}: holds half of a character (a lone surrogate)"
+
+
 def test_file_of_absurd_size_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     path.write_bytes(b"#" * (1 << 20) + b"\n")

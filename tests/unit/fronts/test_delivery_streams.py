@@ -15,6 +15,7 @@ from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.hub import Facade
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.extensions import STREAMS
+from mcp_hub.protocol.shape import COALESCED
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
@@ -226,11 +227,28 @@ def small_store() -> MemoryStore:
 
 
 @virtual
-async def test_a_client_that_has_a_place_is_sent_back_to_name_another() -> None:
+async def test_a_client_that_has_come_back_to_its_place_is_sent_to_name_another() -> None:
+    client = Client(by_cursor=True, store=small_store())
+    await client.happens(INFO)
+    client.gets()
+    assert client.record.stream is not None
+    client.delivery.follow(client.wake, client.record.stream.reader(client.wake, 2))
+    got = await overtaken(client)
+    assert got == list(range(3, len(got) + 3)) and len(got) < 10
+    assert client.delivery.ended and client.delivery.is_lost and client.delivery.answer is None
+
+
+@virtual
+async def test_one_that_reads_its_own_request_slowly_gets_its_result_and_is_told_what_it_missed() -> None:
     client = Client(by_cursor=True, store=small_store())
     got = await overtaken(client)
-    assert got == list(range(2, len(got) + 2)) and len(got) < 10
-    assert client.delivery.ended and client.delivery.is_lost and client.delivery.answer is None
+    assert got == sorted(set(got)) and not client.delivery.ended
+    missed = got[-1] - 1 - len(got)
+    assert missed > 10
+    await client.happens(Progress(1), Progress(2), Completed(b'{"content":[]}'))
+    told = [message for _, message in client.gets() if message.get("method") == "notifications/progress"]
+    assert [message["params"].get("_meta", {}).get(COALESCED) for message in told] == [missed, None]
+    assert client.delivery.ended and client.result["content"] == []
 
 
 @virtual

@@ -63,6 +63,11 @@ def test_an_id_is_searched_at_both_ends_of_a_long_line_only() -> None:
     assert salvage_id(b'{"id":7,"result":"' + filling + b'","id":8}') is None
 
 
+@pytest.mark.parametrize("id_", [rb'"\q"', rb'"\ud800"', b"01", b"-007", b'"\xff"'])
+def test_an_id_that_no_reader_would_take_is_not_echoed(id_: bytes) -> None:
+    assert salvage_id(b'{"jsonrpc":"2.0","id":%b,"result":' % id_) is None
+
+
 @pytest.mark.parametrize("line", [b'{"id":"' + b"\\" * 100_000, b'{"id":"' + b"a" * 10**6])
 def test_the_search_for_an_id_is_no_trap(line: bytes) -> None:
     assert salvage_id(line) is None

@@ -92,6 +92,12 @@ def test_missing_path_file_without_x_bit_and_folder_are_told_apart(tmp_path: Pat
         find("../work", tmp_path)
 
 
+@pytest.mark.parametrize("command", ["npx -y foo", "./run --fast"])
+def test_line_of_a_shell_in_place_of_a_command_is_told_to_use_args(tmp_path: Path, command: str) -> None:
+    with pytest.raises(StartFailed, match="; command is the program alone: its arguments belong into args"):
+        find(command, tmp_path)
+
+
 def test_empty_command_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(StartFailed, match="command not found"):
         find("", tmp_path)

@@ -378,3 +378,12 @@ async def test_the_last_lines_of_noise_are_kept_and_no_more() -> None:
         await flushed(server)
         assert len(peer.noise) == 20
         assert peer.noise[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
+
+
+@pytest.mark.parametrize("members", [b'"jsonrpc":"2.0","id":1,"result":', b'"result":', b'"jsonrpc":"2.0","error":'])
+async def test_an_answer_that_cannot_be_read_is_no_noise_for_other_callers(members: bytes) -> None:
+    async with talking() as (peer, server):
+        await server.write(b"{" + members + b'{"text":"for one caller only"\n')
+        await flushed(server)
+        assert len(peer.noise) == 1 and peer.noise[0].startswith("stdout: a message (malformed JSON: ")
+        assert "caller" not in peer.noise[0]

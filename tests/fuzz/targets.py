@@ -1,0 +1,13 @@
+"""Every fuzz target, by name."""
+
+from tests.fuzz.call_targets import CALL_TARGETS
+from tests.fuzz.catalog_targets import CATALOG_TARGETS
+from tests.fuzz.config_targets import CONFIG_TARGETS
+from tests.fuzz.target import Target
+from tests.fuzz.wire_targets import WIRE_TARGETS
+
+__all__ = ["TARGETS"]
+
+TARGETS: dict[str, Target] = {
+    target.name: target for target in (*WIRE_TARGETS, *CONFIG_TARGETS, *CATALOG_TARGETS, *CALL_TARGETS)
+}

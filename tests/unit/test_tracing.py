@@ -1,0 +1,204 @@
+"""Spans of both hops of a call, and the context that goes on to the server: kept in memory, without a collector."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from mcp_hub.calls.metering import BOUNDS
+from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.clock import SystemClock
+from mcp_hub.config.schema import Settings
+from mcp_hub.events import Completed
+from mcp_hub.masking import hide
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.telemetry import tracing_of
+from mcp_hub.tracing import Places, Providers, Tracing
+from mcp_hub.types import Audience, Era, RawObject, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.base import Call, CallChannel
+from tests.unit.fronts.rest_peer import RestPeer, rest_hub
+from tests.upstreams.child import WAIT
+
+pytestmark = pytest.mark.anyio
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+
+
+class Traced:
+    """A hub, its spans and durations, and the `_meta` of each call as its server got it."""
+
+    def __init__(self, peer: RestPeer) -> None:
+        self.peer = peer
+        self.sent_on: list[RawObject] = []
+        self._spans = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        tracers = TracerProvider(shutdown_on_exit=False)
+        tracers.add_span_processor(SimpleSpanProcessor(self._spans))
+        meters = MeterProvider([self._reader], shutdown_on_exit=False)
+        upstream = peer.app.upstreams["local"]
+        places = Places(SystemClock(), lambda name: upstream.status(), {}.get, is_http=True)
+        peer.app.registry.tracer = Tracing(Providers(tracers, meters), places)
+        before = upstream.call
+
+        async def call(call: Call, channel: CallChannel) -> Completed:
+            self.sent_on.append(call.meta)
+            return await before(call, channel)
+
+        upstream.call = call  # type: ignore[method-assign]  # a look at what goes to the server
+
+    async def call(self, tool: str, arguments: Any = None, **meta: Any) -> Any:
+        response = self.peer.start("POST", f"/v1/tools/{tool}/call", {"arguments": arguments or {}, "_meta": meta})
+        await response.ended()
+        return response.json
+
+    def hops(self) -> tuple[ReadableSpan, ReadableSpan]:
+        """The two spans of the only call."""
+        spans = {span.kind: span for span in self._spans.get_finished_spans()}
+        assert len(self._spans.get_finished_spans()) == len(spans) == 2
+        return spans[SpanKind.SERVER], spans[SpanKind.CLIENT]
+
+    def durations(self) -> Iterator[tuple[str, Any]]:
+        data = self._reader.get_metrics_data()
+        assert data is not None
+        for resource in data.resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    for point in metric.data.data_points:
+                        yield metric.name, point
+
+    def all_text(self) -> str:
+        return "".join(span.to_json() for span in self._spans.get_finished_spans())
+
+
+@pytest.fixture
+async def traced(tmp_path: Path) -> AsyncIterator[Traced]:
+    async with rest_hub(tmp_path) as peer:
+        yield Traced(peer)
+
+
+def texts(meta: RawObject) -> dict[str, Any]:
+    return {key: msgspec.json.decode(value) for key, value in meta.items()}
+
+
+async def test_the_clients_trace_goes_through_both_hops_to_the_server(traced: Traced) -> None:
+    await traced.call("echo", {"text": "x"}, traceparent=PARENT, tracestate="a=1", baggage="who=me", other=[1])
+    server, client = traced.hops()
+    assert server.parent is not None and client.parent is not None
+    assert f"{server.parent.span_id:016x}" == SPAN and client.parent.span_id == server.context.span_id
+    assert {f"{span.context.trace_id:032x}" for span in (server, client)} == {TRACE}
+    (meta,) = traced.sent_on
+    assert texts(meta) == {
+        "traceparent": f"00-{TRACE}-{client.context.span_id:016x}-01",
+        "tracestate": "a=1",
+        "baggage": "who=me",
+        "other": [1],
+    }
+
+
+async def test_spans_have_the_names_and_attributes_of_the_conventions(traced: Traced) -> None:
+    await traced.call("echo", {"text": "x"})
+    server, client = traced.hops()
+    assert server.parent is None and server.name == client.name == "tools/call echo"
+    common = {"mcp.method.name": "tools/call", "gen_ai.tool.name": "echo", "gen_ai.operation.name": "execute_tool"}
+    assert dict(server.attributes or {}).items() >= {**common, "network.transport": "tcp"}.items()
+    assert dict(client.attributes or {}) == {**common, "mcp_hub.server": "local"}
+    assert server.status.status_code is client.status.status_code is StatusCode.UNSET
+    durations = dict(traced.durations())
+    assert sorted(durations) == ["mcp.client.operation.duration", "mcp.server.operation.duration"]
+    for point in durations.values():
+        assert point.count == 1 and tuple(point.explicit_bounds) == BOUNDS
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"traceparent": "nonsense", "tracestate": "a=1"},
+        {"traceparent": 5, "tracestate": [1]},
+        {"traceparent": f"00-{'0' * 32}-{SPAN}-01"},
+        {"traceparent": "x" * 10_000, "tracestate": "y" * 10_000},
+    ],
+)
+async def test_a_context_that_is_none_begins_a_trace_and_does_not_go_on(
+    traced: Traced, context: dict[str, Any]
+) -> None:
+    await traced.call("echo", {"text": "x"}, **context)
+    server, client = traced.hops()
+    assert server.parent is None
+    flags = client.context.trace_flags  # bit 1: the trace id is random (Trace Context level 2)
+    expected = f"00-{server.context.trace_id:032x}-{client.context.span_id:016x}-{flags:02x}"
+    assert texts(traced.sent_on[0]) == {"traceparent": expected}
+
+
+async def test_a_tools_error_and_a_time_limit_are_told_apart(traced: Traced) -> None:
+    await traced.call("fail", {"text": "s3cret-argument"})
+    for span in traced.hops():
+        assert (span.attributes or {})["error.type"] == "tool_error" and span.status.status_code is StatusCode.ERROR
+    assert "s3cret" not in traced.all_text()
+    traced._spans.clear()
+    traced.peer.app.operations.adoption.limits["local"] = TimeLimits(0.1, 0.1), TimeLimits(0.1, 0.1)
+    await traced.call("hold", {"nonce": "s3cret-argument"})
+    for span in traced.hops():
+        assert (span.attributes or {})["error.type"] == "timeout" and span.status.status_code is StatusCode.ERROR
+    assert "s3cret" not in traced.all_text()
+
+
+async def test_a_cancelled_call_has_both_spans_ended(traced: Traced) -> None:
+    stream = await traced.peer.detached("hold", {"nonce": "a"})
+    await traced.peer.tools.has_come("a")
+    await traced.peer.ask("DELETE", f"/v1/streams/{stream}")
+    await traced.peer.until(stream, "cancelled")
+    assert [(span.attributes or {})["error.type"] for span in traced.hops()] == ["cancelled", "cancelled"]
+
+
+async def test_a_tool_of_the_hubs_own_has_one_hop(traced: Traced) -> None:
+    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", audience=Audience(expose="search"), mode="search")
+    params = {"name": msgspec.Raw(b'"find_tools"'), "arguments": msgspec.Raw(b'{"query":"echo"}')}
+    record = traced.peer.app.hub.call(
+        session, "tools/call", params, RequestMeta(None, None, None, None, None, {})
+    ).record
+    assert record.task is not None
+    with anyio.fail_after(WAIT):
+        await record.task
+    (span,) = traced._spans.get_finished_spans()
+    assert (span.kind, span.name) == (SpanKind.SERVER, "tools/call find_tools") and traced.sent_on == []
+
+
+async def test_without_telemetry_the_context_goes_on_as_it_came(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        assert peer.app.registry.tracer is None
+        traced = Traced(peer)
+        peer.app.registry.tracer = None
+        sent = {"traceparent": "nonsense", "tracestate": "a=1", "baggage": "b=2"}
+        await traced.call("echo", {"text": "x"}, **sent)
+        assert texts(traced.sent_on[0]) == sent
+
+
+async def test_what_the_environment_sends_to_a_collector_is_secret() -> None:
+    settings = Settings.model_validate({"hub": {"telemetry": {"enabled": True}}})
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_HEADERS": "a=b, x-key=s3cr3t%2Dkey"}
+    tracing = tracing_of(
+        settings, env, SystemClock(), lambda name: UpstreamStatus(name, UpstreamState.READY), is_http=False
+    )
+    assert tracing is not None
+    await tracing.close()
+    assert hide("sent s3cr3t%2Dkey, which is s3cr3t-key") == "sent ***, which is ***"
+
+
+async def test_a_collector_that_is_gone_disturbs_no_call(tmp_path: Path) -> None:
+    """Nobody listens there: what is queued is lost, within a bound, and calls are answered meanwhile."""
+    async with rest_hub(tmp_path, telemetry={"endpoint": "http://127.0.0.1:9"}) as peer:
+        assert peer.app.registry.tracer is not None
+        for _ in range(20):
+            response = await peer.call("echo", {"text": "x"}).ended()
+            assert response.status == 200

@@ -6,6 +6,10 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -155,15 +159,40 @@ DOCTORED = {
 }
 
 
+class _Broken(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_error(500)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def broken_server() -> Iterator[str]:
+    """A remote server that answers everything with HTTP 500."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Broken) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_doctor_finds_what_is_wrong_with_each(tmp_path: Path) -> None:
     (tmp_path / "tools.json").write_text(json.dumps(UNFIT))
     odd = command(*argv(tools_json=tmp_path / "tools.json"))
-    configure(tmp_path, odd=odd, **{name: server for name, (server, _) in DOCTORED.items()})
-    done = hub(tmp_path, "doctor", "--json")
+    with broken_server() as url:
+        broken = {"url": url, "type": "http", "era": "handshake"}
+        configure(tmp_path, odd=odd, broken=broken, **{name: server for name, (server, _) in DOCTORED.items()})
+        done = hub(tmp_path, "doctor", "--json")
     assert done.returncode == 3
     found = {server["server"]: server for server in json.loads(done.stdout)["servers"]}
     codes = {name: server["code"] for name, server in found.items()}
-    assert codes == {"odd": "definitions_quarantined", **{name: code for name, (_, code) in DOCTORED.items()}}
+    known = {"odd": "definitions_quarantined", "broken": "server_error"}
+    assert codes == {**known, **{name: code for name, (_, code) in DOCTORED.items()}}
     assert found["good"]["command"] == sys.executable
     assert found["good"]["version"] == "2026-07-28"
     assert 0 < found["good"]["seconds"] < SECONDS

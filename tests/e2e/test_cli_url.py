@@ -1,4 +1,4 @@
-"""`tools` and `call` with `--url`: the same command against a hub that runs already."""
+"""`list`, `tools` and `call` with `--url`: the same command against a hub that runs already."""
 
 import json
 import os
@@ -137,11 +137,45 @@ async def test_token_is_wanted_and_is_taken_from_option_or_environment(hub: Hub,
 
 async def test_hub_that_does_not_run_ends_with_3_and_says_how_to_start_one(free_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{free_tcp_port}"
-    for command in (["tools"], ["call", "fix_echo"], ["reload"], ["restart", "fix"]):
+    for command in (["tools"], ["list"], ["call", "fix_echo"], ["reload"], ["restart", "fix"]):
         done = await run(*command, "--url", url)
         assert (done.returncode, done.stdout) == (3, b"")
         assert done.stderr.startswith(f"no hub answers at {url}/mcp (".encode())
         assert b"mcp-hub serve --http" in done.stderr
+
+
+async def test_list_is_of_the_servers_of_the_hub(hub: Hub) -> None:
+    done = await run("list", "--json", "--url", hub.url)
+    servers = {own["server"]: own for own in json.loads(done.stdout)["servers"]}
+    assert {"fix", "own", "doomed", "jobs"} <= set(servers)
+    jobs = servers["jobs"]
+    assert (jobs["state"], jobs["era"], jobs["tools"], jobs["prompts"]) == ("ready", "handshake", 3, 0)
+    assert servers["fix"]["pid"] > 0 and servers["fix"]["listedAt"] is not None
+    done = await run("list", "--url", hub.url)
+    rows = {line.split()[0]: line.split() for line in done.stdout.decode().splitlines()}
+    assert rows["jobs"] == ["jobs", "ready", "handshake", "3", "0", "0"]
+    assert rows["fix"][:4] == ["fix", "ready", "2026-07-28", "(modern)"]
+
+
+async def test_list_of_a_hub_says_why_a_server_is_down_and_ends_with_3(tmp_path: Path) -> None:
+    servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "gone": {"command": "no-such-program -x"}}
+    async with http_hub(json.dumps({"servers": servers}), tmp_path) as running:
+        listed = await run("list", "--url", running.url, token=None)
+        tools = [await run("tools", "--server", name, "--url", running.url, token=None) for name in ("gone", "gon")]
+    assert listed.returncode == 3
+    assert b"gone is failed: command not found: no-such-program -x; command is the program alone" in listed.stdout
+    assert [done.returncode for done in tools] == [3, 2]
+    assert b"gone is failed: command not found" in tools[0].stderr
+    assert b'no server "gon"; did you mean "gone"?' in tools[1].stderr
+
+
+async def test_tools_of_one_server_of_the_hub(hub: Hub) -> None:
+    done = await run("tools", "--server", "own", "--url", hub.url)
+    assert [line.split()[0] for line in done.stdout.splitlines()][2:] == [b"own_in"]
+    assert done.stderr.startswith(b"warning: own_unfit cannot be used over HTTP")
+    done = await run("tools", "--server", "jobs", "--json", "--url", hub.url)
+    assert {tool["name"] for tool in json.loads(done.stdout)} == {"jobs_run_job", "jobs_count_words", "jobs_wait"}
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 async def test_path_that_is_no_endpoint_ends_with_2(hub: Hub) -> None:
@@ -151,7 +185,7 @@ async def test_path_that_is_no_endpoint_ends_with_2(hub: Hub) -> None:
 
 
 async def test_options_about_own_servers_are_refused(hub: Hub) -> None:
-    for options in (["--config", "x"], ["--wait", "5"], ["--server", "fix"]):
+    for options in (["--config", "x"], ["--wait", "5"]):
         done = await run("tools", *options, "--url", hub.url)
         assert done.returncode == 2
         assert f"{options[0]} is about servers that the command starts itself".encode() in done.stderr

@@ -71,7 +71,7 @@ def test_words_of_others_that_have_a_meaning_here_are_read() -> None:
     ],
 )
 def test_lists_of_tools_become_filters(written: str, allowed: list[str], denied: list[str]) -> None:
-    found = loaded('{"mcpServers": {"a": {"type": "local", "command": "x", %s}}}' % written)
+    found = loaded(f'{{"mcpServers": {{"a": {{"type": "local", "command": "x", {written}}}}}}}')
     tools = found.settings.servers["a"].tools
     assert ([own.name for own in tools.allow], [own.name for own in tools.deny]) == (allowed, denied)
     assert found.warnings == ()
@@ -81,7 +81,7 @@ def test_lists_of_tools_become_filters(written: str, allowed: list[str], denied:
     "written", ['"disabledTools": "a"', '"disabledTools": [1]', '"enabledTools": ["a"], "tools": {"allow": ["b"]}']
 )
 def test_list_of_tools_that_does_not_fit_is_left_out(written: str) -> None:
-    (warning,) = loaded('{"mcpServers": {"a": {"command": "x", %s}}}' % written).warnings
+    (warning,) = loaded(f'{{"mcpServers": {{"a": {{"command": "x", {written}}}}}}}').warnings
     assert warning.endswith("left out: write tools.allow or tools.deny")
 
 
@@ -117,6 +117,5 @@ def test_sections_of_ours_stay_strict_in_foreign_files() -> None:
 
 def test_input_of_vs_code_is_an_error_that_says_what_to_write() -> None:
     text = '{"servers": {"a": {"command": "x", "env": {"KEY": "${input:api-key}"}}}, "inputs": []}'
-    assert findings(text) == [
-        "c.json:1: servers.a.env.KEY: ${input:api-key} is what VS Code asks for; the hub asks nobody: write ${VAR} instead"
-    ]
+    said = "${input:api-key} is what VS Code asks for; the hub asks nobody: write ${VAR} instead"
+    assert findings(text) == [f"c.json:1: servers.a.env.KEY: {said}"]

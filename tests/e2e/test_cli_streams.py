@@ -21,6 +21,7 @@ from tests.e2e.cutting_proxy import cutting_proxy
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import COMMAND, SECONDS, command_env
+from tests.unit.cli.command import hub as run_command
 from tests.upstreams.launch import argv, received
 
 pytestmark = pytest.mark.anyio
@@ -333,8 +334,8 @@ async def test_question_to_a_command_is_declined_at_once(place: Place) -> None:
     assert "-32601" in done.stdout.decode()
 
 
-def test_commands_about_streams_are_in_the_help() -> None:
-    text = CliRunner().invoke(main, ["--help"]).stdout
-    for command in ("streams", "resume", "cancel"):
-        assert f"\n  {command} " in text
-        assert CliRunner().invoke(main, [command, "--help"]).exit_code == 0
+def test_commands_about_streams_are_in_the_help(tmp_path: Path) -> None:
+    text = run_command(tmp_path, "--help").stdout
+    for name in ("streams", "resume", "cancel"):
+        assert f"\n  {name} " in text
+        assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0

@@ -20,7 +20,7 @@ from mcp_hub.upstreams.guardian import CHILD, Guardian
 from mcp_hub.upstreams.guardian_program import INSTANCE
 from mcp_hub.upstreams.process import Child
 from tests.interaction.fronts import is_alive
-from tests.orphans.family import start_time
+from tests.orphans.family import descriptors, start_time
 from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
@@ -297,10 +297,6 @@ async def test_guard_starts_with_the_first_server_and_ends_with_the_hub(start: C
             assert pid is not None and is_alive(pid)
     assert start_time(pid) is None
     assert not is_alive(marked)
-
-
-def descriptors(pid: int) -> dict[str, str]:
-    return {entry.name: os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 def environment(pid: int) -> dict[str, str]:

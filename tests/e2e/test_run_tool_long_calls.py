@@ -67,7 +67,7 @@ class Tasks(tasks.Client):
 @pytest.mark.parametrize(("front", "era"), [("stdio", MODERN), ("http", HANDSHAKE)])
 async def test_run_tool_is_answered_with_the_task_of_what_it_runs(front: str, era: str, tmp_path: Path) -> None:
     async with tasks.client_of(front, tasks.config(tmp_path, era), tmp_path) as plain:
-        client = Tasks(plain.wire)
+        client = Tasks(plain.wire, plain.root)
         behaviours = [
             partial(tasks.test_slow_call_becomes_a_task_and_is_polled_to_its_end, client),
             partial(tasks.test_the_end_of_a_task_is_told_to_who_listens, client),
@@ -76,7 +76,7 @@ async def test_run_tool_is_answered_with_the_task_of_what_it_runs(front: str, er
             behaviours.append(partial(tasks.test_progress_is_seen_in_the_status_message, client))
         await all_at_once(*behaviours)
         await tasks.test_a_task_asks_and_goes_on_with_the_answer(client)
-        await tasks.test_a_cancelled_task_is_given_up_by_its_server(client, tmp_path)
+        await tasks.test_a_cancelled_task_is_given_up_by_its_server(client)
 
 
 async def test_a_tool_that_has_to_be_a_task_says_so_to_who_takes_none(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_a_tool_that_has_to_be_a_task_says_so_to_who_takes_none(tmp_path: 
             refused = await plain.request("tools/call", params, capabilities={})
             assert refused["error"]["code"] == -32021, refused
         slow = {"name": "slow", "arguments": {"seconds": 1}}
-        assert (await Tasks(plain.wire).result("tools/call", slow))["resultType"] == "task"
+        assert (await Tasks(plain.wire, plain.root).result("tools/call", slow))["resultType"] == "task"
 
 
 # -- partial content

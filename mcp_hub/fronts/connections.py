@@ -65,6 +65,10 @@ class _Trailers(list[tuple[bytes, bytes]]):
 class Bounded(HttpToolsProtocol):
     """One connection. `since` is when what it is in began: waiting for a head, reading one, reading a body."""
 
+    # in the instance's dict they would be too many for one that shares its keys: 1.5 kB a connection
+    __slots__ = (
+        "_barren", "_head", "_is_reading_body", "_is_surplus", "_running", "_unread", "_unread_since", "since",
+    )  # fmt: skip
     limits = ConnectionLimits()
 
     def __init__(self, *args: Any, **more: Any) -> None:

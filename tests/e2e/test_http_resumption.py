@@ -172,8 +172,10 @@ async def test_events_that_were_let_go_are_gone(client: HttpClient) -> None:
     async with client.listen(answered.events[0].id) as stream:
         refused = await stream.rest()
     assert refused.status == 410 and "id" not in refused.last and "no longer" in refused.last["error"]["message"]
-    async with client.listen(answered.events[-5000].id) as stream:
-        assert (await stream.rest()).messages == answered.messages[-4999:]
+    numbers = [int(str(event.id).rpartition(":")[2]) for event in answered.events]
+    kept = sum(number > numbers[-1] - 1000 for number in numbers)  # a reader on a busy machine may have skipped some
+    async with client.listen(answered.events[-kept].id) as stream:
+        assert (await stream.rest()).messages == answered.messages[1 - kept :]
 
 
 async def test_nobody_else_can_come_back_for_a_stream(hub: Hub, alice: HttpClient) -> None:

@@ -60,20 +60,25 @@ class TimeLimits:
     answer: float = 600.0
 
 
+def _untimed(due: float) -> None:
+    """Nobody looks after the call's time."""
+
+
 class CallRecord:
     """A call, its log and its task. It is the `CallChannel` that the handler is handed.
 
     `began` is when its turn came, None before. `sooner` is told when the call may run out of time earlier than it could
     so far, `lasting` when it turns out not to be a short quiet one. `continuation` is what another hub needs to go on
     with it, which its writer is told (`on_continuable`). `stream` is its durable stream, once it has one: then whoever
-    follows the call is told (`on_stream`), and `info` is what its front wants kept with it. `fit` makes what stands for
-    a result of more bytes than the call takes tokens.
+    follows the call is told (`on_stream`), and `info` is what its front wants kept with it. `alarm` is handed the time
+    when it may be due, and says when to ask again (`sooner` for the first time): a timer for each call would cost half
+    a kilobyte. `fit` makes what stands for a result of more bytes than the call takes tokens.
     """
 
     __slots__ = (
-        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "began", "call", "continuation", "entered", "fit",
-        "handler", "info", "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started", "stopping",
-        "stream", "task",
+        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "alarm", "began", "call", "continuation", "entered",
+        "fit", "handler", "info", "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started",
+        "stopping", "stream", "task",
     )  # fmt: skip
 
     def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
@@ -90,11 +95,12 @@ class CallRecord:
         self._open: dict[str, Question] = {}
         self._asked = 0
         self.continuation: RawJson | None = None
-        self.sooner: Callable[[float], None] | None = None
+        self.sooner: Callable[[float], None] = _untimed
         self.lasting: Callable[[CallRecord], object] | None = None
         self.info: Callable[[], bytes] | None = None
         self.on_continuable: Callable[[], None] | None = None
         self.on_stream: Callable[[Stream], None] | None = None
+        self.alarm: Callable[[float], float] | None = None
         self.stream: Stream | None = None
         self.started = self._heard = self._spoke = clock.now()
         self.began: float | None = self.started
@@ -143,8 +149,7 @@ class CallRecord:
             self.make_lasting()
         self._open[key] = question
         self.log.append(InputRequired(key, question.method, question.params))
-        if self.sooner is not None:
-            self.sooner(self.due)
+        self.sooner(self.due)
         return key
 
     def withdraw(self, key: str) -> None:
@@ -200,15 +205,18 @@ class CallRecord:
             self.on_stream(stream)
 
     def look(self, now: float) -> float:
-        """Does what is due of a call that lasts: its being made durable, its heartbeat. When there is more to do."""
+        """Does what is due of a call that lasts: its durable stream, alarm, heartbeat. When there is more to do."""
         if self.task is None or self.log.ended:
             return math.inf
         if self.lasting is not None:
             if now < self.started + QUIET:
                 return self.started + QUIET
             self.make_lasting()
-        if not self.call.wants_progress:
-            return math.inf
+        due = math.inf if self.alarm is None else self.alarm(now)
+        return min(due, self._beat(now)) if self.call.wants_progress else due
+
+    def _beat(self, now: float) -> float:
+        """The heartbeat, if it is due; when the next one is."""
         if now >= self._spoke + _SILENCE:
             self._spoke = now
             if self._guard is None:

@@ -48,7 +48,7 @@ class Stream:
 
     def __init__(self, row: StreamRow, store: EventStore) -> None:
         self.row = row
-        self.readers: list[StreamReader] = []
+        self.readers: tuple[StreamReader, ...] = ()
         self.failed: HubError | None = None
         self._store = store
         self._tail: deque[Committed] | None = None  # from event `_tail_first` on
@@ -72,7 +72,7 @@ class Stream:
             self._tail = None
         elif events:
             self._extend(row.last + 1 - len(events), events)
-        for reader in tuple(self.readers):
+        for reader in self.readers:
             if not reader.is_closed:
                 reader.look()
 
@@ -100,14 +100,14 @@ class Stream:
     def fail(self, error: HubError) -> None:
         """Nothing more will be known of it here."""
         self.failed = error
-        for reader in tuple(self.readers):
+        for reader in self.readers:
             reader.failed = error
             reader.wake()
 
     def reader(self, wake: Callable[[], None], after: int) -> "StreamReader":
         """Follows the stream from the event behind `after` on; `wake` is called (soon, often) when there is more."""
         reader = StreamReader(self, self._store, after, wake)
-        self.readers.append(reader)
+        self.readers += (reader,)
         reader.look()
         return reader
 
@@ -181,7 +181,8 @@ class StreamReader:
         """Stops following. Idempotent."""
         if not self.is_closed:
             self.is_closed = True
-            self.stream.readers.remove(self)
+            stream = self.stream
+            stream.readers = tuple(reader for reader in stream.readers if reader is not self)
 
     def look(self) -> None:
         """There may be news: says so, or has what is missing fetched."""

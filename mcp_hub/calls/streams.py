@@ -8,6 +8,7 @@ owner goes there through the inbox. What an owner that is gone left behind is cl
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from sys import intern
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -89,7 +90,7 @@ class Streams:
             owner=self.store.instance,
             server=call.upstream,
             method=call.method,
-            name=asked(call),
+            name=intern(asked(call)),
             created=wall,
             updated=wall,
             session=call.session,

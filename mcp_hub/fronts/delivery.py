@@ -3,13 +3,13 @@
 A token that was not given gets no progress; a level that was not asked for gets no log message (protocol.md §3).
 """
 
+import math
 from collections.abc import Callable
 
-import anyio
 import msgspec
 
 from mcp_hub.calls.log import Reader
-from mcp_hub.calls.runner import CallRecord, Timer, call_later
+from mcp_hub.calls.runner import CallRecord, Timer, call_later, call_soon
 from mcp_hub.calls.stream import Stream, StreamReader
 from mcp_hub.errors import CallCancelled, EventsGone, MethodNotFound, RpcError
 from mcp_hub.events import (
@@ -38,6 +38,8 @@ __all__ = ["Delivery", "level_admits"]
 
 _SOON = 1.0
 """Seconds: what takes the place of a result sooner has its time from the start, else from when the call lasts."""
+_EARLY = 0.01
+"""Seconds that count as none: timers may ring a little early, and the next turn would come late."""
 _STARTED = 1
 """The first event of every log, which says nothing to a client: most calls are over with the next one."""
 
@@ -148,9 +150,19 @@ class Delivery:
             after = self._reader.cursor
             self._reader.close()
             self._reader = stream.reader(self._wake, after)
+        record = self.record
         if self._substitute is not None and self._timer is None and not self.ended:
-            elapsed = anyio.current_time() - self.record.started
-            self._timer = call_later(max(self._substitute.after - elapsed, 0), self._prepare)
+            record.alarm = self._look
+            record.sooner(record.started + self._substitute.after)
+
+    def _look(self, now: float) -> float:
+        """Whether the call has lasted too long for its client; when it will have."""
+        due = math.inf if self._substitute is None else self.record.started + self._substitute.after
+        if now < due - _EARLY:
+            return due
+        self.record.alarm = None
+        call_soon(self._prepare)
+        return math.inf
 
     def take(self) -> list[bytes]:
         """The next messages for the client; sets `answer` when the ending was among the events."""
@@ -249,6 +261,8 @@ class Delivery:
         """Stops following for good. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
+        if self.record.alarm == self._look:
+            self.record.alarm = None
         self._substitute = None
         self._is_due = False
         self.pause()

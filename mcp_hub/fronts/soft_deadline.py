@@ -77,6 +77,8 @@ class SoftAnswer:
     result; a modern one is asked by the answer to its request anyway.
     """
 
+    __slots__ = ("_hub", "_reader", "_ready", "_record", "_said", "_session", "after")
+
     def __init__(self, hub: Facade, session: Session, record: CallRecord, after: float) -> None:
         self.after = after
         self._hub = hub

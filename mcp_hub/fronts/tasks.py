@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 class TaskAnswer:
     """`CreateTaskResult` in place of the result of a call that takes longer than `after`. A `Substitute`."""
 
+    __slots__ = ("_hub", "_reader", "_ready", "_record", "_session", "_writer", "after")
+
     def __init__(self, hub: Facade, session: Session, record: CallRecord, after: float) -> None:
         self.after = after
         self._hub = hub

@@ -44,7 +44,7 @@ class KeyTaken(StoreError):
     """The principal has a stream with this idempotency key already."""
 
 
-class StreamRow(msgspec.Struct, frozen=True):
+class StreamRow(msgspec.Struct, frozen=True, gc=False):
     """What is known of a stream beside its events. Times are Unix seconds.
 
     `owner` is the instance id of the hub process that appends; `first` and `last` number the events that are kept

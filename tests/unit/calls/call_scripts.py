@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from mcp_hub.calls.registry import Registry
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import CallRecord, TimeLimits, call_later
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Ending, Progress, Started
 from mcp_hub.types import CallId, Era
@@ -21,6 +21,19 @@ _numbers = count(1)
 
 def new_call(principal: str = "p", method: str = "tools/call") -> Call:
     return Call(CallId(f"st_{next(_numbers)}"), "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {})
+
+
+def ringing(record: CallRecord) -> Callable[[float], None]:
+    """`sooner` of a call without a registry: its alarm rings as the wheel lets it."""
+
+    def ring() -> None:
+        if record.alarm is not None:
+            record.alarm(LoopClock().now())
+
+    def sooner(due: float) -> None:
+        call_later(due - LoopClock().now(), ring)
+
+    return sooner
 
 
 async def at_once(call: Call, channel: CallChannel) -> Completed:

@@ -1,5 +1,7 @@
 """What the registry's wheel does for calls that last: heartbeats, and being made durable; and that it does not spin."""
 
+import math
+
 import msgspec
 import pytest
 
@@ -103,6 +105,33 @@ def test_the_wheel_turns_when_there_is_something_to_do_and_not_otherwise(monkeyp
         before = turns.count
         await sleep(1000)
         assert turns.count - before <= 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("wants_progress", [False, True])
+def test_an_alarm_rings_at_its_times_while_the_call_runs(wants_progress: bool) -> None:
+    async def scenario() -> None:
+        hub = DurableHub()
+        start = LoopClock().now()
+        dues = [7.0, 42.0, math.inf]
+        rung: list[float] = []
+
+        def alarm(now: float) -> float:
+            if now >= start + dues[0]:
+                rung.append(round(now - start, 1))
+                del dues[0]
+            return start + dues[0]
+
+        calls = [hub.call(wants_progress=wants_progress) for _ in range(2)]
+        for call in calls:
+            call.record.sooner(start + 7)
+        calls[0].record.alarm = alarm
+        calls[1].record.alarm = lambda now: rung.append(now) or now
+        calls[1].ends()
+        await sleep(95)
+        assert rung == [7, 42]
+        assert [round(at) for at in beats(calls[0].record)] == ([*range(1, 10)] if wants_progress else [])
 
     run(scenario)
 

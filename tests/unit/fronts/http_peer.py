@@ -31,6 +31,7 @@ from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.base import Call, CallChannel, Question
 from mcp_hub.upstreams.changes import Changes
 from tests.e2e.client import SseEvent, SseParser
+from tests.unit.calls.call_scripts import ringing
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
 from tests.unit.fronts.small_hub import Source
 
@@ -231,6 +232,7 @@ class MadeCall:
         )
         self.record = CallRecord(call, _unused, TimeLimits(9e9, 9e9), LoopClock())
         self.record.lasting = world.streams.begin
+        self.record.sooner = ringing(self.record)
         self.record.log.append(Started())
         call_later(QUIET, lambda: None if self.record.log.ended else self.record.make_lasting())
         leg = Leg(self.record)

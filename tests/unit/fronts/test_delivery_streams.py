@@ -21,6 +21,7 @@ from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, RawJson
 from mcp_hub.upstreams.base import Call, CallChannel
+from tests.unit.calls.call_scripts import ringing
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
 from tests.unit.fronts.http_peer import virtual
 
@@ -71,6 +72,7 @@ class Client:
         call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "local", Era.HANDSHAKE, {})
         self.record = CallRecord(call, unused, TimeLimits(9, 9), LoopClock())
         self.record.lasting = self.streams.begin
+        self.record.sooner = ringing(self.record)
         capabilities = {"extensions": {STREAMS: {}}} if partials else {}
         session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", capabilities)
         self.record.log.append(Started())
@@ -162,7 +164,7 @@ async def test_a_delivery_that_was_paused_follows_again_from_any_place() -> None
     await client.happens(Progress(1), Progress(2), INFO)
     first = client.gets()
     client.delivery.pause()
-    assert client.record.stream is not None and client.record.stream.readers == []
+    assert client.record.stream is not None and client.record.stream.readers == ()
     await client.happens(DONE)
     for after in (0, 2, 4):
         reader = client.record.stream.reader(client.wake, after)
@@ -177,7 +179,7 @@ async def test_a_paused_delivery_does_not_begin_to_follow_when_the_call_becomes_
     client = Client(by_cursor=True)
     client.delivery.pause()
     await client.happens(Progress(1))
-    assert client.record.stream is not None and client.record.stream.readers == []
+    assert client.record.stream is not None and client.record.stream.readers == ()
 
 
 # -- the extension

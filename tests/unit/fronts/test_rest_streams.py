@@ -191,7 +191,7 @@ async def test_follower_that_takes_nothing_is_disconnected(tmp_path: Path, monke
         await response.ended()
         assert response.status == 200 and not response.is_complete
         writer = peer.app.streams.owned(CallId(id_))
-        assert writer is not None and writer.stream.readers == []
+        assert writer is not None and writer.stream.readers == ()
 
 
 # -- what is refused

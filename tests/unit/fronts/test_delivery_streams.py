@@ -313,3 +313,12 @@ def test_it_does_not_come_when_it_is_not_wanted(case: str) -> None:
         assert not client.delivery.detached
 
     run(scenario)
+
+
+@virtual
+async def test_a_call_that_is_followed_no_longer_holds_nobody() -> None:
+    client = Client(instead=Task())
+    await client.happens(Progress(1))
+    assert client.record.alarm is not None
+    client.delivery.close()
+    assert client.record.alarm is None and client.record.on_stream is None

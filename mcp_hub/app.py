@@ -51,6 +51,7 @@ from mcp_hub.reload import Reloader
 from mcp_hub.rules import policies, view_rules, virtual_name
 from mcp_hub.sources import Sources
 from mcp_hub.stores.documents import Documents
+from mcp_hub.stores.keys import kept_key
 from mcp_hub.stores.pins import PinFiles
 from mcp_hub.telemetry import tracing_of
 from mcp_hub.types import Kind, UpstreamStatus
@@ -214,15 +215,15 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     if has_executors:
         upstreams[virtual.name] = virtual
     fleet, durations = Fleet(upstreams, changes), time_limits(settings)
-    config, pins = str(loaded.path.absolute()), PinFiles(state_dir(env) / "approvals")
-    approvals = Approvals(pins, config, policies(settings), changes, wall_time)
+    config, key = str(loaded.path.absolute()), partial(kept_key, PinFiles(state_dir(env) / "keys"), "request-state")
+    approvals = Approvals(PinFiles(state_dir(env) / "approvals"), config, policies(settings), changes, wall_time)
     catalog = _catalog(settings, fleet, changes, clock, approvals)
     streams = Streams(open_store(settings, env), clock, stream_limits(settings))
     registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls, lasting=streams.begin)
     documents = open_documents(settings, env)
     soft_deadlines = SoftDeadlines(current.soft_deadline)
     audiences = Audiences(current.client, soft_deadlines)
-    parking = Parking(clock, limits.question_timeout, registry.cancel)
+    parking = Parking(clock, limits.question_timeout, registry.cancel, key)
     hub = Facade(
         catalog,
         registry,

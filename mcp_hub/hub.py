@@ -12,7 +12,7 @@ from msgspec import UNSET
 from mcp_hub.calls import own_tools
 from mcp_hub.calls.keeping import Keeping
 from mcp_hub.calls.own_tools import OwnTools
-from mcp_hub.calls.parking import Leg, Parking, is_parked, unmark
+from mcp_hub.calls.parking import Leg, Parking, is_parked
 from mcp_hub.calls.read_result import ReadResult
 from mcp_hub.calls.registry import Registry
 from mcp_hub.calls.rules import CallRules
@@ -119,7 +119,7 @@ class Facade:
         self._upstreams, self._limits = upstreams, limits
         self.page_size = page_size
         self.epoch = 0
-        self._parking = parking
+        self.parking = parking
         self._subscriptions = Subscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
@@ -187,12 +187,12 @@ class Facade:
             result_tokens=self.max_result_tokens(session) if method in _CUT else 0,
         )
         if state is not None and is_parked(state):
-            parked = self._parking.fetch(state, call)
+            parked = self.parking.fetch(state, call)
             for key, response in (responses or {}).items():
                 parked.record.answer(key, response)
             return parked
         if responses is not None or state is not None:
-            own = unmark(state) if state is not None else None
+            own = self.parking.unmark(call, state) if state is not None else None
             call = msgspec.structs.replace(call, input_responses=responses, request_state=own)
         if call.upstream == OWN:
             return Leg(self._call_own(session, call, deadline or 0, meant.refused))
@@ -288,7 +288,7 @@ class Facade:
 
     def park(self, record: CallRecord, cursor: int) -> str:
         """Keeps a call whose modern caller has to gather input; the `requestState` of the retry."""
-        return self._parking.park(record, cursor)
+        return self.parking.park(record, cursor)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         """The result of a call with its resource URIs as the session's client can read them."""

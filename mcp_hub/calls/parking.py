@@ -2,7 +2,8 @@
 
 Source: specification 2026-07-28, basic/patterns/mrtr "Server Requirements": the state is bound to the principal, to the
 request that it came from and to a time; single use is enforced here. The call itself goes on in the registry, whose
-deadlines end it when nobody comes back.
+deadlines end it when nobody comes back. A modern server's own state is passed on, bound to the principal too: to that
+server all clients of the hub are one.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -19,12 +21,18 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import InvalidParams
 from mcp_hub.upstreams.base import Call
 
-__all__ = ["Leg", "Parking", "is_parked", "mark", "unmark"]
+__all__ = ["Leg", "Parking", "is_parked"]
 
 _MARK: Final = "hub1."
 _UPSTREAM: Final = "up1."
+_BOND: Final = 32
+"""Hexadecimal digits, which make 128 bits."""
 _MOST: Final = 1024
 """Parked calls; the one parked first makes room and is cancelled."""
+
+
+def _new_key() -> bytes:
+    return secrets.token_bytes(32)
 
 
 class Leg(msgspec.Struct, frozen=True, gc=False):
@@ -40,13 +48,19 @@ class Leg(msgspec.Struct, frozen=True, gc=False):
 
 
 class Parking:
-    """The calls that wait. `cancel` is told of one that had to make room."""
+    """The calls that wait. `cancel` is told of one that had to make room. `key` is asked once, at the first seal."""
 
-    def __init__(self, clock: Clock, seconds: float, cancel: Callable[[CallRecord, str], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        seconds: float,
+        cancel: Callable[[CallRecord, str], None],
+        key: Callable[[], bytes] = _new_key,
+    ) -> None:
         self._clock = clock
         self._seconds = seconds
         self._cancel = cancel
-        self._key = secrets.token_bytes(32)
+        self._new_key = key
         self._parked: OrderedDict[str, Leg] = OrderedDict()
 
     def __len__(self) -> int:
@@ -83,6 +97,25 @@ class Parking:
         del self._parked[id_]
         return parked
 
+    def mark(self, call: Call, state: str) -> str:
+        """A modern server's own `requestState`: not taken for one of the hub's, and good for this client alone."""
+        return f"{_UPSTREAM}{self._bond(call, state)}.{state}"
+
+    def unmark(self, call: Call, state: str) -> str:
+        """The server's own again. Raises `InvalidParams`, the same for a forged, a foreign, another server's."""
+        own = state.removeprefix(_UPSTREAM).partition(".")[2]
+        if not hmac.compare_digest(_bytes(self.mark(call, own)), _bytes(state)):
+            raise InvalidParams("params.requestState was not given by this server to this client")
+        return own
+
+    def _bond(self, call: Call, state: str) -> str:
+        who = msgspec.json.encode([call.principal, call.upstream])
+        return hmac.new(self._key, who + _bytes(state), hashlib.sha256).hexdigest()[:_BOND]
+
+    @cached_property
+    def _key(self) -> bytes:
+        return self._new_key()
+
     def _sweep(self) -> None:
         """Lets go of what nobody came back for. All wait equally long, so the first in order are the oldest."""
         now = self._clock.now()
@@ -101,16 +134,8 @@ def is_parked(state: str) -> bool:
     return state.startswith(_MARK)
 
 
-def mark(state: str) -> str:
-    """A modern server's own `requestState`, so that it is not taken for one of the hub's."""
-    return _UPSTREAM + state
-
-
-def unmark(state: str) -> str:
-    """The server's own again. Raises `InvalidParams` for one that never went through `mark`."""
-    if not state.startswith(_UPSTREAM):
-        raise InvalidParams("params.requestState was not given by this server")
-    return state.removeprefix(_UPSTREAM)
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _digest(call: Call) -> str:

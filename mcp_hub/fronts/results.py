@@ -4,7 +4,6 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.calls.parking import mark
 from mcp_hub.catalog.links import mentions_uris
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
@@ -34,11 +33,11 @@ def result_for(
     if cursor is not None:
         done = marked(done, call.id, cursor, "completed")
     if done.era is Era.MODERN and questions.may_ask(done.result):
-        done = _with_own_state(done)
+        done = _with_own_state(hub, call, done)
     return shape.call_result(call.method, done, session.era, shared=shared)
 
 
-def _with_own_state(done: Completed) -> Completed:
+def _with_own_state(hub: Facade, call: Call, done: Completed) -> Completed:
     """A modern server's `input_required`, its state marked as not the hub's own.
 
     Raises `RpcError` for a state that is no text.
@@ -51,4 +50,4 @@ def _with_own_state(done: Completed) -> Completed:
         own = msgspec.json.decode(state, type=str)
     except (msgspec.DecodeError, RecursionError):
         raise RpcError("upstream asked for input in a way that cannot be read: requestState must be a string") from None
-    return Completed(object_bytes({**members, "requestState": mark(own)}), done.era)
+    return Completed(object_bytes({**members, "requestState": hub.parking.mark(call, own)}), done.era)

@@ -1,6 +1,7 @@
 """What servers answer, as clients get it: results, resource URIs in them, errors."""
 
 import json
+import re
 
 from tests.interaction.fronts import HANDSHAKE, MODERN
 from tests.interaction.json_text import changes, items, member
@@ -22,6 +23,8 @@ from tests.interaction.lossless_texts import (
 
 __all__ = ["ERRORS", "OTHER_RESULTS", "RESULTS", "URIS"]
 
+_SEAL = re.compile(r"\.[0-9a-f]{32}\.")
+"""Of a server's state, for the principal that it is given to: another one with each run."""
 HUB_CODES = range(1001, 1006)
 """Of errors that the hub makes itself."""
 
@@ -66,7 +69,7 @@ async def asking(place: Place) -> list[str] | None:
     )
     requests = f'{{"k":{{"method":"elicitation/create","params":{question},"x":1.50}}}}'
     sent = f'{{"resultType":"input_required","inputRequests":{requests},"requestState":"x","x":{DOUBLED}}}'
-    return _compared(sent, await place.asked("tools/call", sent))
+    return [_SEAL.sub(".(seal).", change) for change in _compared(sent, await place.asked("tools/call", sent))]
 
 
 async def large(place: Place) -> list[str]:

@@ -24,7 +24,7 @@ RELAY = (
     Reason("results, to a modern client", f"{_HINTS} added", MODERN, HANDSHAKE),
     Reason("results, handshake → handshake", "`resultType` dropped", HANDSHAKE, HANDSHAKE),
     Reason("results, modern → handshake", f"({_HINTS}|`(resultType|structuredContent)`) dropped", HANDSHAKE, MODERN),
-    Reason("results that ask for input", '`requestState` `"x"` → `"[^`]*x"`', MODERN, MODERN),
+    Reason("results that ask for input", r'`requestState` `"x"` → `"up1\.\(seal\)\.x"`', MODERN, MODERN),
     Reason("results of a type that the caller did not agree to", "error `-32603`"),
     Reason("tool and prompt names", r'`name` `"(\{server\}_)?echo"` → `"(\{server\}_)?echo"`'),
     Reason("resource URIs", r'`uri` `"(test|hub)://[^`]*` → `"(test|hub)://[^`]*`'),

@@ -174,6 +174,27 @@ async def test_a_state_is_of_no_use_to_another_principal(tmp_path: Path) -> None
         assert answer_of(await anna.request("tools/call", good))["result"]["content"] == {"answer": "x"}
 
 
+async def test_a_modern_servers_own_state_is_of_no_use_to_another_principal_and_outlives_the_hub(
+    tmp_path: Path,
+) -> None:
+    tokens = [{"token": name * 8, "principal": name} for name in ("anna", "bert")]
+    text = servers_yaml({"m": argv(name="m", era=MODERN)}, hub={"tokens": tokens, "limits": {}})
+    async with (
+        http_hub(text, tmp_path) as hub,
+        connected(hub, MODERN, "anna" * 8) as anna,
+        connected(hub, MODERN, "bert" * 8) as bert,
+    ):
+        await anna.names()
+        good = await parked(anna, "m_ask_form")
+        stolen = await bert.request("tools/call", good)
+        assert stolen.error["code"] == -32602
+        assert stolen.error == (await anna.request("tools/call", good | {"requestState": "up1.x"})).error
+    async with http_hub(text, tmp_path) as hub, connected(hub, MODERN, "anna" * 8) as anna:
+        await anna.names()
+        answers = json.loads((await anna.request("tools/call", good)).text)["answers"]
+        assert answers["form"]["result"]["action"] == "accept"
+
+
 async def test_a_modern_servers_own_state_comes_back_as_it_was(modern: Peer) -> None:
     good = await parked(modern, "m_ask_form")
     assert good["requestState"].startswith("up1.")

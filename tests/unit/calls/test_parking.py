@@ -51,6 +51,10 @@ class Waiting:
         with pytest.raises(InvalidParams, match="requestState is unknown"):
             self.parking.fetch(state, retry)
 
+    def refuses_own(self, state: str, retry: Call) -> None:
+        with pytest.raises(InvalidParams, match="not given by this server to this client"):
+            self.parking.unmark(retry, state)
+
 
 def test_the_retry_finds_the_call_where_it_was_left() -> None:
     waiting = Waiting()
@@ -129,10 +133,44 @@ def test_the_call_parked_first_makes_room(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_marks_tell_the_states_of_servers_from_the_hubs_own() -> None:
     for own in ("", "hub1.x", "up1.x", "ü"):
-        assert not parking.is_parked(parking.mark(own)) and parking.unmark(parking.mark(own)) == own
-    for forged in ("", "x", "hub1.x"):
-        with pytest.raises(InvalidParams, match="was not given by this server"):
-            parking.unmark(forged)
+        waiting = Waiting()
+        state = waiting.parking.mark(call(), own)
+        assert not parking.is_parked(state) and waiting.parking.unmark(call("{}"), state) == own
+        for forged in (
+            "",
+            "x",
+            "hub1.x",
+            "up1.",
+            own,
+            f"up1.{own}",
+            state[:-1],
+            state + "x",
+            state.replace("1.", "1.x"),
+        ):
+            waiting.refuses_own(forged, call())
+
+
+@pytest.mark.parametrize("differs", [{"principal": "bert"}, {"upstream": "other"}, {"principal": '","'}])
+def test_a_servers_own_state_is_of_use_to_the_client_that_got_it_alone(differs: dict[str, str]) -> None:
+    waiting = Waiting()
+    state = waiting.parking.mark(call(), "mine")
+    waiting.refuses_own(state, call(**differs))
+    assert waiting.parking.unmark(call(), state) == "mine"
+
+
+def test_hubs_with_one_key_know_each_others_states_and_it_is_asked_for_once() -> None:
+    asked: list[int] = []
+
+    def key() -> bytes:
+        asked.append(1)
+        return b"k" * 32
+
+    one, two = (Parking(Clock(), 1, lambda record, why: None, key) for _ in range(2))
+    assert not asked
+    for own in ("a", "b"):
+        assert two.unmark(call(), one.mark(call(), own)) == own
+    assert len(asked) == 2
+    Waiting().refuses_own(one.mark(call(), "a"), call())
 
 
 ODD = {

@@ -6,6 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from mcp_hub.calls.parking import Parking
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.calls.stored import fetched
 from mcp_hub.clock import SystemClock
@@ -165,6 +166,9 @@ def test_a_task_has_all_members_that_are_required_and_whole_milliseconds() -> No
 class Exporting:
     """The part of the facade that a result needs."""
 
+    def __init__(self) -> None:
+        self.parking = Parking(SystemClock(), 1, lambda record, why: None)
+
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return bytes(result).replace(b"file:///own", b"hub:///exported")
 
@@ -185,11 +189,13 @@ def test_a_state_of_the_servers_own_is_marked_and_one_that_is_no_text_refused() 
     session = Session("s", LOCAL, Era.MODERN, "2026-07-28")
     call = Call(CallId("st_1"), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
 
+    hub = Exporting()
+
     def shown(state: Any) -> Any:
         result = json.dumps({"resultType": "input_required", "requestState": state}).encode()
-        return json.loads(b"".join(result_for(cast(Facade, Exporting()), session, call, Completed(result, Era.MODERN))))
+        return json.loads(b"".join(result_for(cast(Facade, hub), session, call, Completed(result, Era.MODERN))))
 
-    assert shown("mine")["requestState"] == "up1.mine"
+    assert hub.parking.unmark(call, shown("mine")["requestState"]) == "mine"
     with pytest.raises(RpcError, match="requestState"):
         shown(7)
 

@@ -1,0 +1,36 @@
+"""The secret that hubs on one state folder seal with: what a client was given before a restart holds behind it.
+
+Not here: what is sealed (`calls.parking`).
+"""
+
+import re
+import secrets
+from typing import Final
+
+import structlog
+
+from mcp_hub.stores.pins import PinFiles
+
+__all__ = ["kept_key"]
+
+log = structlog.get_logger(__name__)
+
+_SIZE: Final = 32
+"""Bytes of a key."""
+_KEPT: Final = re.compile(rb'"([0-9a-f]{%d})"' % (2 * _SIZE))
+
+
+def kept_key(files: PinFiles, name: str) -> bytes:
+    """The key of that name, made by whoever asks first; where it cannot be kept, one that ends with this process."""
+    try:
+        files.update(name, _made)
+        kept = _KEPT.fullmatch(files.read(name) or b"")
+    except OSError as problem:
+        log.warning("key_not_kept", file=str(files.place(name)), reason=str(problem))
+        kept = None
+    return bytes.fromhex(kept[1].decode()) if kept is not None else secrets.token_bytes(_SIZE)
+
+
+def _made(text: bytes | None) -> bytes | None:
+    """A new key where there is none, or none that is whole."""
+    return None if _KEPT.fullmatch(text or b"") else b'"%s"' % secrets.token_hex(_SIZE).encode()

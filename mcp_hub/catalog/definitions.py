@@ -17,6 +17,7 @@ import msgspec
 from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
 from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.unreadable import NOT_JSON
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
 __all__ = [
@@ -270,6 +271,8 @@ def _read(kind: Kind, raw: bytes) -> Definition:
         fields = _OBJECT.decode(raw)
         if b"\n" in raw or b"\r" in raw:
             fields = _OBJECT.decode(raw.translate(None, b"\r\n"))
+        if NOT_JSON in raw:
+            raise _Unfit("holds NaN or Infinity, which JSON does not have")
         if _is_too_deep(raw):
             raise _Unfit(f"nested deeper than {MAX_DEPTH} levels")
         listed = _CHECKS[kind](raw)

@@ -112,7 +112,7 @@ class HttpWire(RemoteWire):
             self._begin(response, pending)
             self._settle_whole(pending, message)
         elif isinstance(message, BadMessage) and status == 200:
-            self._settle_bad(pending, message)
+            self._settle_bad(pending, message, envelope.one_line(body))
         else:
             raise await self._refusal(response)
 

@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import IO, Any, cast
 
-import msgspec
 import structlog
 
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.framing import Framer, TooLong
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.unreadable import stand_in
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Cancellation, Pending, Requests, WireClosed, WireHandler
 
@@ -299,8 +299,7 @@ class Pipe(asyncio.Protocol):
         if is_answer and bad.id is None and (sole := self._sole()) is not None:
             pending = self.requests.pending.pop(sole.id)
         if pending is not None:
-            error = {"code": bad.code, "message": bad.reason}
-            pending.settle(Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub"))
+            pending.settle(stand_in(bad, line, pending.method))
         self._handler.on_bad_line(bad, line)
 
     def _sole(self) -> Pending | None:

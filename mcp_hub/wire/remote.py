@@ -16,7 +16,6 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 import httpx2
-import msgspec
 import structlog
 
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
@@ -25,6 +24,7 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.event_stream import Event, EventParser
 from mcp_hub.protocol.framing import TooLong
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.unreadable import stand_in
 from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.bodies import chunks
@@ -328,10 +328,9 @@ class RemoteWire(ABC):
         key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
         pending = self.requests.pending.get(key) if isinstance(key, int) else None
         if pending is not None:
-            self._settle_bad(pending, bad)
+            self._settle_bad(pending, bad, data)
         self._handler.on_bad_line(bad, data)
 
-    def _settle_bad(self, pending: Pending, bad: BadMessage) -> None:
+    def _settle_bad(self, pending: Pending, bad: BadMessage, data: bytes = b"") -> None:
         self.requests.pending.pop(pending.id, None)
-        error = {"code": bad.code, "message": bad.reason}
-        pending.settle(Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub"))
+        pending.settle(stand_in(bad, data, pending.method))

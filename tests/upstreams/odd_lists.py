@@ -62,6 +62,7 @@ ODD_DEFINITIONS: list[Any] = [
     {"name": "\u202eevil", "inputSchema": OBJECT},
     {"name": "mirrored", "inputSchema": {"type": "object", "properties": {
         "x": {"type": "string", "x-mcp-header": "A\r\nX-Injected: yes"}}}},
+    Raw('{"name":"limits","inputSchema":{"type":"object","properties":{"x":{"default":NaN,"maximum":-Infinity}}}}'),
     None,
     7,
     [],

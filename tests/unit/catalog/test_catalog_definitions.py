@@ -5,6 +5,8 @@ import pytest
 
 from mcp_hub.catalog.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
 from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
+from mcp_hub.protocol.envelope import BadMessage
+from mcp_hub.protocol.unreadable import stand_in
 from mcp_hub.types import Era, Kind
 
 TOOL = b'{"name":"%s","inputSchema":{"type":"object"}}'
@@ -49,6 +51,17 @@ def test_line_breaks_between_tokens_go_because_a_stdio_frame_is_one_line() -> No
 def test_summary_is_the_first_line_of_the_description() -> None:
     (found,), _ = parse(Kind.TOOL, [tool(description="\n  Adds. \nMore.")], "s")
     assert found.summary == "Adds."
+
+
+def test_a_value_that_is_not_json_puts_its_definition_aside() -> None:
+    line = b'{"id":1,"result":{"tools":[%s,{"name":"b","inputSchema":{"type":"object","default":NaN}}]}}' % (
+        TOOL % b"a"
+    )
+    page = stand_in(BadMessage(-32700, "malformed"), line, "tools/list").result
+    raws = [json.dumps(one).encode() for one in json.loads(bytes(page))["tools"]]  # type: ignore[arg-type]  # it is set
+    found, (unfit,) = parse(Kind.TOOL, raws, "s")
+    assert [one.key for one in found] == ["a"]
+    assert (unfit.key, unfit.reason) == ("b", "holds NaN or Infinity, which JSON does not have")
 
 
 def test_one_bad_definition_does_not_hide_the_others() -> None:

@@ -78,6 +78,13 @@ async def test_an_answer_that_cannot_be_read_settles_its_request(how: Callable[[
         assert answer.jsonrpc == "hub" and b"malformed JSON" in bytes(answer.error)  # type: ignore[arg-type]  # set
 
 
+@pytest.mark.parametrize("how", [streamed, whole])
+async def test_a_list_with_a_number_that_is_none_is_a_list(how: Callable[[str], Script]) -> None:
+    async with wired(how('{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"x":Infinity}]}}')) as talk:
+        answer = await talk.ask("tools/list")
+        assert bytes(answer.result) == b'{"tools":[{"x":"dev.mcp-hub/not-json"}]}'  # type: ignore[arg-type]  # set
+
+
 async def test_a_json_answer_to_another_request_is_none() -> None:
     async with wired(whole('{"jsonrpc":"2.0","id":77,"result":{}}')) as talk:
         answer = await talk.ask()

@@ -203,6 +203,13 @@ async def test_an_unreadable_answer_that_speaks_of_methods_is_still_an_answer() 
             await pipe.answer(pending, cancellation)
 
 
+async def test_a_list_with_a_number_that_is_none_is_a_list() -> None:
+    async with connected(Told()) as (pipe, other):
+        pending = pipe.request("tools/list", b"{}")
+        await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[{"name":"a"},{"x":NaN}]}}\n' % pending.id)
+        assert await answer(pipe, pending) == {"tools": [{"name": "a"}, {"x": "dev.mcp-hub/not-json"}]}
+
+
 @pytest.mark.parametrize("with_id", [True, False])
 async def test_a_line_over_the_limit_is_a_typed_error_and_the_next_one_works(with_id: bool) -> None:
     told = Told()

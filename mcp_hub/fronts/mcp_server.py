@@ -169,7 +169,7 @@ class Binding:
 
 
 def modern_session(caller: Caller, meta: RequestMeta, key: str) -> Session:
-    """The session of one modern request; `key` tells it apart from every other one.
+    """The session of one modern request; `key` tells the client apart from every other one.
 
     Raises `InvalidParams` for an incomplete envelope, `RpcError` -32022 for a version that is not served.
     """

@@ -40,7 +40,6 @@ class StdioFront:
         self._caller = caller
         self._duplex = Duplex(hub, binding, caller, self._modern, ends_hub=True)
         self._pipe: Pipe
-        self._requests = 0
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side and has had a moment for what it asked before."""
@@ -64,5 +63,5 @@ class StdioFront:
         self._pipe.close()
 
     def _modern(self, meta: RequestMeta) -> Session:
-        self._requests += 1
-        return modern_session(self._caller, meta, f"stdio#{self._requests}")
+        """All requests are one client's: who asks it anything need not tell them apart (protocol.md §2)."""
+        return modern_session(self._caller, meta, "stdio")

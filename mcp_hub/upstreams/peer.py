@@ -30,7 +30,7 @@ from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.elicitations import Elicitations
 from mcp_hub.upstreams.followed import Followed, Line
 from mcp_hub.upstreams.modern_tasks import made_task
-from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up
+from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up, with_retry
 from mcp_hub.upstreams.tasks import Tasks
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
 
@@ -239,9 +239,7 @@ class Peer:
     def _params(self, call: Call, id_: int) -> bytes:
         meta, params = call.meta, call.params
         if self.info.era is Era.MODERN:
-            if call.input_responses is not None or call.request_state is not None:
-                params = _retried(call)
-            meta = {**meta, **self._envelope(call)}
+            meta, params = {**meta, **self._envelope(call)}, with_retry(call)
         if call.wants_progress:
             meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
         return object_bytes({**params, "_meta": meta} if meta else params)
@@ -370,16 +368,6 @@ class Peer:
         self._asked.close()
         self.closed.set()
         self.wake.set()
-
-
-def _retried(call: Call) -> RawObject:
-    """The params of a retry, as the modern era has them (2026-07-28, basic/patterns/mrtr)."""
-    params = dict(call.params)
-    if call.input_responses is not None:
-        params["inputResponses"] = msgspec.Raw(object_bytes(call.input_responses))
-    if call.request_state is not None:
-        params["requestState"] = msgspec.Raw(object_bytes(call.request_state))
-    return params
 
 
 def _cancellation(id_: int) -> bytes:

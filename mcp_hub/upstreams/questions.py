@@ -17,6 +17,7 @@ from mcp_hub.protocol.envelope import (
     Envelope,
     error_frame,
     id_key,
+    object_bytes,
     raw_object,
     result_frame,
     usable_id,
@@ -25,16 +26,33 @@ from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.types import JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Question
 
-__all__ = ["MOST_QUESTIONS", "PARKABLE", "Asked", "check", "declined", "follow_up"]
+__all__ = ["MOST_QUESTIONS", "PARKABLE", "Asked", "check", "declined", "follow_up", "with_retry"]
 
 PARKABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Calls during which a question may be asked (2026-07-28, mrtr "Supported Requests")."""
 _ROUNDS: Final = 10
 """Times that a modern server may ask in one call."""
+_RETRY: Final = frozenset({"inputResponses", "requestState"})
 MOST_QUESTIONS: Final = 256
 """Questions of one server that may be open at once."""
 
 Asker = tuple[Call, CallChannel]
+
+
+def with_retry(call: Call) -> RawObject:
+    """The params for a modern server, with what the hub itself says of a retry (2026-07-28, basic/patterns/mrtr).
+
+    What a client of another era wrote under those names is left out: nobody has looked whose state that is.
+    """
+    is_plain = call.input_responses is None and call.request_state is None
+    if is_plain and call.params.keys().isdisjoint(_RETRY):
+        return call.params
+    params = {name: value for name, value in call.params.items() if name not in _RETRY}
+    if call.input_responses is not None:
+        params["inputResponses"] = msgspec.Raw(object_bytes(call.input_responses))
+    if call.request_state is not None:
+        params["requestState"] = msgspec.Raw(object_bytes(call.request_state))
+    return params
 
 
 class Asked:

@@ -117,6 +117,7 @@ class Turns:
     def _busy(self, why: str) -> Busy:
         return Busy(
             f'upstream "{self._server}" is busy: {why}; it asks its callers questions, so sessions take turns; '
-            "`scope: session` gives each session its own process, `scope: call` each call",
+            "`scope: session` gives each session its own process, `scope: call` each call, which helps modern clients "
+            "over HTTP, too: each of their requests is a session",
             data={"upstream": {"server": self._server}, "setting": "scope: session"},
         )

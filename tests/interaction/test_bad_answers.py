@@ -183,9 +183,13 @@ async def test_a_modern_servers_own_state_is_of_no_use_to_another_principal_and_
         http_hub(text, tmp_path) as hub,
         connected(hub, MODERN, "anna" * 8) as anna,
         connected(hub, MODERN, "bert" * 8) as bert,
+        connected(hub, HANDSHAKE, "bert" * 8) as older,
     ):
         await anna.names()
         good = await parked(anna, "m_ask_form")
+        bare = good["requestState"].rpartition(".up1")[2].partition(".")[2].partition(".")[2]
+        asked = await older.request("tools/call", good | {"requestState": bare})
+        assert asked.text == "client cannot form", "nobody has answered"
         stolen = await bert.request("tools/call", good)
         assert stolen.error["code"] == -32602
         assert stolen.error == (await anna.request("tools/call", good | {"requestState": "up1.x"})).error

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.answers import Answers, Reply, form, never
 from tests.e2e.client import HttpClient, Hub, Message, until
-from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub
+from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub, stdio_hub
 from tests.upstreams.launch import argv, events, received, servers_yaml
 
 pytestmark = pytest.mark.anyio
@@ -70,6 +70,22 @@ async def test_sessions_take_turns_at_a_server_that_asks(tmp_path: Path) -> None
             "1": "slow",
             "2": "quick",
         }
+        assert starts(tmp_path) == 1
+
+
+async def test_the_calls_of_a_modern_client_of_its_own_hub_need_no_turns(tmp_path: Path) -> None:
+    """Over stdio there is nobody else: one call that lasts keeps none waiting."""
+    gate = anyio.Event()
+    slow = answering("slow", after=gate)
+    async with stdio_hub(config(tmp_path), tmp_path) as hub, connected(hub, MODERN, answers=slow) as peer:
+        await peer.names()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asks, peer, "1")
+            await until(lambda: slow.asked)
+            async with anyio.create_task_group() as others:
+                for _ in range(3):
+                    others.start_soon(peer.call, "s_echo", {"text": "meanwhile"})
+            gate.set()
         assert starts(tmp_path) == 1
 
 

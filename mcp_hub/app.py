@@ -51,6 +51,7 @@ from mcp_hub.reload import Reloader
 from mcp_hub.rules import policies, view_rules, virtual_name
 from mcp_hub.sources import Sources
 from mcp_hub.stores.documents import Documents
+from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keys import kept_key
 from mcp_hub.stores.pins import PinFiles
 from mcp_hub.telemetry import tracing_of
@@ -210,8 +211,8 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     last_lists, logins = LastLists(state_dir(env) / "lists"), Logins(grant_store(state_dir(env)))
     sources = Sources(env, str(loaded.path.parent), memory, clock, changes, guardian, last_lists, logins)
     upstreams = {name: sources.make(settings, name) for name in settings.servers}
-    limits = settings.hub.limits
-    virtual = VirtualUpstream(virtual_name(settings), changes, clock, virtual_limits(settings))
+    limits, epochs = settings.hub.limits, Epochs(PinFiles(state_dir(env) / "executors"))
+    virtual = VirtualUpstream(virtual_name(settings), changes, clock, virtual_limits(settings), next_epoch=epochs)
     if has_executors:
         upstreams[virtual.name] = virtual
     fleet, durations = Fleet(upstreams, changes), time_limits(settings)

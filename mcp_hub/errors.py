@@ -20,6 +20,7 @@
     │   ├── NotApproved        hub code 1010: the tool has changed, or is new, and was not approved
     │   ├── ExecutorLost       hub code 1007: the client that executes a virtual tool is gone, outcome unknown
     │   └── EventsGone         hub code 1008: the events behind a cursor are no longer kept
+    ├── NotKept                a worker's post was taken but not stored in time
     └── StartFailed            an upstream did not come up; the message is for people
 
 Hub codes lie outside -32768…-32000, which JSON-RPC reserves (protocol.md §3, "Lossless").
@@ -48,6 +49,7 @@ __all__ = [
     "InvalidParams",
     "MethodNotFound",
     "NotApproved",
+    "NotKept",
     "ProtocolError",
     "RpcError",
     "StartFailed",
@@ -71,6 +73,13 @@ class StartFailed(HubError):
 
     def __init__(self, message: str) -> None:
         super().__init__(hide(message))
+
+
+class NotKept(HubError):
+    """The post was taken, but the store has not got it in time: to be posted again under the same number."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the store has not taken this within {seconds:g} s; post it again under the same number")
 
 
 class ProtocolError(HubError):

@@ -27,7 +27,7 @@ __all__ = ["policies", "view_rules", "virtual_name"]
 def view_rules(settings: Settings, virtual: str | None = None) -> dict[str | None, ViewRules]:
     """One view of everything (None) and one for each profile. `virtual`: the `virtual_name` that the hub began with."""
     every = {name: _server_rules(settings, name) for name in settings.servers}
-    every[virtual or virtual_name(settings)] = ServerRules()
+    every[virtual or virtual_name(settings)] = ServerRules(yields=True)
     is_shared = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
     rules: dict[str | None, ViewRules] = {None: _view_rules(settings, every, ProfileSettings(), is_shared)}
     for name, profile in settings.profiles.items():

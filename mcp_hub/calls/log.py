@@ -119,6 +119,16 @@ class CallLog:
                 self._room = anyio.Event()
             await self._room.wait()
 
+    async def over(self) -> None:
+        """Waits for the ending."""
+        news = anyio.Event()
+        reader = self.reader(lambda: news.set() if self.ended else None, self.last_seq)
+        try:
+            while not self.ended:
+                await news.wait()
+        finally:
+            reader.close()
+
     def _trim(self) -> None:
         """Lets go of what every reader has seen; the ending stays."""
         if self._readers:

@@ -14,7 +14,7 @@ import structlog
 
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.progress import ProgressGuard
-from mcp_hub.calls.stream import Stream
+from mcp_hub.calls.stream import Stream, Writer
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
 from mcp_hub.events import (
@@ -28,6 +28,7 @@ from mcp_hub.events import (
     Progress,
     Started,
 )
+from mcp_hub.protocol.questions import action_of
 from mcp_hub.types import RawJson
 from mcp_hub.upstreams.base import Call, CallHandler, Question
 
@@ -69,16 +70,16 @@ class CallRecord:
 
     `began` is when its turn came, None before. `sooner` is told when the call may run out of time earlier than it could
     so far, `lasting` when it turns out not to be a short quiet one. `continuation` is what another hub needs to go on
-    with it, which its writer is told (`on_continuable`). `stream` is its durable stream, once it has one: then whoever
+    with it, which its `writer` is told. `stream` is its durable stream, once it has one: then whoever
     follows the call is told (`on_stream`), and `info` is what its front wants kept with it. `alarm` is handed the time
     when it may be due, and says when to ask again (`sooner` for the first time): a timer for each call would cost half
     a kilobyte. `fit` makes what stands for a result of more bytes than the call takes tokens.
     """
 
     __slots__ = (
-        "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "alarm", "began", "call", "continuation", "entered",
-        "fit", "handler", "info", "lasting", "limits", "log", "on_continuable", "on_stream", "sooner", "started",
-        "stopping", "stream", "task",
+        "__weakref__", "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "alarm", "began", "call",
+        "continuation", "entered", "fit", "handler", "info", "lasting", "limits", "log", "on_stream", "sooner",
+        "started", "stopping", "stream", "task", "writer",
     )  # fmt: skip
 
     def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
@@ -98,7 +99,7 @@ class CallRecord:
         self.sooner: Callable[[float], None] = _untimed
         self.lasting: Callable[[CallRecord], object] | None = None
         self.info: Callable[[], bytes] | None = None
-        self.on_continuable: Callable[[], None] | None = None
+        self.writer: Writer | None = None
         self.on_stream: Callable[[Stream], None] | None = None
         self.alarm: Callable[[float], float] | None = None
         self.stream: Stream | None = None
@@ -127,8 +128,8 @@ class CallRecord:
         self.continuation = how
         if self.lasting is not None and how is not None:
             self.make_lasting()
-        if self.on_continuable is not None:
-            self.on_continuable()
+        if self.writer is not None:
+            self.writer.wake()
 
     @property
     def is_left(self) -> bool:
@@ -161,7 +162,7 @@ class CallRecord:
         if question is None:
             return False
         self._heard = self._clock.now()
-        self.log.append(InputReceived(key, len(self._open)))
+        self.log.append(InputReceived(key, len(self._open), action_of(question.method, outcome)))
         question.answered(outcome)
         return True
 
@@ -229,6 +230,12 @@ class CallRecord:
     def begin(self) -> None:
         """The wait is over; from here on the upstream may not be silent for too long."""
         self.began = self._heard = self._spoke = self._clock.now()
+
+    async def kept(self, *, whole: bool) -> None:
+        if whole:
+            await self.log.over()
+        if self.writer is not None:
+            await self.writer.committed()
 
     async def drained(self) -> None:
         await self.log.drained()

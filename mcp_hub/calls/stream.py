@@ -8,7 +8,7 @@ nobody else anything. A stream of another process has no tail: its news come wit
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -17,13 +17,25 @@ from mcp_hub.errors import EventsGone, HubError, UnknownStream
 from mcp_hub.events import CallEvent
 from mcp_hub.stores.base import EventStore, Page, StoreError, StreamRow
 
-__all__ = ["Committed", "Stream", "StreamReader"]
+__all__ = ["Committed", "Stream", "StreamReader", "Writer"]
 
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
 """Of committed events that stay in memory for those who keep up, if there are any; the latest one in any case."""
 _PAGE: Final = 4096
 """Events that are fetched from the store at once."""
+
+
+class Writer(Protocol):
+    """Who writes the call's events to its stream."""
+
+    def wake(self) -> None:
+        """There is something new."""
+        ...
+
+    async def committed(self) -> None:
+        """Returns once all that the log holds now is in the store, or never will be."""
+        ...
 
 
 class Committed(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, cast
 
+import anyio
 import msgspec
 import structlog
 
@@ -57,8 +58,8 @@ class StreamWriter:
 
     __slots__ = (
         "_clock", "_coalescer", "_how", "_is_busy", "_is_due", "_is_new", "_leaves", "_lines", "_on_end", "_pending",
-        "_reader", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "error", "is_detached",
-        "is_over", "orphaned_at", "patience", "record", "stream",
+        "_reader", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "_waiters", "error",
+        "is_detached", "is_over", "orphaned_at", "patience", "record", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -94,25 +95,39 @@ class StreamWriter:
         self._is_busy = self._leaves = False
         self._is_due = True
         self._unread = 0
+        self._waiters: tuple[anyio.Event, ...] = ()
         self._timer: runner.Timer | None = None
         if is_over:
             return
         if self._is_new:  # the log's own may be gone, or not there yet
             self._taken = (Started(),)
-        wake = record.on_continuable = self._wake
-        self._reader = record.log.reader(wake, _STARTED)
+        record.writer = self
+        self._reader = record.log.reader(self.wake, _STARTED)
         runner.call_soon(self._pump)
 
     # -- from the log to the coalescer
 
-    def _wake(self) -> None:
+    async def committed(self) -> None:
+        """Returns once all that the log holds now is in the store, or never will be; meanwhile nothing is merged."""
+        while not self.is_over and (self._is_busy or self._has_more):
+            news = anyio.Event()
+            self._waiters = (*self._waiters, news)
+            self.wake()
+            await news.wait()
+
+    def _tell(self) -> None:
+        waiters, self._waiters = self._waiters, ()
+        for news in waiters:
+            news.set()
+
+    def wake(self) -> None:
         if self._is_due:
             self._unread += 1
             if self._unread >= _HURRY:
                 self._collect(self._clock.now())
             return
         self._is_due = True
-        if self.stream.readers or self.record.log.ended:
+        if self.stream.readers or self._waiters or self.record.log.ended:
             runner.call_soon(self._pump)
         else:
             runner.call_later(_PAUSE, self._pump)
@@ -136,7 +151,7 @@ class StreamWriter:
             if not reader.has_more:
                 return
             coalescer = self._coalescer = Coalescer()
-        coalescer.is_eager = self.stream.behind <= _BEHIND
+        coalescer.is_eager = bool(self._waiters) or self.stream.behind <= _BEHIND
         while reader.has_more and coalescer.count < _MOST_WAITING and coalescer.size < _MOST_BYTES:
             events = reader.take(_SLICE)
             for event in events if coalescer.is_eager else _merged(events):
@@ -231,7 +246,8 @@ class StreamWriter:
         if self._row.has_ended or self._leaves:
             self._end()
         elif self._has_more:
-            self._wake()
+            self.wake()
+        self._tell()
 
     @property
     def _due(self) -> float | None:
@@ -248,8 +264,9 @@ class StreamWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.record.on_continuable = None
+        self.record.writer = None
         self._reader.close()
+        self._tell()
         self._on_end(self)
 
 

@@ -98,7 +98,7 @@ def _assigned(
     wanted = []
     for (server, key), rename in zip(origins, renames, strict=True):
         own = rules.servers[server]
-        wanted.append(names.Wanted(server, key, own.prefix, own.always, rename or own.rename.get(key)))
+        wanted.append(names.Wanted(server, key, own.prefix, own.always, rename or own.rename.get(key), own.yields))
     return names.assign(wanted, max_length=rules.max_name_length, reserved=reserved)
 
 

@@ -27,13 +27,17 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One tool or prompt that needs a name. No `prefix` means `never`; `always` repeats one that is there."""
+    """One tool or prompt that needs a name. No `prefix` means `never`; `always` repeats one that is there.
+
+    One that `yields` gets what the others leave: it cannot take a name from them.
+    """
 
     server: str
     name: str
     prefix: str | None = None
     always: bool = False
     rename: str | None = None
+    yields: bool = False
 
 
 def assign(wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozenset[str] = RESERVED) -> dict[Origin, str]:
@@ -50,7 +54,11 @@ def assign(wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozense
     names = {origin: name for origin, name in renamed.items() if name is not None and wishers[name] == 1}
     others = {origin: _plain(one, reserved) for origin, one in wishes.items() if origin not in names}
     taken = {*reserved, *(name for name in renamed.values() if name is not None)}
-    return names | _settle(others, taken, max_length)
+    for yields in (False, True):
+        group = {origin: plain for origin, plain in others.items() if wishes[origin].yields is yields}
+        names |= _settle(group, taken, max_length)
+        taken.update(names.values())
+    return names
 
 
 def _is_fit(rename: str | None, max_length: int, reserved: frozenset[str]) -> bool:

@@ -18,7 +18,8 @@ class ServerRules:
     """What the settings say of one server's listing. No `prefix` means `never`; `rename` maps upstream names.
 
     `tools` and `prompts` see the upstream's and the exported name; `resources` sees URIs and URI templates.
-    `overrides` are those of tools, by upstream name or glob. `expose` and `compact` None are those of the view.
+    `overrides` are those of tools, by upstream name or glob. `expose` and `compact` None are those of the view. Of one
+    that `yields` nothing takes a name from another server's: what clients of the hub list themselves.
     """
 
     prefix: str | None = None
@@ -30,6 +31,7 @@ class ServerRules:
     overrides: Mapping[str, Override] = field(default_factory=dict)
     expose: Literal["full", "search"] | None = None
     compact: bool | None = None
+    yields: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final, Protocol, runtime_checkable
 import msgspec
 from msgspec import UNSET, Raw
 
-from mcp_hub.errors import HubError
+from mcp_hub.errors import HubError, NotKept
 from mcp_hub.fronts import sse
 from mcp_hub.fronts.exchange import KEEP_ALIVE, SSE_HEADERS
 from mcp_hub.fronts.rest_bodies import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody
@@ -199,6 +199,8 @@ def _told() -> Iterator[None]:
         yield
     except producers.Refused as error:
         raise _problem(error) from None
+    except NotKept as error:
+        raise Problem(503, "not_kept", str(error), headers=((b"retry-after", b"1"),)) from None
 
 
 def _problem(error: producers.Refused) -> Problem:

@@ -138,7 +138,7 @@ ROUTES: Final = (
     Route(
         "POST", "/v1/tool-results/stream", "postResults", "What a worker says of a call",
         (Answer(200, "taken", {_JSON: bodies.PostAnswer}), Answer(204, "taken before", {})),
-        body=bodies.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429),
+        body=bodies.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429, 503),
     ),
     Route(
         "GET", "/v1/servers", "listServers", "Every server that the caller may use, and how it is",

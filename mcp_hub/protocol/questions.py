@@ -24,6 +24,7 @@ __all__ = [
     "QUESTIONS",
     "InputRequiredResult",
     "Question",
+    "action_of",
     "can_answer",
     "capability_for",
     "for_version",
@@ -40,6 +41,8 @@ _ELICIT: Final = "elicitation/create"
 _SAMPLE: Final = "sampling/createMessage"
 QUESTIONS: Final[Mapping[str, str]] = {_ELICIT: "elicitation", _SAMPLE: "sampling", "roots/list": "roots"}
 """The requests that a client may get, and the capability that each takes."""
+
+_ACTIONS: Final[Mapping[bytes, str]] = {b'"accept"': "accept", b'"decline"': "decline", b'"cancel"': "cancel"}
 
 MAX_QUESTIONS: Final = 64
 """Questions in one result; each is a dialogue, so a caller sees a handful at most."""
@@ -177,6 +180,13 @@ def _question(key: str, raw: msgspec.Raw) -> Question:
     if not _is_object(params):
         raise RpcError(f"upstream asked for {method} with params that are no object")
     return method, params
+
+
+def action_of(method: str, outcome: RawJson | RpcError) -> str | None:
+    """What an elicitation was answered with; None for another question, an error, or an action that there is not."""
+    if method != _ELICIT or isinstance(outcome, RpcError):
+        return None
+    return _ACTIONS.get(bytes((raw_object(outcome) or {}).get("action", b"")))
 
 
 def take_retry(params: RawObject) -> tuple[RawObject | None, str | None]:

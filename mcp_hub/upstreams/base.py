@@ -83,6 +83,10 @@ class CallChannel(Protocol):
         """Whether the hub stops and another one can go on with the call: then its upstream's work is not cancelled."""
         ...
 
+    async def kept(self, *, whole: bool) -> None:
+        """Wait until what was sent so far is stored, if the call is kept at all; if `whole`, also how it ended."""
+        ...
+
     async def drained(self) -> None:
         """Wait until readers have caught up enough to take more (a producer that can pause, does)."""
         ...

@@ -8,25 +8,45 @@ Source: streams.md §2, "Client-executed tools". The HTTP routes are not here.
 import os
 import re
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
+from weakref import ref
 
 import anyio
 import msgspec
 import structlog
 
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, ExecutorLost, HubRestarted, InvalidParams, MethodNotFound, RpcError, UnknownEntry
+from mcp_hub.errors import (
+    Busy,
+    ExecutorLost,
+    HubRestarted,
+    InvalidParams,
+    MethodNotFound,
+    NotKept,
+    RpcError,
+    UnknownEntry,
+)
 from mcp_hub.events import Completed, Failed
 from mcp_hub.ids import RandomBytes, ids
 from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.questions import can_answer
-from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams import producers
 from mcp_hub.upstreams.base import Call, CallChannel, Question
 from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.producers import Malformed, Post, ProducerLimits, Production, Unknown
+from mcp_hub.upstreams.executors import (
+    CANCELLED,
+    CallOffer,
+    CancelOffer,
+    Executor,
+    InputOffer,
+    Offer,
+    Posted,
+    VirtualLimits,
+    Work,
+)
+from mcp_hub.upstreams.producers import Malformed, Post, Production, Unknown
 
 __all__ = ["CallOffer", "CancelOffer", "InputOffer", "Offer", "Posted", "VirtualLimits", "VirtualUpstream"]
 
@@ -37,136 +57,34 @@ _SWEEP: Final = 1.0
 """Seconds between two looks for leases that ran out and workers that are silent."""
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualLimits:
-    """`executors` of the hub, `tools` and bytes of `definitions` of each, and its calls: `waiting` to be fetched,
-    `running` at the worker. Seconds: `silence`, the longest without a post for a call that was fetched and has no
-    question open; `catch_up`, the longest a post is held because readers are behind. `ended` calls are remembered for
-    late posts, and as many removed executors for their epochs."""
-
-    executors: int = 256
-    tools: int = 1000
-    definitions: int = 1 << 20
-    waiting: int = 256
-    running: int = 1024
-    silence: float = 60.0
-    catch_up: float = 1.0
-    ended: int = 4096
-    producer: ProducerLimits = ProducerLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class CallOffer:
-    """A call for the worker: the tool's own name, its arguments, the client's `_meta`, events that may be posted."""
-
-    tool_call_id: str
-    name: str
-    arguments: RawJson
-    meta: RawObject
-    credit: int
-
-
-@dataclass(frozen=True, slots=True)
-class CancelOffer:
-    """A call that the worker has fetched is over, though not by its word; nobody waits for the result."""
-
-    tool_call_id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class InputOffer:
-    """The answer to a question under the worker's `key`: what the caller sent, or the error object instead."""
-
-    tool_call_id: str
-    key: str
-    result: RawJson | None
-    error: RawJson | None = None
-
-
-_CANCELLED: Final = RpcError("the call was cancelled")
-
-Offer = CallOffer | CancelOffer | InputOffer
-
-
-@dataclass(frozen=True, slots=True)
-class Posted:
-    """The post was taken, now or before (`is_duplicate`). At most `credit` events may follow; 0: wait."""
-
-    credit: int
-    is_duplicate: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class _Executor:
-    """A worker's registration; the lease ends when it is `due`. `news` are of calls that were `given` to it."""
-
-    key: tuple[str, str]
-    epoch: int = 0
-    tools: dict[str, bytes] = field(default_factory=dict)
-    lease: float = 0.0
-    due: float = 0.0
-    waiting: OrderedDict[str, "_Work"] = field(default_factory=OrderedDict)
-    given: dict[str, "_Work"] = field(default_factory=dict)
-    news: deque[CancelOffer | InputOffer] = field(default_factory=deque)
-    bell: anyio.Event = field(default_factory=anyio.Event)
-
-    def ring(self) -> None:
-        self.bell.set()
-        self.bell = anyio.Event()
-
-    def take(self, most: int, running: int, now: float) -> list[Offer]:
-        """The next offers, news first, so that it stays short; new calls while fewer than `running` are given."""
-        offers: list[Offer] = []
-        while self.news and len(offers) < most:
-            offer = self.news.popleft()
-            if isinstance(offer, InputOffer):
-                self.given[offer.tool_call_id].production.answered(offer.key)
-            offers.append(offer)
-        while self.waiting and len(offers) < most and len(self.given) < running:
-            id_, work = self.waiting.popitem(last=False)
-            self.given[id_] = work
-            work.heard = now
-            offers.append(work.offer)
-        return offers
-
-
-@dataclass(slots=True, eq=False)
-class _Work:
-    """One call. `heard` is when the worker last posted for it, `asking` how many of its questions are open."""
-
-    executor: _Executor
-    call: Call
-    channel: CallChannel
-    offer: CallOffer
-    production: Production
-    heard: float = 0.0
-    asking: int = 0
-    outcome: Completed | RpcError = _CANCELLED
-    done: anyio.Event = field(default_factory=anyio.Event)
-
-
 class VirtualUpstream:
     """The tools of all executors; an `Upstream`. `run` has to run for leases and silence to be watched."""
 
     def __init__(
-        self, name: str, changes: Changes, clock: Clock, limits: VirtualLimits, random: RandomBytes = os.urandom
+        self,
+        name: str,
+        changes: Changes,
+        clock: Clock,
+        limits: VirtualLimits,
+        random: RandomBytes = os.urandom,
+        next_epoch: Callable[[str, str, int], int] = lambda principal, executor_id, before: before + 1,
     ) -> None:
         self.name = name
         self._changes = changes
         self._clock = clock
         self._limits = limits
+        self._next_epoch = next_epoch
         self._ids = ids(random)
-        self._executors: dict[tuple[str, str], _Executor] = {}
-        self._gone: OrderedDict[tuple[str, str], _Executor] = OrderedDict()
+        self._executors: dict[tuple[str, str], Executor] = {}
+        self._gone: OrderedDict[tuple[str, str], Executor] = OrderedDict()
         """Removed ones: a worker that slept through its lease must not be taken for the one that comes next."""
-        self._holders: dict[str, _Executor] = {}  # by tool name
-        self._works: dict[str, _Work] = {}
-        self._ended: OrderedDict[str, tuple[_Executor, Production]] = OrderedDict()
+        self._holders: dict[str, Executor] = {}  # by tool name
+        self._works: dict[str, Work] = {}
+        self._ended: OrderedDict[str, tuple[Executor, Production, ref[CallChannel]]] = OrderedDict()
         self._snapshot = self._listed()
 
     def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = 60.0) -> int:
-        """The new epoch, 1, 2, 3…; what an earlier one has fetched is lost, what it has not waits for this one.
+        """The new epoch, above all before; what an earlier one has fetched is lost, what it has not waits for this one.
 
         `lease`: 5 to 3,600 seconds. Raises `Malformed`, `TooLarge`, `NameTaken`, `TooMany`.
         """
@@ -176,7 +94,7 @@ class VirtualUpstream:
             raise Malformed(f"lease has to be 5 to 3600 seconds, not {lease}")
         named = producers.read_tools(tools, self._limits.tools, self._limits.definitions)
         executor = self._executor((principal, executor_id), named)
-        executor.epoch += 1
+        executor.epoch = self._next_epoch(principal, executor_id, executor.epoch)
         executor.lease, executor.due = lease, self._clock.now() + lease
         for work in list(executor.given.values()):
             self._lose(work, "was registered again")
@@ -185,7 +103,7 @@ class VirtualUpstream:
         log.info("executor_registered", upstream=self.name, executor=executor_id, epoch=executor.epoch)
         return executor.epoch
 
-    def _executor(self, key: tuple[str, str], named: Iterable[str]) -> _Executor:
+    def _executor(self, key: tuple[str, str], named: Iterable[str]) -> Executor:
         """The one of this key, or a new one, if it may have these tools."""
         for tool in named:
             if tool in self._holders and self._holders[tool].key != key:
@@ -193,7 +111,7 @@ class VirtualUpstream:
         if key not in self._executors:
             if len(self._executors) >= self._limits.executors:
                 raise producers.TooMany(f"the hub has {self._limits.executors} executors already")
-            self._executors[key] = self._gone.pop(key) if key in self._gone else _Executor(key)
+            self._executors[key] = self._gone.pop(key) if key in self._gone else Executor(key)
         return self._executors[key]
 
     def remove(self, principal: str, executor_id: str) -> None:
@@ -217,10 +135,24 @@ class VirtualUpstream:
         return []
 
     async def post(self, principal: str, tool_call_id: str, post: Post) -> Posted:
-        """Takes what the worker says of a call. Raises `Unknown`, and what `Production.receive` raises."""
+        """Takes what the worker says of a call, and returns when that is kept.
+
+        Raises `Unknown`, `NotKept`, and what `Production.receive` raises.
+        """
         await self._catch_up(tool_call_id, len(post.events))
         posted = self._take(principal, tool_call_id, post)
+        await self._kept(tool_call_id)
         return Posted(await self._catch_up(tool_call_id, self._limits.producer.window // 2), posted.is_duplicate)
+
+    async def _kept(self, id_: str) -> None:
+        """What was taken is in the store, or never will be: only then the worker may forget it. Raises `NotKept`."""
+        work, ended = self._works.get(id_), self._ended.get(id_)
+        channel = work.channel if work is not None else ended[2]() if ended is not None else None
+        if channel is not None:  # else the call is over and written
+            with anyio.move_on_after(self._limits.keeping) as waiting:
+                await channel.kept(whole=work is None)
+            if waiting.cancelled_caught:
+                raise NotKept(self._limits.keeping)
 
     async def _catch_up(self, id_: str, needed: int) -> int:
         """The call's credit, after its readers have had a moment if it is less than what is needed."""
@@ -234,10 +166,14 @@ class VirtualUpstream:
     def _take(self, principal: str, id_: str, post: Post) -> Posted:
         work = self._works.get(id_)
         is_given = work is not None and id_ in work.executor.given
-        found = (work.executor, work.production) if work is not None and is_given else self._ended.get(id_)
-        if found is None or found[0].key[0] != principal:
-            raise Unknown(f'unknown tool call "{id_[:200]}"')
-        executor, production = found
+        if work is not None and is_given:
+            executor, production = work.executor, work.production
+        elif id_ in self._ended:
+            executor, production, _ = self._ended[id_]
+        else:
+            raise _unknown(id_)
+        if executor.key[0] != principal:
+            raise _unknown(id_)
         if work is not None and post.epoch == executor.epoch:
             work.heard = self._clock.now()
             executor.due = work.heard + executor.lease
@@ -254,7 +190,7 @@ class VirtualUpstream:
             self._finish(work, taken.ending.error if isinstance(taken.ending, Failed) else taken.ending)
         return Posted(production.credit)
 
-    def _ask(self, work: _Work, ask: producers.Ask) -> None:
+    def _ask(self, work: Work, ask: producers.Ask) -> None:
         def answered(outcome: RawJson | RpcError) -> None:
             work.asking -= 1
             work.heard = self._clock.now()
@@ -286,14 +222,14 @@ class VirtualUpstream:
                 if not work.asking and now - work.heard >= silence:
                     self._lose(work, f"was silent for {silence:g} s")
 
-    def _find(self, principal: str, executor_id: str, epoch: int | None = None) -> _Executor:
+    def _find(self, principal: str, executor_id: str, epoch: int | None = None) -> Executor:
         if (executor := self._executors.get((principal, executor_id))) is None:
             raise Unknown(f'unknown executor "{executor_id[:200]}": register it')
         if epoch is not None and epoch != executor.epoch:
             raise producers.Stale(epoch, executor.epoch)
         return executor
 
-    def _drop(self, executor: _Executor, why: str) -> None:
+    def _drop(self, executor: Executor, why: str) -> None:
         log.info("executor_gone", upstream=self.name, executor=executor.key[1], reason=why)
         for work in [*executor.given.values(), *executor.waiting.values()]:
             self._lose(work, why)
@@ -303,7 +239,7 @@ class VirtualUpstream:
             self._gone.popitem(last=False)
         self._hold(executor, {})
 
-    def _hold(self, executor: _Executor, tools: dict[str, bytes]) -> None:
+    def _hold(self, executor: Executor, tools: dict[str, bytes]) -> None:
         """The executor's tools are these; whoever waits for its calls looks again."""
         for tool in executor.tools:
             del self._holders[tool]
@@ -320,14 +256,14 @@ class VirtualUpstream:
         tools = tuple(tool for executor in ordered for tool in executor.tools.values())
         return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: tools}, capabilities={"tools": {}, "logging": {}})
 
-    def _lose(self, work: _Work, why: str) -> None:
+    def _lose(self, work: Work, why: str) -> None:
         """Ends a call that its worker will not; one that was not fetched has certainly not been executed."""
         id_ = work.executor.key[1]
         outcome = {"outcome": "unknown"} if work.offer.tool_call_id in work.executor.given else {}
         data: JsonObject = {"upstream": {"server": self.name}, "executor": id_, **outcome}
         self._finish(work, ExecutorLost(f'executor "{id_}" of tool "{work.offer.name}" {why}', data=data))
 
-    def _finish(self, work: _Work, outcome: Completed | RpcError) -> None:
+    def _finish(self, work: Work, outcome: Completed | RpcError) -> None:
         id_, executor = work.offer.tool_call_id, work.executor
         del self._works[id_]
         executor.waiting.pop(id_, None)
@@ -335,7 +271,7 @@ class VirtualUpstream:
             executor.news = deque(offer for offer in executor.news if offer.tool_call_id != id_)
             if isinstance(outcome, RpcError) and not work.production.ended:
                 executor.news.append(CancelOffer(id_, outcome.message))
-            self._ended[id_] = executor, work.production
+            self._ended[id_] = executor, work.production, ref(work.channel)
             if len(self._ended) > self._limits.ended:
                 self._ended.popitem(last=False)
             executor.ring()
@@ -350,12 +286,12 @@ class VirtualUpstream:
             await work.done.wait()
         finally:
             if not work.done.is_set():
-                self._finish(work, _CANCELLED)
+                self._finish(work, CANCELLED)
         if isinstance(work.outcome, Completed):
             return work.outcome
         raise work.outcome
 
-    def _accept(self, call: Call, channel: CallChannel) -> _Work:
+    def _accept(self, call: Call, channel: CallChannel) -> Work:
         if call.method != "tools/call":
             raise MethodNotFound(f'upstream "{self.name}" has tools only, nothing to answer {call.method} with')
         try:
@@ -370,7 +306,7 @@ class VirtualUpstream:
         if len(executor.waiting) >= self._limits.waiting:
             raise Busy(f'{self._limits.waiting} calls wait for executor "{executor.key[1]}" already')
         offer = CallOffer("tc_" + next(self._ids), tool, arguments, call.meta, self._limits.producer.window)
-        work = _Work(executor, call, channel, offer, Production(self._limits.producer))
+        work = Work(executor, call, channel, offer, Production(self._limits.producer))
         self._works[offer.tool_call_id] = executor.waiting[offer.tool_call_id] = work
         executor.ring()
         return work
@@ -398,3 +334,7 @@ class VirtualUpstream:
 
     def unsubscribe(self, uri: str) -> None:
         """Nobody is subscribed."""
+
+
+def _unknown(tool_call_id: str) -> Unknown:
+    return Unknown(f'unknown tool call "{tool_call_id[:200]}"')

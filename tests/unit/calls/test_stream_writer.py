@@ -374,3 +374,15 @@ def test_the_row_has_the_status_and_the_last_message() -> None:
         assert status(hub, call.id) == "working" and written(hub, call.id)[-1] == InputReceived(key)
 
     run(scenario)
+
+
+def test_the_answer_to_an_elicitation_is_told_with_its_action() -> None:
+    async def scenario() -> None:
+        hub = DurableHub()
+        call = hub.call()
+        key = call.record.ask(Question("elicitation/create", b"{}", lambda outcome: None))
+        call.record.answer(key, b'{"action":"accept","content":{}}')
+        await sleep(1)
+        assert written(hub, call.id)[-1] == InputReceived(key, action="accept")
+
+    run(scenario)

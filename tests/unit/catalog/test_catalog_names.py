@@ -78,6 +78,17 @@ def test_a_suffixed_name_that_meets_a_plain_one_moves_on_and_so_does_the_plain_o
     assert names == list(reversed(named(*reversed(wanted))))
 
 
+def test_one_that_yields_gets_what_the_others_leave_and_changes_nobodys_name() -> None:
+    late = Wanted("virtual", "add", yields=True)
+    one, two, three = named(Wanted("s", "add"), Wanted("t", "sum"), late)
+    assert (one, two) == ("add", "sum") and three.startswith("add_")
+    assert named(late) == ["add"]
+    rivals = Wanted("s", "add"), Wanted("t", "add")
+    assert named(*rivals, late)[:2] == named(*rivals) and len(set(named(*rivals, late))) == 3
+    two_late = late, Wanted("virtual2", "add", yields=True)
+    assert "add" not in named(*two_late)
+
+
 def test_prompts_may_use_the_names_that_are_reserved_for_tools() -> None:
     assert assign([Wanted("s", "run_tool")], reserved=frozenset()) == {("s", "run_tool"): "run_tool"}
     assert "run_tool" in RESERVED

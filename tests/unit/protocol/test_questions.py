@@ -11,6 +11,7 @@ from mcp_hub.protocol.questions import (
     MAX_QUESTIONS,
     MAX_STATE,
     QUESTIONS,
+    action_of,
     can_answer,
     capability_for,
     for_version,
@@ -201,3 +202,21 @@ def test_a_first_try_carries_neither(params: JsonObject) -> None:
 def test_a_malformed_retry_is_refused_by_name(params: JsonObject, match: str) -> None:
     with pytest.raises(InvalidParams, match=match):
         take_retry(raws(params))
+
+
+@pytest.mark.parametrize(
+    ("method", "outcome", "action"),
+    [
+        (ELICIT, b'{"action":"accept","content":{}}', "accept"),
+        (ELICIT, b'{ "content": 1, "action" : "decline" }', "decline"),
+        (ELICIT, b'{"action":"cancel"}', "cancel"),
+        (ELICIT, b'{"action":"run"}', None),
+        (ELICIT, b'{"action":["accept"]}', None),
+        (ELICIT, b"{}", None),
+        (ELICIT, b"[]", None),
+        (ELICIT, RpcError("no"), None),
+        (SAMPLE, b'{"action":"accept"}', None),
+    ],
+)
+def test_the_action_of_an_elicitation_is_told(method: str, outcome: bytes | RpcError, action: str | None) -> None:
+    assert action_of(method, outcome) == action

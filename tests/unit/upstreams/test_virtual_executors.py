@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from mcp_hub.errors import ExecutorLost, RpcError, UnknownEntry
+from mcp_hub.errors import ExecutorLost, NotKept, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams import producers
@@ -206,3 +206,19 @@ async def test_a_registration_with_a_bad_id_or_lease_is_refused(id_: str, lease:
         assert listed(hub) == (tool("t"),)
 
     await play(script)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+async def test_a_post_is_answered_once_it_is_kept_and_a_repeat_of_it_too(complete: bool) -> None:
+    async def script(hub: Hub) -> None:
+        channel, _ = await hub.calls.start()
+        id_ = await hub.fetch_one()
+        channel.is_unkept = True
+        for _ in range(2):
+            with pytest.raises(NotKept, match="post it again under the same number"):
+                await hub.post(id_, 1, STEP, complete=complete)
+        channel.is_unkept = False
+        assert (await hub.post(id_, 1, STEP, complete=complete)).is_duplicate
+        assert channel.kept_calls == [complete] * 3 and len(channel.sent) == 1
+
+    await play(script, keeping=0)

@@ -40,11 +40,13 @@ class Clock:
 
 @dataclass
 class Channel:
-    """Keeps what it is sent; its readers have caught up unless `is_behind`."""
+    """Keeps what it is sent; its readers have caught up unless `is_behind`, its store unless `is_unkept`."""
 
     sent: list[CallEvent] = field(default_factory=list)
     asked: list[Question] = field(default_factory=list)
     is_behind: bool = False
+    is_unkept: bool = False
+    kept_calls: list[bool] = field(default_factory=list)
     signs: int = 0
 
     def send(self, event: CallEvent) -> None:
@@ -62,6 +64,11 @@ class Channel:
 
     def continuable(self, how: RawJson | None) -> None:
         raise AssertionError("nothing can be continued")
+
+    async def kept(self, *, whole: bool) -> None:
+        self.kept_calls.append(whole)
+        if self.is_unkept:
+            await anyio.sleep_forever()
 
     async def drained(self) -> None:
         if self.is_behind:

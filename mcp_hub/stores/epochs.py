@@ -1,0 +1,67 @@
+"""The epochs of executors, which go on where an earlier hub on the state folder left them (streams.md §2).
+
+A worker that outlives the hub must not be taken for the one that registers with the next.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+import structlog
+
+from mcp_hub.clock import wall_time
+from mcp_hub.stores.pins import PinFiles
+
+__all__ = ["Epochs"]
+
+log = structlog.get_logger(__name__)
+
+_MOST: Final = 4096
+"""Executors whose epochs are kept; of those that go, the highest is where every new one goes on."""
+_FILE: Final = "epochs"
+
+
+class _Kept(msgspec.Struct):
+    floor: int = 0
+    epochs: dict[str, int] = {}
+
+
+class Epochs:
+    """Counts up for each executor of a principal, in a file for all hubs on the folder."""
+
+    def __init__(self, files: PinFiles, most: int = _MOST) -> None:
+        self._files = files
+        self._most = most
+
+    def __call__(self, principal: str, executor_id: str, before: int) -> int:
+        """The next one, above `before`; where nothing can be kept, above all that the clock may have given."""
+        name = hashlib.blake2b(msgspec.json.encode([principal, executor_id]), digest_size=16).hexdigest()
+        found = 0
+
+        def change(text: bytes | None) -> bytes:
+            nonlocal found
+            kept = _read(text)
+            found = max(kept.epochs.pop(name, kept.floor), before) + 1
+            kept.epochs[name] = found
+            while len(kept.epochs) > self._most:
+                kept.floor = max(kept.floor, kept.epochs.pop(next(iter(kept.epochs))))
+            return msgspec.json.encode(kept)
+
+        try:
+            self._files.update(_FILE, change)
+        except OSError as problem:
+            log.warning("epoch_not_kept", file=str(self._files.place(_FILE)), reason=str(problem))
+            found = max(before, _now()) + 1
+        return found
+
+
+def _read(text: bytes | None) -> _Kept:
+    """What is damaged counts as lost: the clock is above whatever was counted."""
+    try:
+        return _Kept() if text is None else msgspec.json.decode(text, type=_Kept)
+    except msgspec.DecodeError:
+        return _Kept(_now())
+
+
+def _now() -> int:
+    return int(wall_time() * 1000)

@@ -1,0 +1,130 @@
+"""What `virtual` keeps: executors, their calls, and what workers are handed. No decisions.
+
+Source: streams.md §2, "Client-executed tools".
+"""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Completed
+from mcp_hub.types import RawJson, RawObject
+from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.producers import ProducerLimits, Production
+
+__all__ = [
+    "CANCELLED", "CallOffer", "CancelOffer", "Executor", "InputOffer", "Offer", "Posted", "VirtualLimits", "Work",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualLimits:
+    """`executors` of the hub, `tools` and bytes of `definitions` of each, and its calls: `waiting` to be fetched,
+    `running` at the worker. Seconds: `silence`, the longest without a post for a call that was fetched and has no
+    question open; `catch_up` and `keeping`, the longest a post is held because readers are behind, and until it is
+    stored. `ended` calls are remembered for late posts, and as many removed executors for their epochs."""
+
+    executors: int = 256
+    tools: int = 1000
+    definitions: int = 1 << 20
+    waiting: int = 256
+    running: int = 1024
+    silence: float = 60.0
+    catch_up: float = 1.0
+    keeping: float = 10.0
+    ended: int = 4096
+    producer: ProducerLimits = ProducerLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class CallOffer:
+    """A call for the worker: the tool's own name, its arguments, the client's `_meta`, events that may be posted."""
+
+    tool_call_id: str
+    name: str
+    arguments: RawJson
+    meta: RawObject
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOffer:
+    """A call that the worker has fetched is over, though not by its word; nobody waits for the result."""
+
+    tool_call_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputOffer:
+    """The answer to a question under the worker's `key`: what the caller sent, or the error object instead."""
+
+    tool_call_id: str
+    key: str
+    result: RawJson | None
+    error: RawJson | None = None
+
+
+CANCELLED: Final = RpcError("the call was cancelled")
+
+Offer = CallOffer | CancelOffer | InputOffer
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The post was taken, now or before (`is_duplicate`). At most `credit` events may follow; 0: wait."""
+
+    credit: int
+    is_duplicate: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Executor:
+    """A worker's registration; the lease ends when it is `due`. `news` are of calls that were `given` to it."""
+
+    key: tuple[str, str]
+    epoch: int = 0
+    tools: dict[str, bytes] = field(default_factory=dict)
+    lease: float = 0.0
+    due: float = 0.0
+    waiting: OrderedDict[str, "Work"] = field(default_factory=OrderedDict)
+    given: dict[str, "Work"] = field(default_factory=dict)
+    news: deque[CancelOffer | InputOffer] = field(default_factory=deque)
+    bell: anyio.Event = field(default_factory=anyio.Event)
+
+    def ring(self) -> None:
+        self.bell.set()
+        self.bell = anyio.Event()
+
+    def take(self, most: int, running: int, now: float) -> list[Offer]:
+        """The next offers, news first, so that it stays short; new calls while fewer than `running` are given."""
+        offers: list[Offer] = []
+        while self.news and len(offers) < most:
+            offer = self.news.popleft()
+            if isinstance(offer, InputOffer):
+                self.given[offer.tool_call_id].production.answered(offer.key)
+            offers.append(offer)
+        while self.waiting and len(offers) < most and len(self.given) < running:
+            id_, work = self.waiting.popitem(last=False)
+            self.given[id_] = work
+            work.heard = now
+            offers.append(work.offer)
+        return offers
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """One call. `heard` is when the worker last posted for it, `asking` how many of its questions are open."""
+
+    executor: Executor
+    call: Call
+    channel: CallChannel
+    offer: CallOffer
+    production: Production
+    heard: float = 0.0
+    asking: int = 0
+    outcome: Completed | RpcError = CANCELLED
+    done: anyio.Event = field(default_factory=anyio.Event)

@@ -1,18 +1,25 @@
 """Logging: structlog to stderr, console on a terminal and JSON elsewhere; stdout belongs to the protocol.
 
-Every line has passed `masking.hide`, those of libraries and tracebacks included.
+Every line has passed `masking.hide`, those of libraries and tracebacks included. What a terminal would obey is spelled
+out: servers write to the log, too.
 """
 
+import io
 import logging
+import re
 import sys
 import traceback
 from types import TracebackType
+from typing import Final, TextIO
 
 import structlog
 
 from mcp_hub.masking import hide, hide_within
 
 __all__ = ["configure"]
+
+
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class _Logger(structlog.PrintLogger):
@@ -38,7 +45,7 @@ def configure(level: str, style: str) -> None:
         structlog.dev.ConsoleRenderer(
             # plain: the rich ones show local variables, arguments and secrets among them
             colors=sys.stderr.isatty(),
-            exception_formatter=structlog.dev.plain_traceback,
+            exception_formatter=_traceback,
         )
         if console
         else structlog.processors.JSONRenderer(default=_shown)
@@ -52,7 +59,7 @@ def configure(level: str, style: str) -> None:
     if not console:
         processors.append(structlog.processors.format_exc_info)
     structlog.configure(
-        processors=[*processors, *((_masked(renderer),) if console else (_mask_values, renderer))],
+        processors=[*processors, *((_spell_out, _masked(renderer)) if console else (_mask_values, renderer))],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda *args: _Logger(sys.stderr),
         cache_logger_on_first_use=True,
@@ -68,6 +75,23 @@ def _mask_values(
 ) -> structlog.typing.EventDict:
     """Masks every text of an event; numbers stay, so that it can still be JSON."""
     return {key: hide_within(value) for key, value in event.items()}
+
+
+def _spell_out(
+    logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {key: _visible(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _visible(text: str) -> str:
+    """`text` without what a terminal would obey; line breaks and tabs stay."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    out.write(_visible(text.getvalue()))
 
 
 def _shown(value: object) -> str:
@@ -86,11 +110,11 @@ def _masked(render: structlog.typing.Processor) -> structlog.typing.Processor:
 
 def _last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Masks the traceback of an error that ends the process."""
-    sys.stderr.write(hide("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(_visible(hide("".join(traceback.format_exception(kind, error, trace)))))
 
 
 class _Formatter(logging.Formatter):
     """Masks a record of the standard library's logging with its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return hide(super().format(record))
+        return _visible(hide(super().format(record)))

@@ -6,9 +6,12 @@ a place that had to be handed it could be forgotten. What a server answers to a 
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import Final
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 __all__ = ["MASK", "Mask", "forget", "hide", "hide_within", "learn"]
 
@@ -21,22 +24,95 @@ _LONGEST: Final = 1 << 18
 """Characters of a text that are shown: a server can put megabytes into an error, and each would be searched."""
 _RUNS: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
 """What may be a token; each run is looked at once, so that no text takes long."""
+_HEX: Final = "[0-9a-fA-F]"
+_NEXT: Final = f"%[89abAB]{_HEX}"
+_ESCAPE: Final = re.compile(
+    rf"%(?:[0-7]{_HEX}|[cdCD]{_HEX}{_NEXT}|[eE]{_HEX}(?:{_NEXT}){{2}}|[fF][0-7](?:{_NEXT}){{3}})"
+    rf"|\\(?:[\"\\/bfnrt]|u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}})"
+)
+"""One character as URLs (UTF-8) and JSON may write it, whatever else they leave as it is."""
+_WIDEST: Final = 6
+"""Characters of an escape for each byte of what it stands for."""
 _BEARER: Final = "bearer"
 
 
 class Mask:
-    """Blacks out `secrets`, the longest first, also as JSON, Python and URLs write them, and what is like a token."""
+    """Blacks out `secrets`, the longest first, also as JSON, Python and URLs write them, and what is like a token.
+
+    Whatever mixture of characters and escapes a URL or JSON has for a secret: it is looked for once more in the text
+    without its escapes, if that has any. The time is linear in the text.
+    """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
-        forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
-        found = sorted(forms, key=lambda form: (-len(form), form))
-        self.longest = len(found[0]) if found else 0
-        self._pattern = re.compile("|".join(map(re.escape, found))) if found else None
+        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST]
+        forms = {form for secret in self._secrets for form in _forms(secret)}
+        escaped = (_WIDEST * len(secret.encode("utf-8", "replace")) for secret in self._secrets)
+        self.longest = max((*map(len, forms), *escaped), default=0)
+        self._pattern = _any_of(forms)
 
     def __call__(self, text: str) -> str:
         if self._pattern is not None:
-            text = self._pattern.sub(MASK, text)
+            spans = self._escaped(text) if "%" in text or "\\" in text else []
+            if spans:
+                spans += (found.span() for found in self._pattern.finditer(text))
+                text = _blackened(text, sorted(spans))
+            else:
+                text = self._pattern.sub(MASK, text)
         return _RUNS.sub(_without_token, text)
+
+    @cached_property
+    def _plain(self) -> re.Pattern[str] | None:
+        """What secrets may be in a text without its escapes; one that looks like an escape itself went with them."""
+        plain = {_ESCAPE.sub(_unescaped, secret) for secret in self._secrets}
+        forms = {*self._secrets, *(form for form in plain if len(form) >= _SHORTEST)}
+        return _any_of(forms | {form.replace(" ", "+") for form in forms})
+
+    def _escaped(self, text: str) -> list[tuple[int, int]]:
+        """Where secrets are that are written with escapes: beginnings and ends."""
+        plain = _ESCAPE.sub(_unescaped, text)
+        if len(plain) == len(text) or self._plain is None:
+            return []
+        spans = [found.span() for found in self._plain.finditer(plain)]
+        if not spans:
+            return []
+        place = _places(text)
+        return [(place(start), place(end)) for start, end in spans]
+
+
+def _any_of(forms: Collection[str]) -> re.Pattern[str] | None:
+    """One pattern for all of them, the longest first."""
+    found = sorted(forms, key=lambda form: (-len(form), form))
+    return re.compile("|".join(map(re.escape, found))) if found else None
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return _character(escape[0])
+
+
+@lru_cache(maxsize=1024)
+def _character(escape: str) -> str:
+    """The one that an escape stands for."""
+    return unquote(escape)[0] if escape[0] == "%" else json.loads(f'"{escape}"')
+
+
+def _places(text: str) -> Callable[[int], int]:
+    """Where in `text` a place is that was found in it without its escapes."""
+    escapes = [found.span() for found in _ESCAPE.finditer(text)]
+    ends = [0, *(end for _, end in escapes)]
+    saved = [0, *accumulate(end - start - 1 for start, end in escapes)]
+    plain_ends = [end - less for end, less in zip(ends, saved, strict=True)]
+    return lambda place: place + saved[bisect_right(plain_ends, place) - 1]
+
+
+def _blackened(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """`text` without what is in `spans`, which may overlap; they are sorted."""
+    parts: list[str] = []
+    at = 0
+    for start, end in spans:
+        if start >= at:
+            parts += (text[at:start], MASK)
+        at = max(at, end)
+    return "".join((*parts, text[at:]))
 
 
 def _without_token(run: re.Match[str]) -> str:
@@ -58,6 +134,7 @@ def _forms(secret: str) -> Iterator[str]:
         repr(secret)[1:-1],
         quote(secret, safe="", errors="replace"),
         quote_plus(secret, errors="replace"),
+        secret.replace(" ", "+"),
         secret.encode("unicode_escape").decode(),
     )
 
@@ -100,14 +177,14 @@ def hide(text: str) -> str:
     return _known.mask(text)
 
 
-def hide_within(value: object) -> object:
+def hide_within(value: object, hidden: Callable[[str], str] = hide) -> object:
     """A copy of plain data with its texts hidden; its keys, numbers and whatever else is in it stay."""
     match value:
         case str():
-            return hide(value)
+            return hidden(value)
         case dict():
-            return {key: hide_within(item) for key, item in value.items()}
+            return {key: hide_within(item, hidden) for key, item in value.items()}
         case list() | tuple():
-            return [hide_within(item) for item in value]
+            return [hide_within(item, hidden) for item in value]
         case _:
             return value

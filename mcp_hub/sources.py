@@ -54,7 +54,7 @@ class Sources:
         if not server.enabled:
             return AbsentUpstream(name)
         if server.local is not None:
-            return LocalUpstream.load(name, server.local, self.folder)
+            return LocalUpstream.load(name, server.local, self.folder, self.env)
         connect: Callable[[], Connection] = partial(
             StdioConnection, name, partial(_spec, settings, server, self.env, self.folder), self.memory, self.guardian
         )

@@ -2,7 +2,7 @@
 
 Nothing is altered: a flag says what there is and where, decoded, and a person judges. What writing systems need is no
 flag: joiners inside Indic and Persian words and emoji, direction marks beside right-to-left letters, one variation
-selector behind a symbol. Source: reliability.md §4; Unicode 16, `Default_Ignorable_Code_Point`.
+selector behind a symbol, blanks between Braille. Source: reliability.md §4; Unicode 16, `Default_Ignorable_Code_Point`.
 """
 
 import re
@@ -26,8 +26,8 @@ _MOST_SHOWN: Final = 400
 _DEEPEST: Final = 100
 
 _INVISIBLE = (
-    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff"
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u2800\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff"
 )
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _TAGS = "\U000e0000-\U000e007f"
@@ -144,6 +144,8 @@ def _is_needed(text: str, at: int, run: str) -> bool:
         return _is_unspaced(before) or _is_unspaced(after)
     if run[0] in "\u180b\u180c\u180d\u180e\u180f" and len(run) == 1:
         return "\u1800" <= before <= "\u18af"  # Mongolian
+    if run == "\u2800":  # the blank of Braille
+        return _is_braille(before) or _is_braille(after)
     return False
 
 
@@ -153,6 +155,10 @@ def _is_joined(char: str) -> bool:
 
 def _is_unspaced(char: str) -> bool:
     return "\u0e00" <= char <= "\u0fff" or "\u1000" <= char <= "\u109f" or "\u1780" <= char <= "\u17ff"
+
+
+def _is_braille(char: str) -> bool:
+    return "\u2801" <= char <= "\u28ff"
 
 
 def orders_in(where: str, text: str) -> Iterator[Flag]:

@@ -61,7 +61,7 @@ class Inspector:
         found = []
         for entry in tools:
             fresh[entry.raw] = own, prose = self._known.get(entry.raw) or _looked_through(entry.raw)
-            flags = [*own, *_others(entry, prose, names), *_lookalikes(entry, names)]
+            flags = [*_of_name(entry), *own, *_others(entry, prose, names), *_lookalikes(entry, names)]
             found += [Flagged(entry.server, entry.key, entry.exported, flag) for flag in flags[:MOST_FLAGS]]
         self._known = fresh
         return found
@@ -77,6 +77,12 @@ def flags_of(fields: RawObject) -> list[Flag]:
             if len(found) >= MOST_FLAGS:
                 return found
     return found
+
+
+def _of_name(entry: Entry) -> Iterator[Flag]:
+    """What is hidden in the server's own name, of which the one that clients know has nothing."""
+    if entry.key != entry.exported:
+        yield from hidden_in("name", entry.key)
 
 
 def _looked_through(raw: bytes) -> tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]:

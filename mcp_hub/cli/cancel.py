@@ -2,6 +2,7 @@
 
 import click
 
+from mcp_hub.cli.results import visible
 from mcp_hub.cli.running_hub import url_options
 from mcp_hub.cli.setup import config_option
 from mcp_hub.cli.stream_access import StreamAccess, run_with_streams
@@ -25,5 +26,5 @@ def cancel(stream: str, config: str | None, url: str | None, token: str | None) 
 async def _cancel(access: StreamAccess, stream: str) -> int:
     status = await access.cancel(stream)
     ended = f"{stream} has ended already: {status.status}"
-    click.echo(ended if status.has_ended else f"{stream} is being cancelled", err=True)
+    click.echo(visible(ended if status.has_ended else f"{stream} is being cancelled"), err=True)
     return 0

@@ -151,16 +151,16 @@ def _print(report: JsonObject, as_json: bool) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
         return
     for error in report["errors"]:
-        click.echo(error, err=True)
+        click.echo(visible(error), err=True)
     for warning in report["warnings"]:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(visible(f"warning: {warning}"), err=True)
     if not report["ok"]:
         return
     servers = report["servers"]
     click.echo(f"{report['file']}: ok, {_counted(report)}")
     for name, server in servers.items():
         state = server["runs"] or "not found" if server["enabled"] else "disabled"
-        click.echo(f"  {name}: {state}")
+        click.echo(visible(f"  {name}: {state}"))
         for pattern, changed in server["overrides"].items():
             click.echo(visible(f"    {pattern}: changed {', '.join(changed)}"))
 

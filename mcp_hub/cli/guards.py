@@ -1,5 +1,6 @@
 """The guard of the HTTP front, made from the settings: at the start, and anew whenever they change."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import anyio
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema import Settings
+from mcp_hub.config.trust import problem_of_config
 from mcp_hub.fronts.endpoints import Answer
 from mcp_hub.fronts.exchange import Scope, Send, respond
 from mcp_hub.fronts.guard import Guard, is_loopback
@@ -77,7 +79,7 @@ class Doorkeeper:
         from mcp_hub.fronts.oauth_keys import KeyRing  # imports cryptography, which most hubs do without
 
         if self._ring is None:
-            self._ring = KeyRing(SystemClock())
+            self._ring = KeyRing(SystemClock(), lambda found: problem_of_config(found, os.environ) is None)
             self._has_ring.set()
         return self._ring
 

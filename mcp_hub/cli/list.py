@@ -59,7 +59,7 @@ async def _list(app: "App", loaded: Loaded, wait: float, as_json: bool) -> int:
         servers = [
             {
                 **tables.server_data(status, view, loaded.secrets),
-                **notices.notices_of(status.server, findings, flagged),
+                **notices.notices_of(status.server, findings, flagged, loaded.secrets),
             }
             for status in statuses
         ]

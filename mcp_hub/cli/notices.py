@@ -6,7 +6,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.cli.tables import masked, plural
+from mcp_hub.cli.tables import masked, masked_within, plural
 from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
@@ -47,9 +47,11 @@ def _flags(flagged: Collection["Flagged"]) -> Iterator[str]:
             yield f"servers.{decoded(server)}: {plural(len(own) - _MOST, 'more flag')} of this server's tools"
 
 
-def notices_of(server: str, findings: Collection["Finding"], flagged: Collection["Flagged"]) -> JsonObject:
+def notices_of(
+    server: str, findings: Collection["Finding"], flagged: Collection["Flagged"], secrets: Collection[str] = ()
+) -> JsonObject:
     """The same of one server as plain data."""
-    return {
+    about = {
         "unapproved": [
             {"tool": own.tool, "kind": own.kind, "members": list(own.members), "held": own.is_held}
             for own in findings
@@ -67,3 +69,4 @@ def notices_of(server: str, findings: Collection["Finding"], flagged: Collection
             if own.server == server
         ],
     }
+    return {key: masked_within(value, secrets) for key, value in about.items()}

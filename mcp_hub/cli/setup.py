@@ -13,6 +13,7 @@ import anyio
 import click
 
 from mcp_hub import logs
+from mcp_hub.cli.results import visible
 from mcp_hub.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,13 +75,13 @@ def load_config(path: str | None) -> "Loaded":
     except ConfigError as exc:
         fail(str(exc), EXIT_CONFIG)
     for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(visible(f"warning: {warning}"), err=True)
     return loaded
 
 
 def fail(message: str, code: int) -> Any:
     """Ends the command with a message on stderr."""
-    click.echo(message, err=True)
+    click.echo(visible(message), err=True)
     raise SystemExit(code)
 
 

@@ -1,7 +1,7 @@
 """The three ways in which `mcp-hub call` shows a call: JSON lines, quietly, and live on a terminal.
 
 A show never waits and never decides: it gets the events in order and the outcome or the error last. What a server
-wrote reaches a terminal without control characters.
+wrote reaches a terminal, and stderr wherever that goes, without control characters.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ class JsonLines:
 
     def error(self, error: RpcError, message: str) -> None:
         self._write(results.error_line(error))
-        click.echo(message, err=True)
+        click.echo(results.visible(message), err=True)
 
     def cancelled(self, reason: str | None) -> None:
         self._write(results.cancelled_line(reason))
@@ -112,7 +112,7 @@ class Quiet:
             _say_tool_error()
 
     def error(self, error: RpcError, message: str) -> None:
-        click.echo(message, err=True)
+        click.echo(results.visible(message), err=True)
 
     def cancelled(self, reason: str | None) -> None:
         click.echo(_cancelled(reason), err=True)

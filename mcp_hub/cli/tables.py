@@ -10,7 +10,7 @@ import click
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.cli.results import visible
 from mcp_hub.clock import wall_time
-from mcp_hub.masking import Mask
+from mcp_hub.masking import Mask, hide_within
 from mcp_hub.protocol.stream_events import timestamp
 from mcp_hub.types import JsonObject, Kind, UpstreamState, UpstreamStatus
 
@@ -26,6 +26,7 @@ __all__ = [
     "counts_of",
     "last_lines",
     "masked",
+    "masked_within",
     "plural",
     "print_lines",
     "print_table",
@@ -97,6 +98,11 @@ def masked(text: str, secrets: Collection[str]) -> str:
     return _mask(frozenset(secrets))(text)
 
 
+def masked_within(value: object, secrets: Collection[str]) -> object:
+    """A copy of plain data with its texts masked."""
+    return hide_within(value, _mask(frozenset(secrets)))
+
+
 @functools.lru_cache(maxsize=8)
 def _mask(secrets: frozenset[str]) -> Mask:
     return Mask(secrets)
@@ -128,7 +134,7 @@ def server_data(status: UpstreamStatus, view: CatalogView, secrets: Collection[s
     return {
         **status_data(status, counts_of(view), secrets),
         "quarantined": [
-            {"kind": bad.kind.value, "key": bad.key, "reason": masked(bad.reason, secrets)}
+            {"kind": bad.kind.value, "key": masked(bad.key, secrets), "reason": masked(bad.reason, secrets)}
             for bad in view.quarantined
             if bad.server == status.server
         ],
@@ -142,7 +148,7 @@ def status_data(status: UpstreamStatus, count: Count, secrets: Collection[str]) 
         "state": status.state.value,
         "era": status.era.value if status.era else None,
         "version": status.version,
-        "serverInfo": status.server_info,
+        "serverInfo": masked_within(status.server_info, secrets),
         **{f"{kind.value}s": count(kind, status.server) for kind in Kind},
         "reason": masked(status.reason, secrets) if status.reason else None,
         "stderr": [masked(line, secrets) for line in status.stderr[-LAST_LINES:]],
@@ -209,7 +215,8 @@ def quarantine_table(view: CatalogView, secrets: Collection[str]) -> "Table":
     made = table("quarantined", "kind", "name", "reason")
     for bad in view.quarantined:
         why = Text(visible(masked(bad.reason, secrets)))
-        made.add_row(Text(visible(bad.server)), bad.kind.value, Text(visible(bad.key)), why)
+        key = Text(visible(masked(bad.key, secrets)))
+        made.add_row(Text(visible(bad.server)), bad.kind.value, key, why)
     return made
 
 

@@ -243,7 +243,20 @@ def _place_keys(http: object, interpolation: Interpolation, report: Report) -> N
     oauth = http.get("oauth") if isinstance(http, dict) else None
     issuers = oauth.get("issuers") if isinstance(oauth, dict) else None
     for index, issuer in enumerate(issuers if isinstance(issuers, list) else ()):
-        _place(("hub", "http", "oauth", "issuers", index), "jwks_file", issuer, interpolation, report)
+        path = ("hub", "http", "oauth", "issuers", index)
+        _place(path, "jwks_file", issuer, interpolation, report)
+        if isinstance(issuer, dict) and isinstance(file := issuer.get("jwks_file"), str):
+            _check_keys((*path, "jwks_file"), file, interpolation.env, report)
+
+
+def _check_keys(path: DataPath, file: str, env: Mapping[str, str], report: Report) -> None:
+    """What is not there may come to be: that is told when it is read."""
+    try:
+        problem = problem_of_config(os.stat(file), env, power="let anybody in")
+    except (OSError, ValueError):
+        return
+    if problem is not None:
+        report.error(path, f"{file} {problem}")
 
 
 def _server(path: DataPath, server: object, interpolation: Interpolation, report: Report, refuse: OnFailure) -> object:

@@ -14,23 +14,26 @@ and no key of the file, which cannot vouch for itself.
 """
 
 
-def problem_of_config(found: os.stat_result, env: Mapping[str, str], user: int | None = None) -> str | None:
-    """Why the commands in this file must not be run, and how to mend it; None if they may.
+def problem_of_config(
+    found: os.stat_result, env: Mapping[str, str], user: int | None = None, power: str = "have the hub run any command"
+) -> str | None:
+    """Why what this file says must not be done, and how to mend it; None if it may.
 
-    `user` is who runs the hub, by default the effective user. Not checked where there are no owners (Windows).
+    `user` is who runs the hub, by default the effective user; `power` is what somebody else could do by the file. Not
+    checked where there are no owners (Windows).
     """
     user = _user() if user is None else user
     if user is None or env.get(OVERRIDE) == "1":
         return None
     if found.st_uid not in (user, 0):
         return (
-            f"belongs to user {_name(found.st_uid)}, who could have the hub run any command as {_name(user)}; "
+            f"belongs to user {_name(found.st_uid)}, who could {power} as {_name(user)}; "
             f"make it yours (chown), or set {OVERRIDE}=1 if you trust everybody who can write it"
         )
     writers = _others(found, stat.S_IWGRP, stat.S_IWOTH)
     if writers is not None:
         return (
-            f"can be written by {writers}, who could have the hub run any command; mend it with chmod go-w, "
+            f"can be written by {writers}, who could {power}; mend it with chmod go-w, "
             f"or set {OVERRIDE}=1 if you trust them"
         )
     return None

@@ -8,6 +8,7 @@ connection is closed.
 This is a subclass of uvicorn's protocol, the only place that knows how it works inside.
 """
 
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _PIPELINED: Final = 16
 _IDLE: Final = 1.0
 """Seconds without a request after which a connection may have to make room for a new one."""
 _TICK: Final = 1.0
+_ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
+"""A request target that names a host (RFC 9112 §3.2.2), as for a proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,8 @@ class Bounded(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINED:
             self.transport.close()
             raise _Refused
+        if not self.url.startswith(b"/"):
+            self._check_target()
         super().on_headers_complete()
         self.headers = _Trailers()
         self._head = None
@@ -183,6 +188,13 @@ class Bounded(HttpToolsProtocol):
         """What has come is more than a head may have, but some of it may be body. Raises `_Refused`."""
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.max_headers:
             self._refuse_head()
+            raise _Refused
+
+    def _check_target(self) -> None:
+        """A target that names a host must name that of the Host header, which is checked. Raises `_Refused`."""
+        found = _ABSOLUTE.match(self.url)
+        if found is not None and dict(self.headers).get(b"host", b"").lower() != found[1].lower():
+            self.refuse(421, "misdirected", "the request target names another host than the Host header")
             raise _Refused
 
     def _refuse_head(self) -> None:

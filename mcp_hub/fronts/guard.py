@@ -7,9 +7,10 @@ configured name, or listed itself.
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ __all__ = ["Guard", "Refusal", "Unverified", "Verifier", "is_loopback", "repeate
 
 _ONCE: Final = (b"host", b"origin", b"authorization")
 """Headers that decide who comes in: of two, somebody else may have looked at the other one (RFC 9112 §3.2)."""
+_HOST: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:@/\\?#]+))(?::[0-9]{1,5})?")
+"""A name or an IPv4 address, or an IPv6 address in brackets; a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +168,14 @@ def is_loopback(host: str) -> bool:
 
 def _host_name(host: str) -> str:
     """A Host header without its port; empty for one that is malformed."""
-    if host.startswith("["):
-        name, _, rest = host[1:].partition("]")
-        return name if not rest or rest.startswith(":") else ""
-    return host.partition(":")[0]
+    found = _HOST.fullmatch(host)
+    if found is None or found["six"] is None:
+        return "" if found is None else found["name"]
+    try:
+        IPv6Address(found["six"])
+    except ValueError:
+        return ""
+    return found["six"]
 
 
 def _is_address(name: str) -> bool:

@@ -7,6 +7,7 @@ algorithms and the token's `kid`: where a token itself says its key is (`jwk`, `
 
 import base64
 import json
+import os
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -171,10 +172,14 @@ class KeySet:
 
 
 class KeyRing:
-    """The key sets that some guard uses, one a source: the next guard finds them read. `run` keeps them fresh."""
+    """The key sets that some guard uses, one a source: the next guard finds them read. `run` keeps them fresh.
 
-    def __init__(self, clock: Clock) -> None:
+    `is_believed` says of a file whether it is of somebody who may say who comes in.
+    """
+
+    def __init__(self, clock: Clock, is_believed: Callable[[os.stat_result], bool] = lambda found: True) -> None:
         self._clock = clock
+        self._is_believed = is_believed
         self._sets: weakref.WeakValueDictionary[KeySource, KeySet] = weakref.WeakValueDictionary()
 
     def use(self, sources: Iterable[KeySource]) -> Mapping[KeySource, KeySet]:
@@ -197,7 +202,8 @@ class KeyRing:
             await anyio.sleep(_TICK)
 
     def _made(self, source: KeySource) -> KeySet:
-        load = partial(_read, source.path) if source.path is not None else partial(_fetch, source.url or "")
+        path, is_believed = source.path, self._is_believed
+        load = partial(_read, path, is_believed) if path is not None else partial(_fetch, source.url or "")
         return KeySet(source.name, load, source.algorithms, self._clock)
 
 
@@ -251,9 +257,11 @@ def _made_key(entry: JsonObject, algorithm: str) -> jwt.PyJWK | None:
     return key
 
 
-async def _read(path: Path) -> bytes:
+async def _read(path: Path, is_believed: Callable[[os.stat_result], bool]) -> bytes:
     def read() -> bytes:
         with path.open("rb") as file:
+            if not is_believed(os.fstat(file.fileno())):
+                raise KeysUnusable("is somebody else's, or can be written by others; see mcp-hub check")
             return file.read(_LARGEST + 1)
 
     try:

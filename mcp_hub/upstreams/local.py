@@ -7,8 +7,11 @@ process: one can still block the event loop or write to stdout, so whoever needs
 import difflib
 import functools
 import importlib
+import importlib.util
+import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Mapping
+from pathlib import Path
 from typing import Self
 
 import anyio
@@ -18,6 +21,7 @@ import msgspec
 import structlog
 
 from mcp_hub import events
+from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import (
     HubRestarted,
     InvalidParams,
@@ -53,10 +57,10 @@ class LocalUpstream:
         self._threads = anyio.CapacityLimiter(THREADS)
 
     @classmethod
-    def load(cls, name: str, reference: str, folder: str | None = None) -> Self:
+    def load(cls, name: str, reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Self:
         """An upstream for `module:attribute`; one that could not be loaded says so in its status."""
         try:
-            return cls(name, load_registry(reference, folder))
+            return cls(name, load_registry(reference, folder, env))
         except StartFailed as error:
             return cls(name, None, str(error))
 
@@ -185,27 +189,19 @@ def encode_result(value: object, wraps_result: bool) -> bytes:
     return msgspec.json.encode(encoded)
 
 
-def load_registry(reference: str, folder: str | None = None) -> Registry:
+def load_registry(reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Registry:
     """The registry that `module:attribute` names.
 
     `folder`, that of the configuration file, goes to the end of `sys.path`: a file in it is found but hides no
-    installed module. The working directory is not added. Raises: `StartFailed`.
+    installed module, and must be as the configuration: nobody else's, and written by nobody else. The working
+    directory is not added. Raises: `StartFailed`.
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise StartFailed(f'local "{reference}": write it as module:attribute, for example my_tools:registry')
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)
-    try:
-        importlib.invalidate_caches()  # the file may be newer than the last look into its folder
-        found: object = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise StartFailed(f'local "{reference}": module {module_name} needs {error.name}, not installed') from error
-        raise StartFailed(f'local "{reference}": no module {error.name} (searched: {", ".join(sys.path)})') from error
-    except (Exception, SystemExit) as error:  # the boundary to user code
-        problem = f"{type(error).__name__}: {error}"
-        raise StartFailed(f'local "{reference}": importing {module_name} raised {problem}') from error
+    found = _imported(module_name, reference, folder, env)
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise StartFailed(f'local "{reference}": {module_name} has no {attribute}')
@@ -213,6 +209,44 @@ def load_registry(reference: str, folder: str | None = None) -> Registry:
     if not isinstance(found, Registry):
         raise StartFailed(f'local "{reference}": expected a Registry, found a {type(found).__name__}')
     return found
+
+
+def _imported(module_name: str, reference: str, folder: str | None, env: Mapping[str, str]) -> object:
+    """Raises: `StartFailed`."""
+    try:
+        importlib.invalidate_caches()  # the file may be newer than the last look into its folder
+        if folder is not None:
+            _check_files(module_name, folder, env)
+        return importlib.import_module(module_name)
+    except _NotBelieved as error:
+        raise StartFailed(f'local "{reference}": {error}') from None
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise StartFailed(f'local "{reference}": module {module_name} needs {error.name}, not installed') from error
+        raise StartFailed(f'local "{reference}": no module {error.name} (searched: {", ".join(sys.path)})') from error
+    except (Exception, SystemExit) as error:  # the boundary to user code
+        problem = f"{type(error).__name__}: {error}"
+        raise StartFailed(f'local "{reference}": importing {module_name} raised {problem}') from error
+
+
+class _NotBelieved(Exception):
+    """A module that somebody else may have written; the message names its file."""
+
+
+def _check_files(module_name: str, folder: str, env: Mapping[str, str]) -> None:
+    """Looks at the files of a module and its packages before they are run, if they are in the folder.
+
+    Raises: `_NotBelieved`, and what importing a package raises.
+    """
+    parts = module_name.split(".")
+    for length in range(1, len(parts) + 1):
+        name = ".".join(parts[:length])
+        spec = None if name in sys.modules else importlib.util.find_spec(name)
+        file = spec.origin if spec is not None and spec.has_location else None
+        if file is None or not Path(os.path.abspath(file)).is_relative_to(os.path.abspath(folder)):
+            continue
+        if (problem := problem_of_config(os.stat(file), env)) is not None:
+            raise _NotBelieved(f"{file} {problem}")
 
 
 async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) -> Result:

@@ -33,9 +33,9 @@ def url_key(url: str) -> str:
 
 
 class EraMemory:
-    """A small JSON file by `server_key`. Unreadable or unwritable → nothing is remembered, nothing fails.
+    """A small JSON file by `server_key`, for nobody else's eyes; `path` None: no file.
 
-    `path` None: no file.
+    Unreadable or unwritable → nothing is remembered, nothing fails.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -85,9 +85,11 @@ class EraMemory:
         if self._path is None:
             return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fresh = self._path.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps(known))
+            fresh.unlink(missing_ok=True)  # of a hub that was killed, with the mode that it had
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(json.dumps(known))
             fresh.replace(self._path)
         except OSError as exc:
             log.debug("era_memory_unwritten", path=str(self._path), reason=str(exc))

@@ -67,3 +67,20 @@ def test_the_traceback_that_ends_the_process_is_masked(capsys: pytest.CaptureFix
         sys.excepthook(type(error), error, error.__traceback__)
     said = capsys.readouterr().err
     assert "canary" not in said and said.endswith(f"ValueError: no {masking.MASK}\n")
+
+
+def test_a_log_for_people_holds_no_escape_sequence_of_a_server(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    logs.configure("debug", "console")
+    log = structlog.get_logger("test")
+    log.info("said\x1b]0;a\x07", line="\x1b]0;b\x07")
+    try:
+        raise ValueError("\x1b]0;c\x07")
+    except ValueError:
+        log.exception("crashed")
+        logging.getLogger("library").exception("\x1b]0;d\x07")
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "\x07" not in said
+    assert all(f"\\x1b]0;{letter}\\x07" in said for letter in "abcd")

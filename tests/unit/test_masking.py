@@ -36,6 +36,48 @@ def test_a_secret_is_blacked_out_as_others_write_it(shown: str) -> None:
     assert MASK in masked and "ss" not in masked and "rd" not in masked
 
 
+SLASHED = "p@ss!w(o)/rd12"
+ACCENTED = "kzRé(44'4)!/~rest"
+SPACED = 'aß 😀/b "c'
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"),
+    [
+        (SLASHED, "p%40ss!w(o)%2Frd12"),
+        (SLASHED, "p%40ss!w(o)%2frd12"),
+        (SLASHED, r"p@ss!w(o)\/rd12"),
+        (SLASHED, "p%40ss%21w%28o%29/rd12"),
+        (SLASHED, "".join(f"%{ord(char):02x}" for char in SLASHED)),
+        (SLASHED, r"p\u0040ss!w(o)\u002Frd12"),
+        (ACCENTED, "kzR%C3%A9(44'4)!/~rest"),
+        (ACCENTED, "kzR%c3%a9%2844%274%29%21/%7Erest"),
+        (ACCENTED, r"kzR\u00e9(44'4)!\/~rest"),
+        (SPACED, "a%C3%9F+%F0%9F%98%80/b+%22c"),
+        (SPACED, 'aß%20😀%2Fb%20"c'),
+        (SPACED, r"a\u00DF \ud83D\uDE00\/b \"c"),
+        ("a b+c d", "a+b+c+d"),
+        ("ab%41é/cd", "ab%41%C3%A9/cd"),
+        ("ab%41é/cd", "ab%2541%C3%A9/cd"),
+    ],
+)
+def test_a_secret_is_blacked_out_whichever_of_its_characters_are_escaped(secret: str, shown: str) -> None:
+    assert Mask({secret})(shown) == MASK
+    assert Mask({secret})(f"%41 é /mcp?a=%22{shown}%22&b=\\n {shown} {secret}") == (
+        f"%41 é /mcp?a=%22{MASK}%22&b=\\n {MASK} {MASK}"
+    )
+    assert len(shown) <= Mask({secret}).longest
+
+
+def test_text_with_escapes_and_without_a_secret_stays_as_it_is() -> None:
+    text = r"C:\new\u12 %41%zz%C3%28%C3 100% a+b \ud83d \\ \/ %"
+    assert Mask({SLASHED, "wxyz"})(text) == text
+
+
+def test_the_longer_of_two_secrets_goes_first_also_where_it_is_escaped() -> None:
+    assert Mask({"pass", "pass/word"})(r"pass%2Fword pass\/word pass") == f"{MASK} {MASK} {MASK}"
+
+
 def test_the_longer_of_two_secrets_goes_first() -> None:
     assert Mask({"abcdef", "abcdefghij"})("abcdefghij abcdef") == f"{MASK} {MASK}"
 
@@ -91,7 +133,10 @@ def test_an_error_that_an_upstream_sent_is_relayed_as_it_is() -> None:
     assert RpcError("s3cret-one", raw=raw).encoded() == raw
 
 
-@pytest.mark.parametrize("part", ["eyJ", "eyJ.", "bearer ", "a.", "s3cret-on", " "])
+@pytest.mark.parametrize(
+    "part",
+    ["eyJ", "eyJ.", "bearer ", "a.", "s3cret-on", " ", "%", "%41", "%e2%82", "%73", "\\", "\\u0073", "s%33cret-on"],
+)
 def test_no_text_of_a_server_takes_long(part: str) -> None:
     """A hang guard: what is quadratic takes minutes for this."""
     masking.learn([f"s3cret-{number:04}" for number in range(200)])

@@ -29,6 +29,8 @@ HIDDEN = {
     "a\u2062b\u2063c": ("hidden", "<U+2062>"),
     "a\u180eb": ("hidden", "<U+180E>"),
     "\u3164": ("hidden", "<U+3164>"),
+    "a\u2800b": ("hidden", "a<U+2800>b"),
+    "\u28c1\u2800\u2800\u28c1": ("hidden", "<U+2800><U+2800>"),
     "ad\u200dmin": ("hidden", "<U+200D>"),
     "a\ufe0fb": ("hidden", "<U+FE0F>"),
     "\u2600\ufe0f\ufe0e\ufe01": ("hidden", "<U+FE01>"),
@@ -72,6 +74,7 @@ def test_what_tag_characters_say_is_read_out() -> None:
         "\u05d0\u05d1\u05d2\u200f! (v2)\u200e",
         "\u845b\U000e0100\u57ce",
         "\u1820\u180b",
+        "\u2813\u2811\u2807\u2807\u2815\u2800\u283a\u2815\u2817\u2807\u2819",
     ],
 )
 def test_what_writing_systems_and_emoji_need_is_no_flag(text: str) -> None:
@@ -169,6 +172,14 @@ def test_words_that_are_no_tool_of_another_server_are_no_flag(text: str) -> None
 def test_a_tool_that_both_servers_have_is_nobody_elses() -> None:
     own = offer("other", ("send_message", "See send_message."), ("add", "send_message afterwards"))
     assert inspected(MAIL, own) == []
+
+
+@pytest.mark.parametrize("hidden", ["\u200b", "\u2800", "\u3164", "\u202e"])
+def test_what_is_hidden_in_a_name_is_flagged_though_clients_know_another(hidden: str) -> None:
+    (found,) = inspected(offer("a", (f"send{hidden}message", "")))
+    assert (found.exported, found.flag.where) == ("a_send_message", "name")
+    assert f"send<U+{ord(hidden):04X}>message" in found.flag.text
+    assert inspected(offer("a", ("send.message", ""), ("grüße", ""))) == []
 
 
 @pytest.mark.parametrize("name", ["mail_send-message", "Mail_Send_Message", "mail__sendmessage", "rnail_send_message"])

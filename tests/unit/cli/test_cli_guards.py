@@ -12,6 +12,7 @@ import pytest
 from mcp_hub.cli import serve
 from mcp_hub.cli.guards import Doorkeeper, is_authenticated, metadata_routes
 from mcp_hub.config.schema import Settings
+from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.fronts.guard import Guard, Refusal, Unverified
 from mcp_hub.rules import view_rules
 from mcp_hub.sessions.session import Caller
@@ -142,3 +143,16 @@ def test_tokens_issuers_or_a_word_of_the_owner_open_a_public_address(
 def test_a_guard_of_settings_holds_no_token() -> None:
     guard = Doorkeeper(None).guard(settings(tokens=TOKENS))
     assert "s3cret" not in repr(vars(guard)) and hashlib.sha256(b"s3cret-of-alice").digest() in guard._callers
+
+
+async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
+    path.write_bytes(key_set(jwk(rsa_key())))
+    path.chmod(0o666)
+    door = Doorkeeper(None)
+    assert await who(door.guard(settings(path)), shown) == 503
+    assert "can be written by others" in door.key_states()[0]
+    monkeypatch.setenv(OVERRIDE, "1")
+    assert isinstance(await who(Doorkeeper(None).guard(settings(path)), shown), Caller)

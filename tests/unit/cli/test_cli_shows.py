@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from mcp_hub.cli.results import Outcome
+from mcp_hub.cli.setup import fail
 from mcp_hub.cli.shows import JsonLines, OnTerminal, Quiet
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Delta, Log, Progress
@@ -152,3 +153,19 @@ def test_upstream_text_is_no_markup_and_no_escape_sequence() -> None:
     terminal = Terminal()
     terminal.show.outcome(result("[red]a[/red] \x1b[2J"))
     assert terminal.lines == ["[red]a[/red] \\x1b[2J"]
+
+
+@pytest.mark.parametrize("show", [Quiet, JsonLines])
+def test_errors_hold_no_escape_sequence_wherever_stderr_goes(
+    show: type[Quiet] | type[JsonLines], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is no terminal is soon shown on one; and a sequence that went would put together what it had split."""
+    message = "error 1: s3c\x1b[0mret \x1b]0;title\x07\nnext"
+    show(io.BytesIO()).error(RpcError(message), message)
+    assert capsys.readouterr().err == "error 1: s3c\\x1b[0mret \\x1b]0;title\\x07\nnext\n"
+
+
+def test_a_command_that_fails_says_so_without_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fail("no \x1b]0;title\x07\x1b[2J", 2)
+    assert capsys.readouterr().err == "no \\x1b]0;title\\x07\\x1b[2J\n"

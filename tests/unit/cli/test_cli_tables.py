@@ -2,11 +2,14 @@
 
 import pytest
 
+from mcp_hub.catalog.flags import Flag
+from mcp_hub.catalog.inspection import Flagged
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
 from mcp_hub.cli.following import exit_code
 from mcp_hub.cli.list import exit_code as list_exit_code
+from mcp_hub.cli.notices import notices_of
 from mcp_hub.cli.own_hub import unknown_tool
-from mcp_hub.cli.tables import last_lines, masked, protocol, reason, reasons, server_data
+from mcp_hub.cli.tables import last_lines, masked, protocol, quarantine_table, reason, reasons, server_data
 from mcp_hub.cli.waiting import has_settled, not_ready, starting_text
 from mcp_hub.errors import (
     DeadlineExceeded,
@@ -108,3 +111,20 @@ def test_tool_with_the_prefix_of_a_server_that_is_down_is_unavailable() -> None:
     error = unknown_tool("files_read", [], [READY, DOWN], {"git": "git", "fs": "files"})
     assert exit_code(error) == 3
     assert error.message == 'upstream "fs" is failed: command not found: npx'
+
+
+def test_what_a_server_calls_itself_and_its_unfit_definitions_holds_no_secret() -> None:
+    view = build(
+        [Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (b'{"name":"u-hunter22"}',)})], ViewRules({"git": ServerRules()})
+    )
+    about = {"name": "x", "more": ["hunter22", 1]}
+    found = server_data(UpstreamStatus("git", UpstreamState.READY, server_info=about), view, {"hunter22"})
+    assert found["quarantined"][0]["key"] == "u-***"
+    assert found["serverInfo"] == {"name": "x", "more": ["***", 1]}
+    assert [str(cell) for cell in quarantine_table(view, {"hunter22"}).columns[2].cells] == ["u-***"]
+
+
+def test_flags_as_data_hold_no_secret() -> None:
+    flagged = [Flagged("s", "t", "s_t", Flag("hidden", "name", "a<U+200B> hunter22", "why"))]
+    (flag,) = notices_of("s", [], flagged, {"hunter22"})["flags"]
+    assert flag["text"] == "a<U+200B> ***"

@@ -103,3 +103,19 @@ def test_a_secret_file_with_wide_permissions_is_a_warning_with_its_place(tmp_pat
     assert warning.startswith("s:5: servers.a.env.KEY: file key can be read by everybody") and "chmod" in warning
     secret.chmod(0o600)
     assert parse(text, "s", {}, tmp_path).warnings == ()
+
+
+def test_a_file_of_keys_that_others_can_write_is_not_read(tmp_path: Path) -> None:
+    text = (
+        "servers: {a: {command: x}}\nhub: {http: {oauth: {resource: 'https://hub.example.com/mcp', issuers:\n"
+        "  [{issuer: 'https://a.example', jwks_file: keys.json}]}}}\n"
+    )
+    keys = tmp_path / "keys.json"
+    assert parse(text, "s", {}, tmp_path).settings.servers, "it may come to be"
+    keys.write_text("{}")
+    keys.chmod(0o666)
+    with pytest.raises(ConfigError, match=rf"s:3: .*issuers\[0\]\.jwks_file: {keys} can be .* let anybody in; mend"):
+        parse(text, "s", {}, tmp_path)
+    assert parse(text, "s", {OVERRIDE: "1"}, tmp_path).settings.servers
+    keys.chmod(0o644)
+    assert parse(text, "s", {}, tmp_path).settings.servers

@@ -89,3 +89,21 @@ def test_connections_leave_room_for_other_files(monkeypatch: pytest.MonkeyPatch)
     for files, wanted, most in ((1024, 4096, 512), (1024, 12, 12), (256, 4096, 64), (100_000, 4096, 4096)):
         monkeypatch.setattr(connections.resource, "getrlimit", lambda what, files=files: (files, files))
         assert affordable(wanted) == most
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://evil.example/mcp", b"421"),
+        ("HTTPS://evil.example:80?x", b"421"),
+        ("http://localhost:80@evil.example/", b"421"),
+        ("http://localhost:80/mcp", b"200"),
+        ("http://LOCALHOST:80/", b"200"),
+        ("/mcp?u=http://evil.example/", b"200"),
+    ],
+)
+async def test_a_target_that_names_another_host_is_misdirected(target: str, status: bytes) -> None:
+    async with serving() as (_, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        await client.send(f"GET {target} HTTP/1.1\r\nhost: localhost:80\r\n\r\n".encode())
+        with anyio.fail_after(5):
+            assert (await client.receive()).split()[1] == status

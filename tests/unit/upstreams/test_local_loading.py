@@ -10,6 +10,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.local import LocalUpstream, load_registry
@@ -88,3 +89,20 @@ async def test_upstream_that_could_not_be_loaded_is_failed_with_the_reason() -> 
     with pytest.raises(UpstreamUnavailable, match='upstream "mine" is not available') as caught:
         await upstream.call(request("one"), Recorder())
     assert caught.value.data == {"upstream": "mine", "state": "failed", "reason": status.reason}
+
+
+@pytest.mark.parametrize("name", ["wide_tools.py", "wide_tools/__init__.py", "wide_tools/inner.py"])
+def test_a_module_that_others_can_write_is_not_run(folder: Path, name: str) -> None:
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    (file.parent / "__init__.py").write_text("")
+    file.write_text(f"raise SystemExit('was run')\n{GOOD}")
+    file.chmod(0o666)
+    reference = f"{name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}:registry"
+    with pytest.raises(StartFailed, match=f"{file} can be written by everybody on this machine.*chmod go-w"):
+        load_registry(reference, str(folder), {})
+    with pytest.raises(StartFailed, match="was run"):
+        load_registry(reference, str(folder), {OVERRIDE: "1"})
+    file.write_text(GOOD)
+    file.chmod(0o644)
+    assert "one" in load_registry(reference, str(folder), {}).tools

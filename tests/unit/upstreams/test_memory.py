@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,17 @@ def test_who_asks_is_remembered_beside_the_era(tmp_path: Path) -> None:
     assert again.get("a") is Era.HANDSHAKE and again.get("a asks") is None
     again.forget("a")
     assert again.is_interactive("a")
+
+
+def test_the_file_is_for_nobody_elses_eyes(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "eras.json"
+    mask = os.umask(0o022)
+    try:
+        EraMemory(path).put("a", Era.MODERN)
+        path.chmod(0o644)  # as it was written before
+        path.with_suffix(f".{os.getpid()}").write_text("left by a hub that was killed")
+        EraMemory(path).put("b", Era.MODERN)
+    finally:
+        os.umask(mask)
+    assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert EraMemory(path).get("a") is Era.MODERN

@@ -266,6 +266,7 @@ class Delivery:
         self._substitute = None
         self._is_due = False
         self.pause()
+        self._wake = self._reader.wake = _nobody
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
         """The message that an event is to this client, if any; `seq` is its number."""
@@ -361,6 +362,10 @@ class Delivery:
         if wanted is None:
             return self._session.era is Era.HANDSHAKE
         return level_admits(wanted, level)
+
+
+def _nobody() -> None:
+    """Nobody is to be woken any more."""
 
 
 def _can_open_urls(session: Session) -> bool:

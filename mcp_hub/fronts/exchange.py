@@ -96,6 +96,12 @@ class Exchange:
 
     async def run(self) -> None:
         """Returns when the response is complete or stopped, or the client gone (`disconnected`)."""
+        try:
+            await self._run()
+        finally:
+            self._on_stream = None  # what is not let go here waits for the garbage collector
+
+    async def _run(self) -> None:
         while not (self.is_slow or (self._frames and self._can_stream)):
             if self.delivery.ended:
                 await self._finish()

@@ -158,7 +158,8 @@ class Resumption:
         asking = None
         if request.takes_sse:
             asking = client.asking
-            record.info = lambda: Origin.of(id_, token, record.call).encoded()
+            call = record.call
+            record.info = lambda: Origin.of(id_, token, call).encoded()
         exchange.delivery = Delivery(
             self._hub,
             id_,

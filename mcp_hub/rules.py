@@ -102,7 +102,8 @@ def _encoded(arguments: Mapping[str, JsonValue]) -> RawObject:
 
 
 def _filter(settings: FilterSettings | ToolFilterSettings) -> Filter:
-    return Filter(tuple(map(_entry, settings.allow)), tuple(map(_entry, settings.deny)))
+    allow = None if settings.allow is None else tuple(map(_entry, settings.allow))
+    return Filter(allow, tuple(map(_entry, settings.deny)))
 
 
 def _entry(own: SelectorSettings) -> str | Selector:

@@ -49,6 +49,7 @@ PURE = {
         "calls.cutting",
         "calls.fitting",
         "calls.json_paths",
+        "calls.patterns",
         "calls.reading",
         "calls.records",
         "upstreams.lifecycle",

@@ -1,17 +1,16 @@
 """Reading on in a kept text: pages of it, and the lines that a pattern matches. Pure, over bytes of UTF-8.
 
 Offsets are bytes from the start of the text. One page after the other, each from where the one before ended, is the
-whole text. Patterns are RE2's, so no pattern takes more than linear time (github.com/google/re2/wiki/Syntax).
+whole text.
 """
 
 import codecs
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mcp_hub.calls.fitting import DENSE, Estimate, head_within
-from mcp_hub.errors import InvalidParams
+from mcp_hub.calls.patterns import compiled
 
 if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
@@ -23,14 +22,6 @@ MARGIN: Final = DENSE - 1
 MOST_MATCHES: Final = 100
 """In one answer."""
 
-_MOST_PATTERN: Final = 1000
-_MOST_PROGRAM: Final = 1000
-"""Instructions of RE2: with so many, matching may read as little as 200 KB a second."""
-_MOST_REPEATS: Final = 1000
-"""RE2 refuses more of one thing by itself, at once."""
-_PATTERN_MEMORY: Final = 4 << 20
-_ESCAPED: Final = re.compile(r"\\(?:[xpP]\{[^}]*\}|.)", re.DOTALL)
-_REPEATED: Final = re.compile(r"\{([0-9]{1,9}),?([0-9]{0,9})\}")
 _WINDOW: Final = 64 << 10
 """Bytes that are searched at once, or a line more; of a longer line that much, and again with the last `_OVERLAP`."""
 _OVERLAP: Final = 4 << 10
@@ -100,34 +91,9 @@ def grep(
     Of a line that is longer than can be shown, each place that matches is shown by itself. A match of more than 4 KiB
     in a line of more than 64 KiB may be missed. Raises `InvalidParams` for a pattern that is none or too large.
     """
-    return _Search(body, _compiled(pattern), min(_LINE, tokens // 2), is_over).run(start, most, tokens, estimate)
-
-
-def _compiled(pattern: str) -> "re2._Regexp":
-    import re2  # 30 ms, which no start needs
-
-    if len(pattern) > _MOST_PATTERN:
-        raise InvalidParams(f"grep: the pattern has {len(pattern)} characters; {_MOST_PATTERN} are allowed")
-    repeats = [int(most or least) for least, most in _REPEATED.findall(_ESCAPED.sub("", pattern))]
-    if sum(count for count in repeats if count <= _MOST_REPEATS) > _MOST_PROGRAM:  # RE2 would take seconds to see it
-        raise InvalidParams(f"grep: {pattern[:100]!r} is too large a pattern; repeat fewer times")
-    options = re2.Options()
-    options.log_errors = False
-    options.never_nl = True  # each line by itself
-    options.never_capture = True
-    options.max_mem = _PATTERN_MEMORY
-    try:
-        re2.compile(pattern, options)  # as it came, so that an error shows it so
-        regexp = re2.compile(f"(?m){pattern}", options)
-    except re2.error as problem:
-        said = problem.args[0]
-        reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        raise InvalidParams(f"grep: {pattern[:100]!r} is no pattern of RE2: {reason[:200]}") from None
-    finally:
-        re2.purge()  # its cache is bounded by number only
-    if regexp.programsize > _MOST_PROGRAM:
-        raise InvalidParams(f"grep: {pattern[:100]!r} is too large a pattern; repeat fewer times")
-    return regexp
+    return _Search(body, compiled(pattern, "grep", by_line=True), min(_LINE, tokens // 2), is_over).run(
+        start, most, tokens, estimate
+    )
 
 
 class _Search:

@@ -65,17 +65,17 @@ _NOTHING: Final = Selector()
 class Filter:
     """Selectors and globs on names (`*`, `?`, `[a-z]`; case matters; `*` also crosses `/`).
 
-    No `allow` means all; `deny` wins.
+    No `allow` means all, an empty one nothing; `deny` wins.
     """
 
-    allow: tuple[str | Selector, ...] = ()
+    allow: tuple[str | Selector, ...] | None = None
     deny: tuple[str | Selector, ...] = ()
 
     def admits(self, *names: str, traits: Traits = UNTOLD) -> bool:
         """Whether something known by these names (the upstream's, the exported one) may be seen and used."""
         if self.denies(*names, traits=traits):
             return False
-        return not self.allow or _any_selects(self.allow, names, traits)
+        return self.allow is None or _any_selects(self.allow, names, traits)
 
     def denies(self, *names: str, traits: Traits = UNTOLD) -> bool:
         return bool(self.deny) and _any_selects(self.deny, names, traits)

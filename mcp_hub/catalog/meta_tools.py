@@ -40,6 +40,8 @@ _MOST_ARGUMENTS: Final = 1 << 20
 _MOST_TAKES: Final = 16 << 10
 """Characters of a definition that goes with a refusal: some 4,000 tokens."""
 _INVALID_PARAMS: Final = -32602
+_REASON: Final = 200
+"""Characters of what is wrong with arguments, which may repeat some."""
 
 
 # -- run_tool
@@ -48,6 +50,9 @@ _INVALID_PARAMS: Final = -32602
 class _Run(msgspec.Struct):
     name: str
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_KNOWN: Final = frozenset(_Run.__struct_fields__)
 
 
 def _is_run(params: RawObject) -> bool:
@@ -73,6 +78,14 @@ def _run(params: RawObject) -> _Run:
     if run.name == RUN:
         raise InvalidParams(f"{RUN} cannot run itself")
     return run
+
+
+def _check_members(params: RawObject) -> None:
+    """Raises `InvalidParams` for arguments beside the tool's name, which would be lost: models write them there."""
+    given: RawObject = raw_object(params["arguments"]) or {}
+    if lost := ", ".join(repr(name) for name in given if name not in _KNOWN):
+        said = f"unknown {lost[:_REASON]}; put what the tool takes into `arguments`"
+        raise InvalidParams(f"{RUN}: wrong arguments: {said}")
 
 
 def _unwrapped(params: RawObject, run: _Run) -> RawObject:
@@ -131,10 +144,12 @@ def _meant_by_run(view: CatalogView, era: Era, params: RawObject, is_settled: Ca
         entry = view.find(Kind.TOOL, run.name)
         own = _unwrapped(params, run)
         to = route(view, era, "tools/call", own)
+        _check_members(params)
     except UnknownEntry as problem:
         if not is_settled():
             raise  # its server may be on its way up
-        return _refused(params, f"{problem.message}. {FIND} says which there are.")
+        end = "" if problem.message.endswith("?") else "."
+        return _refused(params, f"{problem.message}{end} {FIND} says which there are.")
     except InvalidParams as problem:
         return _refused(params, _explained(problem.message, entry))
     return Meant(to, own, entry if to.server != OWN else None)
@@ -220,7 +235,7 @@ def _with_schema(done: Completed, given: RawJson, entry: Entry) -> Completed:
 # -- find_tools
 
 
-class _Find(msgspec.Struct):
+class _Find(msgspec.Struct, forbid_unknown_fields=True):
     query: str
     server: str | None = None
     limit: int | str | None = None
@@ -257,7 +272,8 @@ def _arguments(call: Call) -> _Find:
     try:
         wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        raise InvalidParams(f"wrong arguments: {problem}") from None
+        known = ", ".join(_Find.__struct_fields__)
+        raise InvalidParams(f"wrong arguments: {str(problem)[:_REASON]}; known are {known}") from None
     if wanted.detail not in (None, "", "brief", "full"):
         raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {wanted.detail[:50]!r}')
     return wanted

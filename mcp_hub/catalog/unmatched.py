@@ -114,7 +114,7 @@ def _patterns(filter_: Filter) -> list[tuple[str, int, str | Selector]]:
     """The entries of a filter that have a glob: under which key, at which place."""
     return [
         (key, index, entry)
-        for key, entries in (("allow", filter_.allow), ("deny", filter_.deny))
+        for key, entries in (("allow", filter_.allow or ()), ("deny", filter_.deny))
         for index, entry in enumerate(entries)
         if isinstance(entry, str) or entry.name is not None or entry.tag is not None
     ]

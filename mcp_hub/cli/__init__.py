@@ -42,11 +42,12 @@ _COMMANDS: Final = {
 def open_standard_streams() -> None:
     """Opens the null device for each of stdin, stdout and stderr that this process was started without.
 
-    Else the event loop takes their numbers for its own, and what writes to them ends it.
+    Else the event loop takes their numbers for its own, and what writes to them ends it. Stdout stays one that cannot
+    be written: what a command prints would be lost without a word.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    for name, mode, flags in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            stream = open(os.devnull, mode, encoding="utf-8")  # as long as the process
+            stream = open(os.open(os.devnull, flags), mode, encoding="utf-8")  # as long as the process
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 

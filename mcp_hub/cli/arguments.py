@@ -4,6 +4,7 @@ Texts are checked before a server is started; only the type of an `--arg` has to
 travels as it was written, so numbers of any size stay what they are.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -59,13 +60,29 @@ def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
     Raises: `UsageError`.
     """
     try:
-        return msgspec.json.decode(_text(source, option, stdin), type=RawObject)
+        text = _text(source, option, stdin)
+        if not text.strip():
+            where = "on standard input" if source == "-" else f"in {source[1:]}" if source.startswith("@") else "there"
+            raise click.UsageError(f"{option}: no JSON {where}")
+        return msgspec.json.decode(text, type=RawObject)
     except msgspec.ValidationError:
         raise click.UsageError(f'{option}: the arguments of a tool are a JSON object: {{"name": value}}') from None
     except (msgspec.DecodeError, RecursionError) as problem:
-        raise click.UsageError(f"{option}: {problem}") from None
+        said = "holds half of a character (a lone surrogate)" if _has_half(text) else str(problem)
+        raise click.UsageError(f"{option}: {said}") from None
     except UnicodeError:
         raise click.UsageError(f"{option}: not UTF-8 text") from None
+
+
+def _has_half(text: bytes) -> bool:
+    """Whether JSON that cannot be decoded is so but for a lone surrogate."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def _text(source: str, option: str, stdin: BinaryIO) -> bytes:

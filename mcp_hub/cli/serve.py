@@ -233,5 +233,5 @@ def _announce(app: App, listener: socket.socket) -> None:
     names = ", ".join(servers) or "none"
     url = f"http://{shown}:{port}/mcp"
     click.echo(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}", err=True)
-    if not sys.stdout.isatty():
+    if sys.__stdout__ is not None and not sys.stdout.isatty():  # nobody waits for it where there is none
         click.echo(url)  # for the program that reads it

@@ -1,10 +1,6 @@
 """What holds for every server unless it says otherwise."""
 
-from typing import Annotated
-
-from pydantic import Field
-
-from mcp_hub.config.scalars import Approval, IdleStop, Orphan, PositiveDuration, StartRule, TaskRule
+from mcp_hub.config.scalars import Amount, Approval, IdleStop, Orphan, PositiveDuration, StartRule, TaskRule
 from mcp_hub.config.section import Section
 
 __all__ = ["Defaults", "RestartSettings"]
@@ -16,7 +12,7 @@ class RestartSettings(Section):
     A remote server is tried for as long as the hub runs, unless it has a `restart` of its own.
     """
 
-    intensity: Annotated[int, Field(ge=0)] = 5
+    intensity: Amount = 5
     period: PositiveDuration = 60.0
 
 

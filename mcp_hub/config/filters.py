@@ -65,17 +65,17 @@ class ToolSelector(Selector):
 
 
 class FilterSettings(Section):
-    """What is let through: by default everything; with `allow`, only what one of its entries selects.
+    """What is let through: by default everything; with `allow`, only what one of its entries selects (none: nothing).
 
     `deny` wins over `allow`: what one of its entries selects is neither listed nor found nor usable.
     """
 
-    allow: Annotated[list[Selector], Field(max_length=_MOST)] = []
+    allow: Annotated[list[Selector] | None, Field(max_length=_MOST)] = None
     deny: Annotated[list[Selector], Field(max_length=_MOST)] = []
 
 
 class ToolFilterSettings(Section):
     """As `FilterSettings`, for tools, whose entries can also ask for hints."""
 
-    allow: Annotated[list[ToolSelector], Field(max_length=_MOST)] = []
+    allow: Annotated[list[ToolSelector] | None, Field(max_length=_MOST)] = None
     deny: Annotated[list[ToolSelector], Field(max_length=_MOST)] = []

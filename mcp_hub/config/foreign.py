@@ -72,10 +72,10 @@ def _filtered(tools: object, target: str, names: object) -> JsonObject | None:
     filters: object = {} if tools is None else tools
     if not isinstance(filters, dict):
         return None
-    there = filters.get(target) or []
-    if not isinstance(there, list) or (there and target == "allow"):
-        return None
-    return {**filters, target: [*there, *names]}
+    there = filters.get(target)
+    if there is not None and (target == "allow" or not isinstance(there, list)):
+        return None  # a second list of what is allowed would let more through
+    return {**filters, target: [*(there or []), *names]}
 
 
 def _own_keys(section: JsonObject, path: DataPath, known: Collection[str], report: Report) -> JsonObject:

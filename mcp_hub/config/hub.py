@@ -16,6 +16,7 @@ from mcp_hub.config.scalars import (
     Globs,
     KiB,
     MiB,
+    NoFlag,
     PositiveDuration,
     Size,
     Text,
@@ -50,7 +51,7 @@ class HttpSettings(Section):
     """
 
     host: TextLine = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8765
+    port: Annotated[int, Field(ge=0, le=65535), NoFlag] = 8765
     allowed_hosts: list[Text] = []
     allowed_origins: list[Text] = []
     allow_public: bool = False
@@ -135,16 +136,16 @@ class LimitSettings(Section):
     """
 
     line: Size = 32 * MiB
-    depth: Annotated[int, Field(ge=8, le=512)] = 512
+    depth: Annotated[int, Field(ge=8, le=512), NoFlag] = 512
     batch: Count = 100
     open_requests: Count = 8192
     listens: Count = 64
     running_calls: Count = 1024
-    waiting_calls: Annotated[int, Field(ge=0)] = 4096
+    waiting_calls: Amount = 4096
     detached_calls: Count = 64
     tools_per_server: Count = 10000
     pages: Count = 100
-    stderr_lines: Annotated[int, Field(ge=0)] = 200
+    stderr_lines: Amount = 200
     question_timeout: PositiveDuration = 600.0
     followers: Count = 16
     stream_events: Count = 10000
@@ -179,7 +180,7 @@ class HubSettings(Section):
     max_result_tokens: Amount = 8000
     aliases: Aliases = {}
     prefix: Literal["auto", "always", "never"] = "auto"
-    max_name_length: Annotated[int, Field(ge=16, le=64)] = 48
+    max_name_length: Annotated[int, Field(ge=16, le=64), NoFlag] = 48
     first_list_wait: Duration = 2.0
     page_size: Count = 1000
     http: HttpSettings = HttpSettings()

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, SecretStr, model_validator
 
 from mcp_hub.config.remote import is_this_machine, is_web_page, origin_parts
-from mcp_hub.config.scalars import Text
+from mcp_hub.config.scalars import NoFlag, Text
 from mcp_hub.config.section import Section, finding
 
 __all__ = ["OAuthSettings"]
@@ -37,7 +37,7 @@ class OAuthSettings(Section):
     client_metadata_url: Text | None = None
     issuer: Text | None = None
     scopes: list[Text] = []
-    redirect_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    redirect_port: Annotated[int, Field(ge=1, le=65535), NoFlag] | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -34,6 +34,7 @@ __all__ = [
     "KiB",
     "Line",
     "MiB",
+    "NoFlag",
     "Orphan",
     "PositiveDuration",
     "Prefix",
@@ -81,6 +82,13 @@ def _variable_name(name: str) -> str:
 def _off(value: object) -> object:
     """YAML reads a bare `off` as false."""
     return "off" if value is False else value
+
+
+def _no_flag(value: object) -> object:
+    """Python takes true for 1."""
+    if isinstance(value, bool):
+        raise ValueError("expected a whole number")
+    return value
 
 
 def _finite(arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -167,8 +175,10 @@ Reference = Annotated[str, AfterValidator(_reference)]
 # protocol.md §3 "Names": what every model vendor accepts; 64 is the hard limit of models
 ExportedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=64)]
 Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=32)]
-Count = Annotated[int, Field(ge=1)]
-Amount = Annotated[int, Field(ge=0)]
+NoFlag: Final = BeforeValidator(_no_flag)
+"""Stands last in whole numbers."""
+Count = Annotated[int, Field(ge=1), NoFlag]
+Amount = Annotated[int, Field(ge=0), NoFlag]
 # each glob is tried on every name
 Globs = Annotated[list[Text], Field(max_length=1000)]
 _Word = Annotated[str, StringConstraints(min_length=1, max_length=64)]

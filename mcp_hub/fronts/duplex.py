@@ -6,13 +6,14 @@ announced. Which era a request belongs to is the front's business as far as mode
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
 import structlog
 
 from mcp_hub.calls.parking import Leg
-from mcp_hub.errors import Busy, HubStopping, InvalidParams, RpcError
+from mcp_hub.errors import Busy, HubStopping, RpcError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.announcer import Announcer
 from mcp_hub.fronts.asking import Asking
@@ -23,7 +24,7 @@ from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen, uninitialized
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import batches, envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, raw_object
-from mcp_hub.protocol.meta import RequestMeta, take_meta
+from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import RawJson, RawObject
@@ -64,6 +65,17 @@ class ClientWire(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
+class _Later:
+    """A request whose answer is being waited for."""
+
+    id: bytes
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def cancel(self) -> None:
+        self.scope.cancel()
+
+
 class Duplex:
     """Serves one client until its wire is closed. A `WireHandler`. `closed` is set once the wire is.
 
@@ -83,7 +95,7 @@ class Duplex:
         self._wire: ClientWire
         self._asking: Asking
         self._session: Session | None = None
-        self._open: dict[int | str, Delivery | anyio.CancelScope | Listening] = {}
+        self._open: dict[int | str, Delivery | _Later | Listening] = {}
         self._ready: dict[int | str, Delivery] = {}
         self._deliver_due = False
         self._room = anyio.Event()
@@ -136,10 +148,12 @@ class Duplex:
             self._refuse(id_, RpcError(f"invalid request: {what}", code=INVALID_REQUEST))
             return
         key = envelope.id_key(id_)
-        if key in self._open:
-            # an error would settle the first request of this id
-            log.warning("request_id_reused", id=id_.decode("utf-8", "replace")[:100], method=message.method)
-            return
+        if (earlier := self._open.get(key)) is not None:
+            shown = id_.decode("utf-8", "replace")[:100]
+            log.warning("request_id_reused", id=shown, method=message.method)
+            if id_.startswith(b'"') != earlier.id.startswith(b'"'):
+                self._refuse(id_, RpcError(f"invalid request: id {shown} is in use", code=INVALID_REQUEST))
+            return  # spelled alike, an error would settle the first request of this id
         try:
             self._admit(message)
             self._serve(key, id_, str(message.method), message)
@@ -159,10 +173,7 @@ class Duplex:
             raise Busy.at(what, "hub.limits.open_requests", limits.open_requests)
 
     def _serve(self, key: int | str, id_: bytes, method: str, message: Envelope) -> None:
-        params = raw_object(message.params)
-        if params is None:
-            raise InvalidParams("params must be an object")
-        meta = take_meta(params)
+        params, meta = take_params(message.params)
         if method == "initialize" and self._session is None:
             self._session, result = self._binding.initialize(self._caller, params)
             self._answer(id_, result)
@@ -179,8 +190,8 @@ class Duplex:
     ) -> None:
         reply = self._binding.handle(session, method, params, meta)
         if isinstance(reply, Deferred):
-            scope = self._open[key] = anyio.CancelScope()
-            self._tasks.start_soon(self._reply_later, key, id_, session, meta, reply, scope)
+            later = self._open[key] = _Later(id_)
+            self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
         elif isinstance(reply, Listen):
             listening = self._open[key] = self._binding.streams.open(session, id_, reply.wanted)
             self._tasks.start_soon(self._listen, listening)
@@ -207,8 +218,9 @@ class Duplex:
             self._wake(key)
 
     async def _reply_later(
-        self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: Deferred, scope: anyio.CancelScope
+        self, key: int | str, later: _Later, session: Session, meta: RequestMeta, reply: Deferred
     ) -> None:
+        id_, scope = later.id, later.scope
         with scope:
             try:
                 settled = await reply.reply
@@ -221,7 +233,7 @@ class Duplex:
             else:
                 del self._open[key]
                 self._reply(key, id_, session, meta, settled)
-        if self._open.get(key) is scope:
+        if self._open.get(key) is later:
             del self._open[key]
         if self._settled is not None:
             self._settled.set()

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from mcp_hub.calls.parking import Leg
-from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.errors import RpcError
 from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.fronts.detaching import substitute
 from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
@@ -16,8 +16,8 @@ from mcp_hub.fronts.listening import Streams
 from mcp_hub.fronts.mcp_server import Binding, Deferred, Listen
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope, Unset, raw_object
-from mcp_hub.protocol.meta import RequestMeta, take_meta
+from mcp_hub.protocol.envelope import Envelope, Unset
+from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notices import Filter
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
@@ -60,10 +60,7 @@ class HttpRequest:
 
     def params(self) -> tuple[RawObject, RequestMeta]:
         """Params without `_meta`, and `_meta`. Raises `InvalidParams`."""
-        params = raw_object(self.message.params)
-        if params is None:
-            raise InvalidParams("params must be an object")
-        return params, take_meta(params)
+        return take_params(self.message.params)
 
     async def accepted(self) -> None:
         """Notifications and responses are acknowledged without a body."""

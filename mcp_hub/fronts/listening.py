@@ -48,7 +48,7 @@ class Listening:
         self.scope = anyio.CancelScope()
         self.is_cancelled = False
         self._hub = hub
-        self._id = id_
+        self.id = id_
         self._wanted = wanted
         self._announcer = Announcer(hub, session, wanted.list_methods, id_)
         self._tasks = TaskNotices(hub, session, self._meta()) if wanted.taskIds else None
@@ -91,7 +91,7 @@ class Listening:
 
     def completed(self) -> bytes:
         """The answer to the request: the hub ends the stream ("Graceful Closure")."""
-        return result_frame(self._id, object_bytes({"resultType": "complete", "_meta": self._meta()}))
+        return result_frame(self.id, object_bytes({"resultType": "complete", "_meta": self._meta()}))
 
     def close(self) -> None:
         """Ends the subscriptions."""
@@ -100,7 +100,7 @@ class Listening:
         self._hub.end(self.session)
 
     def _meta(self) -> dict[str, msgspec.Raw]:
-        return {SUBSCRIPTION_ID: msgspec.Raw(self._id)}
+        return {SUBSCRIPTION_ID: msgspec.Raw(self.id)}
 
     async def _acknowledged(self) -> bytes:
         """Says what is honoured: every list, the client's own tasks, and the resources that exist and whose servers

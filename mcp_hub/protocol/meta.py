@@ -21,6 +21,7 @@ __all__ = [
     "RequestMeta",
     "modern_meta",
     "take_meta",
+    "take_params",
 ]
 
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -49,6 +50,17 @@ class RequestMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 _EMPTY = RequestMeta(None, None, None, None, None, {})
+
+
+def take_params(raw: RawJson | msgspec.UnsetType) -> tuple[RawObject, RequestMeta]:
+    """A request's params without `_meta`, and `_meta`; some clients write null for none.
+
+    Raises `InvalidParams` when they are no object, and as `take_meta`.
+    """
+    params = {} if raw is not msgspec.UNSET and bytes(raw) == b"null" else raw_object(raw)
+    if params is None:
+        raise InvalidParams("params must be an object")
+    return params, take_meta(params)
 
 
 def take_meta(params: RawObject) -> RequestMeta:

@@ -47,6 +47,15 @@ async def test_http_answers_malformed_params_with_invalid_params(alice: HttpClie
         assert refused.last["error"]["code"] in (-32602, -32020)
 
 
+async def test_http_takes_params_that_are_null_for_none(alice: HttpClient) -> None:
+    headers = headers_of(HANDSHAKE, alice)
+    for method in ("ping", "tools/list"):
+        answer = await alice.post(line("null", method, params=None), headers)
+        assert (answer.status, "result" in answer.last) == (200, True), answer.text
+    told = await alice.post(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":null}', headers)
+    assert (told.status, told.text) == (202, "")
+
+
 async def test_http_accepts_pretty_printed_json(alice: HttpClient) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     params = {"name": "a_echo", "arguments": {"text": "x\ny\r"}}

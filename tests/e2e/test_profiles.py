@@ -27,6 +27,7 @@ PROFILES = {
         "prompts": {"deny": ["*_fixed"]},
     },
     "re ad": {"tools": {"allow": [{"readOnlyHint": True}]}},
+    "closed": {"tools": {"allow": []}, "resources": {"allow": []}, "prompts": {"allow": []}},
 }
 PER_TOOL = {
     "slow": {"tags": ["slow"]},
@@ -103,6 +104,20 @@ async def test_url_narrows_every_list_and_what_it_hides_cannot_be_used(hub: Hub,
         ref = {"type": "ref/prompt", "name": "a_fixed"}
         completion = {"ref": ref, "argument": {"name": "x", "value": ""}}
         assert (await peer.request("completion/complete", completion)).error["code"] == -32602
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_profile_that_allows_nothing_has_nothing_to_list_or_to_use(hub: Hub, era: str) -> None:
+    async with peer_at(f"{hub.url}/p/closed", era) as peer:
+        assert await tools_of(peer) == []
+        assert (await peer.call("a_echo", {"text": "x"})).error["code"] == -32602
+        assert await peer.names("resources/list", "resources", "uri") == []
+        for uri in (README, f"hub://a/{README}"):
+            assert (
+                (await peer.request("resources/read", {"uri": uri})).error["message"].startswith("Resource not found")
+            )
+        assert await peer.names("prompts/list", "prompts") == []
+        assert (await peer.request("prompts/get", {"name": "a_fixed"})).error["code"] == -32602
 
 
 @pytest.mark.parametrize("era", ERAS)

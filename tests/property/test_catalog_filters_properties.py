@@ -8,12 +8,12 @@ from mcp_hub.catalog.filters import Filter, Hints, Selector, Traits
 names = st.text("ab_[]-!*?\n", max_size=6)
 globs = st.text("ab_[]-!*?", max_size=6)
 patterns = st.lists(globs, max_size=4).map(tuple)
-filters = st.builds(Filter, patterns, patterns)
+filters = st.builds(Filter, st.none() | patterns, patterns)
 
 told = st.none() | st.booleans()
 selectors = st.builds(Selector, st.none() | globs, st.none() | globs, told, told, told, told)
 entries = st.lists(globs | selectors, max_size=4).map(tuple)
-mixed = st.builds(Filter, entries, entries)
+mixed = st.builds(Filter, st.none() | entries, entries)
 traits = st.builds(Traits, st.frozensets(names, max_size=3), st.builds(Hints, *[st.booleans()] * 4))
 
 
@@ -36,4 +36,5 @@ def test_verdicts_are_those_of_the_standard_globs(rules: Filter, known_as: list[
     def any_matches(patterns: tuple[str, ...]) -> bool:
         return any(fnmatchcase(name, pattern) for name in known_as for pattern in patterns)
 
-    assert rules.admits(*known_as) == ((not rules.allow or any_matches(rules.allow)) and not any_matches(rules.deny))
+    is_allowed = rules.allow is None or any_matches(rules.allow)
+    assert rules.admits(*known_as) == (is_allowed and not any_matches(rules.deny))

@@ -30,7 +30,14 @@ DEFINITIONS = {
     for kind, keys in IDS.items()
 }
 HINTS = (CacheHint(), CacheHint(5, True), CacheHint(9))
-FILTERS = (EVERYTHING, EVERYTHING, Filter(("*x*",)), Filter((), ("*1",)), Filter(("git*", "x:*"), ("*hub_x", "x:{*")))
+FILTERS = (
+    EVERYTHING,
+    EVERYTHING,
+    Filter(("*x*",)),
+    Filter(None, ("*1",)),
+    Filter(()),
+    Filter(("git*", "x:*"), ("*hub_x", "x:{*")),
+)
 RENAMES: tuple[dict[str, str], ...] = ({}, {}, {"x": "git_hub_x"}, {"x": "!"}, {"x": "run_tool"})
 
 

@@ -45,6 +45,13 @@ def test_servers_say_what_is_listed_of_them_and_how() -> None:
     }
 
 
+def test_empty_allow_is_no_missing_one() -> None:
+    text = "servers: {a: {command: x, tools: {allow: []}, resources: {allow: }}}\nprofiles: {p: {prompts: {allow: []}}}"
+    a, p = rules(text)[None].servers["a"], rules(text)["p"]
+    assert (a.tools, a.resources, a.prompts) == (Filter(()), Filter(), Filter())
+    assert (p.tools, p.resources, p.prompts) == (Filter(), Filter(), Filter(()))
+
+
 def test_hub_says_what_holds_for_everybody() -> None:
     every = rules()[None]
     assert (every.expose, every.budget, every.compact) == ("auto", 900, True)

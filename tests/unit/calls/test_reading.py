@@ -168,6 +168,15 @@ def chosen(path: str, text: str = TEXT) -> list[str]:
         ("$.items[?length(@.s) == 3].n", [str(n) for n in range(10, 20)]),
         (" $.items[-1].n ", ["19"]),
         ("$.items[?@.n == $.items[7].n].n", ["7"]),
+        ("$.items[?match(@.s, 'é1.')].n", [str(n) for n in range(10, 20)]),
+        ("$.items[?match(@.s, '1')].n", []),
+        ("$.items[?match(@.s, 'é1|é2')].n", ["1", "2"]),
+        ("$.items[?match(@.s, '^é1$')].n", ["1"]),
+        ("$.items[?search(@.s, '1$')].n", ["1", "11"]),
+        ("$.items[?!search(@.s, '[0-8]')].n", ["9"]),
+        ("$.items[?search(@.n, '1') || match(@.none, '.*')].n", []),
+        ("$.items[?match($.items[3].s, @.s)].n", ["3"]),
+        ("$.items[?search(@.s, '(x+x+)+y')].n", []),
         ("$.nothing", []),
     ],
 )
@@ -185,10 +194,13 @@ def test_any_json_text_has_a_root(text: str) -> None:
     [
         ("$.items[", "unexpected end of query at its end"),
         ("$.items x", "unexpected token 'x' at character 9"),
-        ("items", "found 'TOKEN_NAME' at character 1"),
-        ("", "at its end"),
-        ("$[?match(@.s, '(a+)+b')]", "function 'match' is not defined at character 4"),
-        ("$[?search(@.s, '(a+)+b')]", "function 'search' is not defined"),
+        ("items", "'items' is no JSON path: a path begins with $"),
+        ("", "'' is no JSON path: a path begins with $"),
+        ("$[?match(@.s, '(')]", "'(' is no pattern of RE2: missing )"),
+        ("$[?@.a[?search(@.s, '(')]]", "'(' is no pattern of RE2: missing )"),
+        ("$[?search(@.s, '(a{500}b){3}c{600}')]", "is too large a pattern"),
+        ("$[?match(@.s)]", "match() requires 2 arguments"),
+        ("$[?matches(@.s, 'a')]", "function 'matches' is not defined"),
         ("$[?@.s =~ /(a+)+b/]", "unexpected token"),
         ("$.a | $.b", "unexpected token '|'"),
         ("$[99999999999999999999]", "index out of range"),
@@ -218,6 +230,27 @@ def test_a_path_that_looks_at_everything_again_and_again_is_refused(path: str) -
         deep = [deep, list(range(40))]
     with pytest.raises(InvalidParams, match="selects too much or takes too long; narrow it down"):
         select(json.dumps([deep] * 30).encode(), path, after(200))  # of up to some 50,000
+
+
+def test_pattern_out_of_the_text_that_is_none_matches_nothing() -> None:
+    assert chosen("$[?search('a(', @)]", '["(", "a", "a["]') == ['"a"']
+
+
+def test_line_breaks_are_part_of_a_text_that_is_matched() -> None:
+    text = json.dumps(["one\ntwo", "two"])
+    assert chosen("$[?match(@, 'one[^x]two')]", text) == ['"one\\ntwo"']
+    assert chosen("$[?match(@, 'one')]", text) == chosen("$[?search(@, '^one$')]", text) == []
+
+
+def test_text_too_long_to_be_matched_is_an_error_and_one_that_is_not_takes_linear_time() -> None:
+    assert chosen("$[?match(@, '(a+)+b')]", json.dumps(["a" * 200_000])) == []
+    with pytest.raises(InvalidParams, match="path: match and search take texts of up to 262144 bytes; use grep"):
+        chosen("$[?match(@, '(a+)+b')]", json.dumps(["a" * 300_000]))
+
+
+def test_each_match_looks_at_the_time() -> None:
+    with pytest.raises(InvalidParams, match="takes too long"):
+        select(json.dumps(["a"] * 30).encode(), "$[?match(@, 'a')]", after(20))
 
 
 @pytest.mark.parametrize(

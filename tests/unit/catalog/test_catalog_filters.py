@@ -8,6 +8,12 @@ def test_no_patterns_admit_everything() -> None:
     assert EVERYTHING.admits()
 
 
+def test_empty_allow_admits_nothing() -> None:
+    assert not Filter(allow=()).admits("anything")
+    assert not Filter(allow=(), deny=("x",)).admits("anything", "other")
+    assert Filter(deny=("x",)).admits("anything")
+
+
 @pytest.mark.parametrize(
     ("pattern", "name", "matches"),
     [

@@ -288,6 +288,24 @@ def test_profile_filters_unlisted_uris_too() -> None:
     assert build([bare], allowing).resolve_uri("x:2") == ("a", "x:2")
 
 
+@pytest.mark.parametrize("of_profile", [False, True])
+def test_empty_allow_leaves_nothing_that_is_listed_or_can_be_used(of_profile: bool) -> None:
+    snapshots = [
+        resources("a", "x:1", templates=("x:{+any}",)),
+        Snapshot("b", HANDSHAKE, {Kind.PROMPT: (b'{"name":"ask"}',), Kind.TOOL: (b'{"name":"do","inputSchema":{}}',)}),
+    ]
+    own, nothing = ServerRules(), Filter(())
+    if not of_profile:
+        own = ServerRules(tools=nothing, resources=nothing, prompts=nothing)
+    every = {"a": own, "b": own}
+    closed = ViewRules(every, tools=nothing, resources=nothing, prompts=nothing)
+    catalog = build(snapshots, closed if of_profile else ViewRules(every))
+    assert [name for kind in Kind for name in listed(catalog, kind)] == []
+    assert catalog.find(Kind.TOOL, "do") is None and catalog.find(Kind.PROMPT, "ask") is None
+    for uri in ("x:1", "x:unlisted", "hub://a/x:1", "hub://a/x:unlisted"):
+        assert catalog.resolve_uri(uri) is None, uri
+
+
 def test_resource_can_be_hidden_by_a_tag() -> None:
     tagged = b'{"uri":"x:1","name":"n","_meta":{"fastmcp":{"tags":["private"]}}}'
     offered = Snapshot("a", HANDSHAKE, {Kind.RESOURCE: (tagged, resource("x:2"))})

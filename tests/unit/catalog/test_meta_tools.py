@@ -87,7 +87,7 @@ def entry(name: str) -> Entry:
         (b'{"name":"git_log","arguments":null}', None),
         (b'{"name":"git_log","arguments":{}}', b"{}"),
         (b'{ "arguments" : { "n" : 1.10, "n": 1E+2 } , "name":"git_log"}', b'{ "n" : 1.10, "n": 1E+2 }'),
-        (b'{"name":"git_log","arguments":{"b":123456789012345678901234567890},"x":1}',
+        (b'{"name":"git_log","arguments":{"b":123456789012345678901234567890}}',
          b'{"b":123456789012345678901234567890}'),
         (rb'{"name":"\u0067it_log","arguments":{"a":"\u0041\/"}}', rb'{"a":"\u0041\/"}'),
     ],
@@ -203,6 +203,24 @@ def test_arguments_that_are_no_object_come_back_with_what_the_tool_takes(argumen
     assert json.loads(takes) == {**LOG, "name": "git_log"}
 
 
+@pytest.mark.parametrize("beside", ['"path":"lost"', '"arguments":{"path":"a"},"path":"lost"', '"Arguments":{}'])
+def test_arguments_beside_the_name_are_refused_and_not_lost(beside: str) -> None:
+    text = refusal(understood(f'{{"name":"git_log",{beside}}}'.encode()))
+    said, _, takes = text.partition("\n\n")
+    name = "Arguments" if "Arguments" in beside else "path"
+    assert said == f"run_tool: wrong arguments: unknown '{name}'; put what the tool takes into `arguments`"
+    assert json.loads(takes) == {**LOG, "name": "git_log"}
+
+
+def test_names_of_arguments_that_are_refused_are_cut() -> None:
+    given = {"name": "git_log", **{f"{n}{'x' * 1000}": n for n in range(100)}}
+    assert len(refusal(understood(json.dumps(given).encode())).partition("\n\n")[0]) < 300
+
+
+def test_argument_beside_the_name_of_a_tool_of_the_hub_is_refused() -> None:
+    assert "put what the tool takes into `arguments`" in refusal(understood(b'{"name":"find_tools","query":"x"}'))
+
+
 def test_an_argument_that_is_not_the_callers_to_give_is_refused_without_its_value() -> None:
     text = refusal(understood(b'{"name":"git_fixed","arguments":{"token":"mine"}}'))
     assert "'token'" in text and "git_fixed" in text and "t0k" not in text
@@ -212,7 +230,8 @@ def test_an_argument_that_is_not_the_callers_to_give_is_refused_without_its_valu
 @pytest.mark.parametrize("name", ["git_secret", "secret", "nobody", "", "x" * 10_000, "git_log\n"])
 def test_what_is_hidden_or_unknown_is_refused_alike(name: str) -> None:
     text = refusal(understood(json.dumps({"name": name, "arguments": {}}).encode()))
-    assert text.startswith(f"Unknown tool: {name[:200]}") and text.endswith(". find_tools says which there are.")
+    assert text.startswith(f"Unknown tool: {name[:200]}") and text.endswith(" find_tools says which there are.")
+    assert "?." not in text and ("? find" in text) == ("did you mean" in text)
     assert "secret" not in text.replace(f"Unknown tool: {name[:200]}", "") and len(text) < 400
 
 

@@ -114,7 +114,9 @@ class Model:
         (b'{"query":"x","detail":"long"}', "`detail` is \"brief\" or \"full\", not 'long'"),
         (b'{"query":"x","detail":"' + b"d" * 10_000 + b'"}', "`detail`"),
         (b'{"query":"x","detail":1}', "$.detail"),
-        (b'{"query":"x","x":' + b"[" * 5000 + b"]" * 5000 + b"}", "recursion"),
+        (b'{"query":"x","x":' + b"[" * 5000 + b"]" * 5000 + b"}", "unknown field `x`; known are query, server, limit"),
+        (b'{"query":"x","max_results":1}', "unknown field `max_results`; known are query, server, limit, detail"),
+        (b'{"query":"x","' + b"x" * 10_000 + b'":1}', "known are query, server, limit, detail"),
     ],
 )  # fmt: skip
 async def test_wrong_arguments_are_explained_to_the_model(arguments: bytes | None, said: str) -> None:
@@ -141,7 +143,7 @@ async def test_as_many_lines_as_hits_are_asked_for() -> None:
 
 async def test_what_is_left_empty_is_left_out() -> None:
     assert await Model().finds("create issue", server="", detail="", limit=None) == await Model().finds("create issue")
-    assert await Model().finds("create issue", server=None, detail=None, x=1) == await Model().finds("create issue")
+    assert await Model().finds("create issue", server=None, detail=None) == await Model().finds("create issue")
 
 
 async def test_of_one_server_only_its_tools_are_found() -> None:

@@ -93,7 +93,13 @@ def test_bad_pair_is_refused(pairs: list[str], message: str) -> None:
     [
         ("[1]", "are a JSON object"),
         ('{"a":}', "--args-json: JSON is malformed"),
-        ("", "truncated"),
+        ("", "--args-json: no JSON there"),
+        (" \n", "--args-json: no JSON there"),
+        ("-", "--args-json: no JSON on standard input"),
+        ('{"a": "x', "--args-json: Input data was truncated"),
+        ('{"text": "a\\ud83d"}', "--args-json: holds half of a character"),
+        ('{"text": "\\udc00b"}', "--args-json: holds half of a character"),
+        ('{"\\ud83d": 1}', "--args-json: holds half of a character"),
         ("@/no/such/file", "cannot read /no/such/file: No such file"),
         ('{"a": "\udc80"}', "not UTF-8 text"),
         ("[" * 100_000, "JSON"),
@@ -102,6 +108,13 @@ def test_bad_pair_is_refused(pairs: list[str], message: str) -> None:
 def test_bad_json_is_refused(source: str, message: str) -> None:
     with pytest.raises(click.UsageError, match=message):
         read_object(source, "--args-json", io.BytesIO())
+
+
+def test_file_without_json_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "empty.json"
+    path.write_bytes(b"\xef\xbb\xbf\n")
+    with pytest.raises(click.UsageError, match=f"--json: no JSON in {path}"):
+        read_object(f"@{path}", "--json", io.BytesIO())
 
 
 def test_object_comes_from_a_file_or_from_stdin(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env
 
+CLOSED = {"<&-": 0, ">&-": 1, "2>&-": 0, "<&- >&- 2>&-": 1}
+"""What a command that prints something ends with."""
 LEAVING = "import sys; from mcp_hub.cli.setup import leave; sys.%s.write('unread'); leave()"
 
 
@@ -26,13 +28,31 @@ def test_a_hub_that_nobody_reads_any_more_ends_well(stream: str) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", CLOSED)
 @pytest.mark.parametrize("command", ["serve", "list"])
 def test_a_hub_that_is_started_without_a_standard_stream_ends_well(tmp_path: Path, command: str, closed: str) -> None:
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     line = f"{shlex.join([*COMMAND, command])} {closed}"
     done = subprocess.run(line, shell=True, input=b"", capture_output=True, env=command_env(tmp_path), timeout=SECONDS)
-    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (CLOSED[closed] if command == "list" else 0, False)
+
+
+@pytest.mark.parametrize("command", ["--help", "list --json", "call jobs_wait --arg seconds=0"])
+def test_output_that_is_closed_cannot_be_written(tmp_path: Path, command: str) -> None:
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
+    line = f"{shlex.join(COMMAND)} {command} >&-"
+    done = subprocess.run(line, shell=True, capture_output=True, env=command_env(tmp_path), timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (1, b"cannot write the output: Bad file descriptor\n")
+
+
+def test_hub_without_a_standard_output_serves(tmp_path: Path) -> None:
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
+    line = f"exec {shlex.join(COMMAND)} serve --http --port 0 --log-level error >&-"
+    with subprocess.Popen(line, shell=True, stderr=subprocess.PIPE, env=command_env(tmp_path)) as hub:
+        assert hub.stderr is not None
+        assert hub.stderr.readline().startswith(b"mcp-hub serves 1 server (jobs) at http://127.0.0.1:")
+        hub.terminate()
+        assert (hub.wait(SECONDS), hub.stderr.read()) == (0, b"")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")

@@ -109,6 +109,8 @@ WANTED = 'expected a glob in quotes, or a mapping such as {tag: "read"}'
         ("compact: 3", "compact: expected true or false"),
         ("tools: {allow: [5]}", f"tools.allow[0]: {WANTED} or {{readOnlyHint: true}}"),
         ("tools: {allow: [[x]]}", f"tools.allow[0]: {WANTED}"),
+        ("tools: {allow: {}}", "tools.allow: expected a list"),
+        ("tools: {allow: [null]}", f"tools.allow[0]: {WANTED}"),
         ("tools: {allow: ['a', '']}", "tools.allow[1]: must not be empty"),
         ("tools: {allow: [{}]}", f"tools.allow[0]: is empty: {WANTED}"),
         ("tools: {allow: [{tag: }]}", f"tools.allow[0]: is empty: {WANTED}"),
@@ -130,10 +132,21 @@ def test_entries_of_filters_are_globs_or_mappings_of_tags_and_hints() -> None:
         "tools: {allow: ['get_*', {tag: '${TAG}', readOnlyHint: '${YES}'}], deny: [{name: x, destructiveHint: true}]}"
     )
     own = load(of_server(body)).settings.servers["a"].tools
+    assert own.allow is not None
     glob, tagged = own.allow
     assert (glob.name, glob.tag, glob.readOnlyHint) == ("get_*", None, None)
     assert (tagged.name, tagged.tag, tagged.readOnlyHint) == (None, "read", True)
     assert (own.deny[0].name, own.deny[0].destructiveHint, own.deny[0].readOnlyHint) == ("x", True, None)
+
+
+@pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])
+@pytest.mark.parametrize(("body", "allow"), [("allow: []", []), ("allow: ", None), ("deny: []", None)])
+def test_allow_without_entries_is_kept_apart_from_no_allow(kind: str, body: str, allow: list[object] | None) -> None:
+    text = f"{of_server(f'{kind}: {{{body}}}')}\nprofiles: {{p: {{{kind}: {{{body}}}}}}}"
+    settings = load(text).settings
+    for section in (settings.servers["a"], settings.profiles["p"]):
+        assert getattr(section, kind).allow == allow
+    assert Settings.model_validate(settings.model_dump(mode="json")) == settings
 
 
 @pytest.mark.parametrize(
@@ -166,6 +179,7 @@ ACCEPTED: list[object] = [
     {"profiles": {"p": {"expose": "full", "budget": 300, "compact": False, "pinned": [], "max_result_tokens": 5}}},
     {"profiles": {"p": {"tools": {"deny": [{"destructiveHint": True, "name": "x"}]}, "prompts": {"allow": ["x"]}}}},
     {"profiles": {"p": {"resources": {"allow": ["file:///*", {"tag": "x"}]}}}},
+    {"profiles": {"p": {"resources": {"allow": []}, "tools": {"allow": None}}}},
 ]
 REFUSED: list[object] = [
     {"hub": {"expose": "all"}},

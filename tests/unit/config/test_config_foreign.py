@@ -73,12 +73,24 @@ def test_words_of_others_that_have_a_meaning_here_are_read() -> None:
 def test_lists_of_tools_become_filters(written: str, allowed: list[str], denied: list[str]) -> None:
     found = loaded(f'{{"mcpServers": {{"a": {{"type": "local", "command": "x", {written}}}}}}}')
     tools = found.settings.servers["a"].tools
-    assert ([own.name for own in tools.allow], [own.name for own in tools.deny]) == (allowed, denied)
+    assert ([own.name for own in tools.allow or []], [own.name for own in tools.deny]) == (allowed, denied)
+    assert found.warnings == ()
+
+
+def test_empty_list_of_tools_that_are_allowed_lets_nothing_through() -> None:
+    found = loaded('{"mcpServers": {"a": {"command": "x", "enabledTools": []}}}')
+    assert found.settings.servers["a"].tools.allow == []
     assert found.warnings == ()
 
 
 @pytest.mark.parametrize(
-    "written", ['"disabledTools": "a"', '"disabledTools": [1]', '"enabledTools": ["a"], "tools": {"allow": ["b"]}']
+    "written",
+    [
+        '"disabledTools": "a"',
+        '"disabledTools": [1]',
+        '"enabledTools": ["a"], "tools": {"allow": ["b"]}',
+        '"enabledTools": ["a"], "tools": {"allow": []}',
+    ],
 )
 def test_list_of_tools_that_does_not_fit_is_left_out(written: str) -> None:
     (warning,) = loaded(f'{{"mcpServers": {{"a": {{"command": "x", {written}}}}}}}').warnings

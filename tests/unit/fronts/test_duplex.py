@@ -188,6 +188,41 @@ async def test_id_that_is_in_use_is_not_taken_again(hub: tuple[App, Tools], wire
     assert wire.sent[-1] == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
+@pytest.mark.parametrize(("first", "second"), [(1000, "1000"), ("7", 7)])
+async def test_id_that_is_in_use_in_another_spelling_is_refused_in_that_spelling(
+    hub: tuple[App, Tools], wire: Wire, first: int | str, second: int | str
+) -> None:
+    _, tools = hub
+    wire.call(first, "hold", nonce="first")
+    refused = await wire.ask(second, "ping")
+    said = f"invalid request: id {json.dumps(second)} is in use"
+    assert refused == {"jsonrpc": "2.0", "id": second, "error": {"code": -32600, "message": said}}
+    tools.go.set()
+    assert (await wire.answer(first))["result"]["content"][0]["text"] == "first"
+
+
+async def test_id_of_a_request_that_is_no_call_is_in_use_too(hub: tuple[App, Tools]) -> None:
+    async with serving(hub[0], lambda meta: modern_session(LOCAL, meta, "one")) as wire:
+        wire.receive("tasks/get", {"taskId": "none", **modern()}, 5)
+        wire.receive("ping", id="5")
+        assert wire.sent[-1]["id"] == "5" and wire.sent[-1]["error"]["code"] == -32600
+        assert (await wire.answer(5))["error"]["code"] == -32021
+        wire.receive("subscriptions/listen", modern({"notifications": {}}), 6)
+        wire.receive("ping", id="6")
+        assert wire.sent[-1]["id"] == "6" and wire.sent[-1]["error"]["code"] == -32600
+
+
+async def test_params_that_are_null_are_none(wire: Wire) -> None:
+    for id_, (method, params) in enumerate([("ping", "null"), ("tools/list", "null"), ("tools/list", "[]")], 1):
+        text = f'{{"jsonrpc":"2.0","id":{id_},"method":"{method}","params":{params}}}'
+        decoded = envelope.decode(text.encode())
+        assert isinstance(decoded, envelope.Envelope)
+        wire.duplex.on_request(decoded)
+    assert (await wire.answer(1))["result"] == {}
+    assert [tool["name"] for tool in (await wire.answer(2))["result"]["tools"]][0] == "echo"
+    assert (await wire.answer(3))["error"] == {"code": -32602, "message": "params must be an object"}
+
+
 async def test_calls_of_a_client_that_is_gone_are_cancelled(hub: tuple[App, Tools]) -> None:
     app, tools = hub
     async with serving(app) as wire:

@@ -18,10 +18,14 @@ from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
 from mcp_hub.events import CallEvent, Ending, Log, Progress
 
-__all__ = ["CallLog", "Reader"]
+__all__ = ["CallLog", "Reader", "nobody"]
 
 _KEPT: Final = 64
 """Seen events that may stay before they are let go together: most calls end sooner and never pay for it."""
+
+
+def nobody() -> None:
+    """In place of who was woken: a reader that holds on to its owner would leave both to the garbage collector."""
 
 
 class CallLog:
@@ -188,4 +192,5 @@ class Reader:
         log = self._log
         if self in log._readers:
             log._readers.remove(self)
+            self.wake = nobody
             log._trim()

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from mcp_hub.calls.log import nobody
 from mcp_hub.calls.stand_ins import ending_of, event_of
 from mcp_hub.errors import EventsGone, HubError, UnknownStream
 from mcp_hub.events import CallEvent
@@ -193,6 +194,7 @@ class StreamReader:
         """Stops following. Idempotent."""
         if not self.is_closed:
             self.is_closed = True
+            self.wake = nobody
             stream = self.stream
             stream.readers = tuple(reader for reader in stream.readers if reader is not self)
 

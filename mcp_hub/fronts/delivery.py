@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mcp_hub.calls.log import Reader
+from mcp_hub.calls.log import Reader, nobody
 from mcp_hub.calls.runner import CallRecord, Timer, call_later, call_soon
 from mcp_hub.calls.stream import Stream, StreamReader
 from mcp_hub.errors import CallCancelled, EventsGone, MethodNotFound, RpcError
@@ -266,7 +266,7 @@ class Delivery:
         self._substitute = None
         self._is_due = False
         self.pause()
-        self._wake = self._reader.wake = _nobody
+        self._wake = nobody
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
         """The message that an event is to this client, if any; `seq` is its number."""
@@ -362,10 +362,6 @@ class Delivery:
         if wanted is None:
             return self._session.era is Era.HANDSHAKE
         return level_admits(wanted, level)
-
-
-def _nobody() -> None:
-    """Nobody is to be woken any more."""
 
 
 def _can_open_urls(session: Session) -> bool:

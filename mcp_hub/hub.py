@@ -166,7 +166,8 @@ class Facade:
             responses, state = questions.take_retry(params)
         view = self.view(session)
         deadline = self.soft_deadline(session)
-        meant = meta_tools.meant(view, session.era, method, params, lambda: self.catalog.is_settled)
+        unlisted = partial(self.catalog.unlisted, session.caller.profile)
+        meant = meta_tools.meant(view, session.era, method, params, lambda: self.catalog.is_settled, unlisted)
         to, params = meant.to, meant.params
         goes_on = method == "tools/call" and self._may_go_on(session, to, deadline)
         call = Call(

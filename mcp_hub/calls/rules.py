@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["CallRules", "StreamLimits"]
+__all__ = ["CallRules", "StreamLimits", "TimeLimits"]
 
 
 class CallRules(msgspec.Struct, frozen=True):
@@ -30,3 +30,17 @@ class StreamLimits:
     detached: int = 64
     followers: int = 16
     retention: float = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """Seconds: `silence`, the longest an upstream may say nothing for a call; `total`, the longest a call may take.
+
+    `setting` names what to raise where that silence is normal. `answer` is the longest a caller may leave a question
+    open.
+    """
+
+    silence: float
+    total: float
+    setting: str = "timeout"
+    answer: float = 600.0

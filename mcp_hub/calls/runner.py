@@ -7,16 +7,16 @@ appended. May use asyncio directly: an anyio task group's `start_soon` costs thr
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.progress import ProgressGuard
+from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.stream import Stream, Writer
 from mcp_hub.clock import Clock
-from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
+from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError, UpstreamLost
 from mcp_hub.events import (
     CallEvent,
     Cancelled,
@@ -29,7 +29,7 @@ from mcp_hub.events import (
     Started,
 )
 from mcp_hub.protocol.questions import action_of
-from mcp_hub.types import RawJson
+from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.upstreams.base import Call, CallHandler, Question
 
 __all__ = ["QUIET", "Bell", "CallRecord", "TimeLimits", "Timer", "Beside", "call_later", "call_soon", "run"]
@@ -42,23 +42,11 @@ QUIET: Final = 0.25
 """Seconds after which a call that has said nothing is no short one any more (streams.md §1)."""
 _SILENCE: Final = 10.0
 """Seconds without progress after which its caller is told that the call is alive (streams.md §2, "Progress")."""
+_DOUBT: Final = 30.0
+"""Seconds that a call may stay silent after an answer of its upstream that could be given to nobody."""
 _BEGUN: Final = Started()
 _MOST_QUESTIONS: Final = 64
 """Questions of one call that may be open at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeLimits:
-    """Seconds: `silence`, the longest an upstream may say nothing for a call; `total`, the longest a call may take.
-
-    `setting` names what to raise where that silence is normal. `answer` is the longest a caller may leave a question
-    open.
-    """
-
-    silence: float
-    total: float
-    setting: str = "timeout"
-    answer: float = 600.0
 
 
 def _untimed(due: float) -> None:
@@ -77,7 +65,7 @@ class CallRecord:
     """
 
     __slots__ = (
-        "__weakref__", "_asked", "_clock", "_guard", "_heard", "_open", "_spoke", "alarm", "began", "call",
+        "__weakref__", "_asked", "_clock", "_doubted", "_guard", "_heard", "_open", "_spoke", "alarm", "began", "call",
         "continuation", "entered", "fit", "handler", "info", "lasting", "limits", "log", "on_stream", "sooner",
         "started", "stopping", "stream", "task", "writer",
     )  # fmt: skip
@@ -103,6 +91,7 @@ class CallRecord:
         self.on_stream: Callable[[Stream], None] | None = None
         self.alarm: Callable[[float], float] | None = None
         self.stream: Stream | None = None
+        self._doubted = -math.inf
         self.started = self._heard = self._spoke = clock.now()
         self.began: float | None = self.started
 
@@ -123,6 +112,11 @@ class CallRecord:
 
     def heard(self) -> None:
         self._heard = self._clock.now()
+
+    def doubt(self) -> None:
+        if self._doubted <= self._heard and not self._open:
+            self._doubted = self._clock.now()
+            self.sooner(self.due)
 
     def continuable(self, how: RawJson | None) -> None:
         self.continuation = how
@@ -246,13 +240,20 @@ class CallRecord:
         if self.task is None:
             return self.started + self.limits.total
         patience = self.limits.answer if self._open else self.limits.silence
-        return min(self._heard + patience, self.started + self.limits.total)
+        doubted = self._doubted + _DOUBT if self._doubted > self._heard else math.inf
+        return min(self._heard + patience, self.started + self.limits.total, doubted)
 
     def overdue(self) -> Failed:
         """The ending of a call that ran out of time; says which limit it was and what to set."""
         if self._open and self._heard + self.limits.answer <= self.started + self.limits.total:
             return self._unanswered()
         is_running = self.task is not None
+        if self._doubted > self._heard and self._doubted + _DOUBT == self.due:
+            said = (
+                f"has answered with something that belongs to no call, and not {self.call.method} for {_DOUBT:g} s more"
+            )
+            data: JsonObject = {"upstream": {"server": self.call.upstream}, "outcome": "unknown"}
+            return Failed(UpstreamLost(f'upstream "{self.call.upstream}" {said}', data=data))
         silent = is_running and self._heard + self.limits.silence <= self.started + self.limits.total
         seconds, key = (self.limits.silence, self.limits.setting) if silent else (self.limits.total, "max_duration")
         what = "was silent" if silent else "was running" if is_running else "was busy with other calls"

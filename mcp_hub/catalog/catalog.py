@@ -14,18 +14,21 @@ from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.indexing import Indexes
 from mcp_hub.catalog.links import Remembered, readdress
+from mcp_hub.catalog.names import begins_with
 from mcp_hub.catalog.pins import Finding
 from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.search import Answer
 from mcp_hub.catalog.view import CatalogView, ViewRules, build
 from mcp_hub.clock import Clock
-from mcp_hub.types import Audience, Mode, RawJson, Snapshot, UpstreamState
+from mcp_hub.types import Audience, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.base import Call, Upstream
 from mcp_hub.upstreams.changes import Changes
 
 __all__ = ["Catalog"]
 
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
+_LONGEST_PREFIX: Final = 256
+"""Characters of an unknown name that are looked at."""
 _MOST_GONE: Final = 1024
 """Profiles that were configured once and are remembered: sessions and streams may still have them."""
 
@@ -117,6 +120,18 @@ class Catalog:
         """The profile's servers that are on their way up and have never been listed."""
         self._look()
         return [name for name in self._starting if name in self._rules[profile].servers]
+
+    def unlisted(self, profile: str | None, name: str) -> UpstreamStatus | None:
+        """The profile's server that a name must be of, going by its prefix, if that one has never been listed."""
+        servers = self._rules[profile].servers
+        wanted = name[:_LONGEST_PREFIX]
+        fit = [
+            (len(own.prefix), server)
+            for server, own in servers.items()
+            if own.prefix and begins_with(wanted, own.prefix)
+        ]
+        upstream = self._upstreams.get(max(fit)[1]) if fit else None
+        return upstream.status() if upstream is not None and upstream.snapshot() is None else None
 
     async def search(self, profile: str | None, query: str, limit: int, server: str | None = None) -> Answer:
         """The tools of the profile that fit the query."""

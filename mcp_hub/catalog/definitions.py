@@ -44,6 +44,10 @@ _MAX_REASON = 240
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # RFC 3986 §3.1; `mcp` 1.x clients refuse the whole list without one
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+# clients in Python cannot read the whole list for an integer with more of them (`sys.int_info.default_max_str_digits`)
+_MAX_DIGITS = 4300
+_LONG_NUMBER = re.compile(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1))
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +277,8 @@ def _read(kind: Kind, raw: bytes) -> Definition:
             fields = _OBJECT.decode(raw.translate(None, b"\r\n"))
         if NOT_JSON in raw:
             raise _Unfit("holds NaN or Infinity, which JSON does not have")
+        if _has_long_number(raw):
+            raise _Unfit(f"holds a number of more than {_MAX_DIGITS} digits, which Python's clients cannot read")
         if _is_too_deep(raw):
             raise _Unfit(f"nested deeper than {MAX_DEPTH} levels")
         listed = _CHECKS[kind](raw)
@@ -317,6 +323,13 @@ def _check_key(kind: Kind, key: str) -> None:
         raise _Unfit(f"{field} holds control characters")
     if kind is Kind.RESOURCE and not _SCHEME.match(key):
         raise _Unfit("uri has no scheme, so it is not a URI")
+
+
+def _has_long_number(raw: bytes) -> bool:
+    """Whether there is one in valid JSON, outside of strings; linear, and nothing at all for most."""
+    if len(raw) <= _MAX_DIGITS or _LONG_NUMBER.search(raw) is None:
+        return False
+    return _LONG_NUMBER.search(_STRING.sub(b'""', raw)) is not None
 
 
 _STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}

@@ -15,7 +15,7 @@ import msgspec
 
 from mcp_hub.catalog import discovery
 from mcp_hub.catalog.arguments import look_wrong
-from mcp_hub.catalog.routes import Route, route
+from mcp_hub.catalog.routes import Route, Unlisted, route
 from mcp_hub.catalog.search import Answer
 from mcp_hub.catalog.signatures import signature
 from mcp_hub.catalog.view import CatalogView, Entry
@@ -124,26 +124,35 @@ class Meant(msgspec.Struct, frozen=True, gc=False):
     refused: RpcError | None = None
 
 
-def meant(view: CatalogView, era: Era, method: str, params: RawObject, is_settled: Callable[[], bool]) -> Meant:
+def meant(
+    view: CatalogView,
+    era: Era,
+    method: str,
+    params: RawObject,
+    is_settled: Callable[[], bool],
+    unlisted: Unlisted = lambda name: None,
+) -> Meant:
     """Raises `InvalidParams`, `UnknownEntry`."""
     try:
-        to = route(view, era, method, params)
+        to = route(view, era, method, params, unlisted)
     except (UnknownEntry, InvalidParams):
         if method != "tools/call" or not _is_run(params):
             raise
     else:
         if to.server != OWN or not _is_run(params):
             return Meant(to, params)  # a name of the hub's own is nobody else's
-    return _meant_by_run(view, era, params, is_settled)
+    return _meant_by_run(view, era, params, is_settled, unlisted)
 
 
-def _meant_by_run(view: CatalogView, era: Era, params: RawObject, is_settled: Callable[[], bool]) -> Meant:
+def _meant_by_run(
+    view: CatalogView, era: Era, params: RawObject, is_settled: Callable[[], bool], unlisted: Unlisted
+) -> Meant:
     entry = None
     try:
         run = _run(params)
         entry = view.find(Kind.TOOL, run.name)
         own = _unwrapped(params, run)
-        to = route(view, era, "tools/call", own)
+        to = route(view, era, "tools/call", own, unlisted)
         _check_members(params)
     except UnknownEntry as problem:
         if not is_settled():

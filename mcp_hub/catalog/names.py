@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
-__all__ = ["MIN_LENGTH", "RESERVED", "Origin", "Wanted", "assign"]
+__all__ = ["MIN_LENGTH", "RESERVED", "Origin", "Wanted", "assign", "begins_with"]
 
 Origin = tuple[str, str]
 """Server, and the name that the server itself uses."""
@@ -71,14 +71,15 @@ def _plain(one: Wanted, reserved: frozenset[str]) -> str:
     """The name that `one` gets if nobody else wants it and it fits."""
     if one.rename:
         name = _legal(one.rename)
-    elif not one.prefix or (not one.always and _begins_with(one.name, one.prefix)):
+    elif not one.prefix or (not one.always and begins_with(one.name, one.prefix)):
         name = _legal(one.name)
     else:
         name = _legal(f"{one.prefix}_{one.name}")
     return _legal(f"{one.server}_{name}") if name in reserved else name
 
 
-def _begins_with(name: str, prefix: str) -> bool:
+def begins_with(name: str, prefix: str) -> bool:
+    """Whether a name has the prefix already, or is it."""
     name, prefix = _legal(name).lower(), _legal(prefix).lower()
     return name == prefix or name.startswith((f"{prefix}_", f"{prefix}-"))
 

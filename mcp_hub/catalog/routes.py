@@ -3,6 +3,7 @@
 Pure: a view and a request in, a `Route` or an error out.
 """
 
+from collections.abc import Callable
 from shlex import quote
 
 import msgspec
@@ -10,9 +11,13 @@ import msgspec
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotApproved, UnknownEntry
-from mcp_hub.types import Era, JsonObject, Kind, RawObject
+from mcp_hub.masking import hide
+from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus
 
-__all__ = ["Route", "route"]
+__all__ = ["Route", "Unlisted", "route"]
+
+Unlisted = Callable[[str], UpstreamStatus | None]
+"""The server that a name must be of, going by its prefix, if nobody knows its list."""
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
@@ -28,8 +33,8 @@ _RESOURCE_NOT_FOUND = -32002
 _string = msgspec.json.Decoder(str).decode
 
 
-def route(view: CatalogView, era: Era, method: str, params: RawObject) -> Route:
-    """Where `method` goes for a caller who sees `view`.
+def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted = lambda name: None) -> Route:
+    """Where `method` goes for a caller who sees `view`; `unlisted` explains names that it lacks.
 
     Arguments that the settings give are added. Raises `InvalidParams` for members that are missing, of a wrong type or
     not the caller's to give, `UnknownEntry` for what the view lacks, `NotApproved` for what it would have.
@@ -37,16 +42,16 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject) -> Route:
     match method:
         case "tools/call":
             _check_arguments(method, params)
-            return _named(view, Kind.TOOL, method, params)
+            return _named(view, Kind.TOOL, method, params, unlisted)
         case "prompts/get":
             _check_arguments(method, params)
-            return _named(view, Kind.PROMPT, method, params)
+            return _named(view, Kind.PROMPT, method, params, unlisted)
         case "resources/read":
             asked = text(params, "uri", method)
             server, own = _resource(view, era, asked)
             return Route(server, {**params, "uri": _encoded(own)}, asked) if own != asked else Route(server, params)
         case _:
-            return _completion(view, era, method, params)
+            return _completion(view, era, method, params, unlisted)
 
 
 def text(params: RawObject, key: str, method: str) -> str:
@@ -68,11 +73,13 @@ def _check_arguments(method: str, params: RawObject) -> None:
         raise InvalidParams(f"{method}: params.arguments must be an object")
 
 
-def _named(view: CatalogView, kind: Kind, method: str, params: RawObject) -> Route:
+def _named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlisted: Unlisted) -> Route:
     name = text(params, "name", method)
     entry = view.find(kind, name)
     if entry is None:
-        raise _held(view, name) if kind is Kind.TOOL and name in view.withheld else _unknown(view, kind, name)
+        if kind is Kind.TOOL and name in view.withheld:
+            raise _held(view, name)
+        raise _unknown(view, kind, name, unlisted(name))
     if entry.key != name:
         params = {**params, "name": _encoded(entry.key)}
     if entry.supplied is not None:
@@ -80,10 +87,20 @@ def _named(view: CatalogView, kind: Kind, method: str, params: RawObject) -> Rou
     return Route(entry.server, params)
 
 
-def _unknown(view: CatalogView, kind: Kind, name: str) -> UnknownEntry:
+def _unknown(view: CatalogView, kind: Kind, name: str, server: UpstreamStatus | None) -> UnknownEntry:
+    if server is not None:
+        return _unlisted(kind, name, server)
     near = view.nearest(kind, name)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     return UnknownEntry(f"Unknown {kind.value}: {name[:200]}{hint}", data={"nearest": near})
+
+
+def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
+    """The server is what is missing; a name of another one would lead astray."""
+    reason = hide(server.reason or "") or None
+    said = f'its server "{server.server}" is {server.state.value}' + (f": {reason}" if reason else "")
+    data: JsonObject = {"server": server.server, "state": server.state.value, "reason": reason}
+    return UnknownEntry(f"Unknown {kind.value}: {name[:200]}; {said}", data={"nearest": [], "upstream": data})
 
 
 def _held(view: CatalogView, name: str) -> NotApproved:
@@ -102,7 +119,7 @@ def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
     return origin
 
 
-def _completion(view: CatalogView, era: Era, method: str, params: RawObject) -> Route:
+def _completion(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted) -> Route:
     """`completion/complete` refers to a prompt by name or to a resource by URI template."""
     try:
         ref = msgspec.json.decode(params.get("ref", b""), type=dict[str, msgspec.Raw])
@@ -110,7 +127,7 @@ def _completion(view: CatalogView, era: Era, method: str, params: RawObject) -> 
         raise InvalidParams(f"{method}: params.ref must be an object") from None
     match text(ref, "type", f"{method} ref"):
         case "ref/prompt":
-            found = _named(view, Kind.PROMPT, f"{method} ref", ref)
+            found = _named(view, Kind.PROMPT, f"{method} ref", ref, unlisted)
             return Route(found.server, {**params, "ref": _object(found.params)})
         case "ref/resource":
             uri = text(ref, "uri", f"{method} ref")

@@ -119,7 +119,7 @@ def unknown_tool(
         if name.startswith(f"{prefixes[status.server]}_"):
             reason = status.reason or "still starting"
             return UpstreamUnavailable(f'upstream "{status.server}" is {status.state.value}: {reason}')
-    text = f"unknown tool: {name}"
+    text = f"unknown tool: {name[:200]}"
     if nearest:
         text += f"; did you mean {', '.join(nearest)}?"
     if missing:

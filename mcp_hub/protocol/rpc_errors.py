@@ -63,7 +63,7 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 class _WireError(msgspec.Struct):
     code: int
-    message: str = ""
+    message: str
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -73,13 +73,14 @@ _decode = msgspec.json.Decoder(_WireError).decode
 def from_wire(raw: RawJson) -> RpcError:
     """An upstream's error object as an `RpcError` that is relayed byte for byte.
 
-    One that is not an error object (no integer code) becomes -32603 with the original in `data.upstream`.
+    One that is not an error object (no integer code, no message) becomes -32603 with the original in `data.upstream`:
+    clients drop such an answer, and wait on.
     """
     try:
         error = _decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError) as exc:
         return RpcError(
-            "upstream answered with a malformed error object",
+            f"upstream answered with a malformed error object: {exc}",
             data={"upstream": {"error": msgspec.Raw(bytes(raw))}},
         )
     return RpcError(error.message, code=error.code, raw=raw)

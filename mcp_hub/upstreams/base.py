@@ -74,6 +74,10 @@ class CallChannel(Protocol):
         """The upstream is at work on the call, though it has nothing to say."""
         ...
 
+    def doubt(self) -> None:
+        """The upstream has answered nobody: it may have meant the call, which is given little time to be heard of."""
+        ...
+
     def continuable(self, how: RawJson | None) -> None:
         """From now on another hub could go on with the call by `Upstream.resume(…, how)`; None: no longer."""
         ...

@@ -195,9 +195,12 @@ class Keeper:
 
     def unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
         life = self.life
+        said = f"is {life.state.value}: "
+        if life.state is UpstreamState.READY:  # it was, and is again, which is not why
+            said = "is " if reason is None else "did not take the request, nor again over a new connection: "
         reason = life.reason or reason or "not reachable just now"
         return UpstreamUnavailable(
-            f'upstream "{self.name}" is {life.state.value}: {reason}',
+            f'upstream "{self.name}" {said}{reason}',
             data={"upstream": {"server": self.name, "state": life.state.value, "reason": reason}},
         )
 
@@ -270,7 +273,7 @@ class Keeper:
             peer.tell = self._changes.tell
             peer.leaves_tasks = self._leaves_tasks
             await tasks.start(self._subscriptions.follow, peer)
-            await self._lists.read(peer, set(Kind))
+            await self._lists.read(peer, set(Kind), at_start=True)
             if self.life.state is not UpstreamState.STARTING:
                 return "stopped"  # told to drain meanwhile
             self.peer = self.connected = peer

@@ -50,10 +50,12 @@ async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
         await anyio.to_thread.run_sync(limits.prepare, snapshot, abandon_on_cancel=True)
 
 
-async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits) -> dict[Kind, Listed]:
+async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, *, at_start: bool = False) -> dict[Kind, Listed]:
     """The lists of those `kinds` that the server announces; first pages are asked for together.
 
     Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
+    `at_start` nothing that was read is given up for a later page that cannot be had, with a warning: a server that
+    cannot be listed to the end is of more use than none.
     """
     asked = [kind for kind in Kind if kind in kinds and KINDS[kind].capability in peer.info.capabilities]
     try:
@@ -66,19 +68,25 @@ async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits) -> dict[K
         try:
             await _follow(peer, kind, await peer.answer(pending), listed, limits)
         except RpcError as exc:
-            _failed(peer, kind, exc, listed)
+            _failed(peer, kind, exc, listed, is_enough=at_start and bool(listed.raws))
+        if len(listed.raws) > limits.entries:
+            del listed.raws[limits.entries :]
+            listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
         for warning in listed.warnings:
             log.warning("upstream_list", upstream=peer.name, kind=kind.value, problem=warning)
     return found
 
 
-def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed) -> None:
+def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed, *, is_enough: bool) -> None:
     if isinstance(exc, UpstreamLost) and peer.closed.is_set():
         raise StartFailed(str(exc)) from None
-    if kind is Kind.TOOL:
-        raise StartFailed(f"{KINDS[kind].list_method} failed: {exc}") from None
-    if exc.code != METHOD_NOT_FOUND:
-        listed.warnings.append(hide(f"{KINDS[kind].list_method} failed: {exc}"))
+    reason = f"{KINDS[kind].list_method} failed: {exc}"
+    if is_enough:
+        listed.warnings.append(hide(f"{reason}; stopped after {len(listed.raws)} entries"))
+    elif kind is Kind.TOOL:
+        raise StartFailed(reason) from None
+    elif exc.code != METHOD_NOT_FOUND:
+        listed.warnings.append(hide(reason))
 
 
 async def _follow(peer: Peer, kind: Kind, first: RawJson, listed: Listed, limits: ListLimits) -> None:
@@ -87,7 +95,7 @@ async def _follow(peer: Peer, kind: Kind, first: RawJson, listed: Listed, limits
     seen: set[str] = set()
     while (cursor := _take_page(raw, spec.result_key, listed)) is not None:
         if len(listed.raws) > limits.entries:
-            break
+            return
         if cursor in seen:
             listed.warnings.append(f"the same cursor came twice; stopped after {len(listed.raws)} entries")
             return
@@ -96,9 +104,6 @@ async def _follow(peer: Peer, kind: Kind, first: RawJson, listed: Listed, limits
             listed.warnings.append(f"more than {limits.pages} pages; the rest is left out")
             return
         raw = await peer.answer(peer.send(spec.list_method, {"cursor": msgspec.Raw(object_bytes(cursor))}))
-    if len(listed.raws) > limits.entries:
-        del listed.raws[limits.entries :]
-        listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
 
 
 def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:
@@ -106,7 +111,6 @@ def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:
     try:
         page = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         entries = msgspec.json.decode(page.get(key, b"[]"), type=list[msgspec.Raw])
-        cursor = msgspec.json.decode(page.get("nextCursor", b"null"), type=str | None)
         hint = CacheHint(_ttl(page.get("ttlMs")), bytes(page.get("cacheScope", b"")) == b'"public"')
     except (msgspec.DecodeError, RecursionError) as exc:
         raise RpcError(f"the list cannot be read: {exc}") from None
@@ -114,7 +118,10 @@ def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:
         hint if not listed.raws else CacheHint(min(hint.ttl_ms, listed.hint.ttl_ms), hint.public and listed.hint.public)
     )
     listed.raws += [bytes(entry) for entry in entries]
-    return cursor
+    try:
+        return msgspec.json.decode(page.get("nextCursor", b"null"), type=str | None)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise RpcError(f"the cursor of the next page cannot be read: {exc}") from None
 
 
 def _ttl(raw: msgspec.Raw | None) -> int:

@@ -30,6 +30,7 @@ from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.elicitations import Elicitations
 from mcp_hub.upstreams.followed import Followed, Line
 from mcp_hub.upstreams.modern_tasks import made_task
+from mcp_hub.upstreams.noise import note
 from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up, with_retry
 from mcp_hub.upstreams.tasks import Tasks
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
@@ -353,11 +354,10 @@ class Peer:
         self._given_up.pop(id_, None)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        head = line[:4096]
-        is_message = b'"jsonrpc"' in head or b'"result"' in head  # what it says is for one caller, noise is for all
-        text = f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200]
-        self.noise.append(f"stdout: {text}")
-        del self.noise[:-20]
+        if note(self.noise, bad, line):
+            for pending in self.wire.requests.pending.values():
+                if pending.context is not None:
+                    _context(pending)[1].doubt()
 
     def on_writable(self) -> None:
         """Calls wait in the pipe's buffer; nothing here produces on its own."""

@@ -78,9 +78,9 @@ class ServerLists:
         """The lists of the server before this one, which stand until its own are read."""
         self._last = last or self._last
 
-    async def read(self, peer: Peer, kinds: set[Kind]) -> None:
-        """Reads the lists of these kinds. Raises `StartFailed` as `list_kinds` does."""
-        found = await list_kinds(peer, kinds, self.limits)
+    async def read(self, peer: Peer, kinds: set[Kind], *, at_start: bool = False) -> None:
+        """Reads the lists of these kinds. Raises `StartFailed` as `list_kinds` does; then the earlier ones stay."""
+        found = await list_kinds(peer, kinds, self.limits, at_start=at_start)
         if peer.mirrors is not None and (tools := found.get(Kind.TOOL)) is not None:
             tools.raws, refused = peer.mirrors.learn(tools.raws)
             tools.warnings += refused

@@ -19,7 +19,7 @@ from mcp_hub.upstreams.memory import EraMemory
 from mcp_hub.upstreams.negotiation import Incompatible, ProbeKilled
 from mcp_hub.upstreams.peer import Peer
 from mcp_hub.upstreams.process import Child, describe_exit
-from mcp_hub.wire.pipe import Pipe
+from mcp_hub.wire.server_pipe import ServerPipe
 
 __all__ = ["StdioConnection", "StdioSpec"]
 
@@ -104,7 +104,7 @@ class StdioConnection:
         self.child = child = self.guardian.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
         self.peer = peer = Peer(self.name)
-        peer.wire = Pipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT, patience=_DEAF)
+        peer.wire = ServerPipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT, patience=_DEAF)
         await peer.wire.open(stdout, stdin)
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)

@@ -98,6 +98,10 @@ class Requests:
             del self._late[next(iter(self._late))]
         return True
 
+    def was_asked(self, id_: int) -> bool:
+        """Whether a request had this id, answered or not."""
+        return 0 < id_ < self._next_id
+
     def is_late(self, id_: int) -> bool:
         """Whether this answers a request that was abandoned; true once."""
         return self._late.pop(id_, 0) is None

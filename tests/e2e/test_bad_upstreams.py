@@ -44,6 +44,14 @@ async def test_hanging_crashing_and_missing_servers_delay_nobody(front: str, tmp
                 await echoes(peer, "good")
             await running.wait_stderr("boom: cannot open database")
             await running.wait_stderr("no such file|not found")
+            for name, said in (
+                ("crash", "cannot open database"),
+                ("missing", "/no/such/program"),
+                ("hang", "starting"),
+            ):
+                error = (await peer.call(f"{name}_echo", {"text": "x"})).error
+                assert f'Unknown tool: {name}_echo; its server "{name}" is ' in error["message"]
+                assert said in error["message"] and "good_echo" not in error["message"]
 
 
 async def test_crashed_server_says_why_and_comes_back(tmp_path: Path) -> None:

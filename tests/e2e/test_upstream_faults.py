@@ -153,3 +153,12 @@ async def test_server_that_stops_reading_costs_its_callers_their_time_limit(faul
 async def test_endless_pages_are_cut(faults: Peer) -> None:
     tools = [tool for tool in await faults.names() if tool.startswith("loop_")]
     assert len(tools) == len(set(tools)) > 5
+
+
+async def test_an_answer_to_nothing_that_was_asked_is_in_the_last_output_of_its_server(tmp_path: Path) -> None:
+    text = config({"unknown": argv(mode="unknown-id")})
+    async with http_hub(text, tmp_path) as running, connected(running, HANDSHAKE) as peer:
+        await listed(peer, "unknown")
+        await echoes(peer, "unknown")
+        error = (await peer.call("unknown_crash")).error
+        assert error["code"] == LOST and "an answer to nothing that was asked" in error["message"]

@@ -8,7 +8,7 @@ import structlog
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progress
-from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 from tests.unit.calls.call_scripts import (
     DONE,
     GRACE,
@@ -185,6 +185,62 @@ def test_progress_is_a_sign_of_life_but_the_longest_duration_stays() -> None:
         assert lively.ending is DONE
         error = failure(endless.ending)
         assert isinstance(error, DeadlineExceeded) and error.data is not None and error.data["limit"] == "max_duration"
+
+    run(scenario)
+
+
+def doubted(after_doubt: CallHandler) -> CallHandler:
+    """A call that after 5 s may have been answered in a way that nobody understands, and goes on like this."""
+
+    async def handler(call: Call, channel: CallChannel) -> Completed:
+        await sleep(5)
+        for _ in range(100):
+            channel.doubt()
+        return await after_doubt(call, channel)
+
+    return handler
+
+
+def test_a_call_that_may_have_been_answered_has_little_time_left() -> None:
+    async def scenario() -> None:
+        call = watch(new_registry(), doubted(never), LONG)
+        await sleep(500)
+        error = failure(call.ending)
+        assert isinstance(error, UpstreamLost) and "something that belongs to no call" in str(error)
+        assert error.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
+        assert call.ended_at is not None and 35 <= call.ended_at - call.began <= 35 + 2 * TICK
+
+    run(scenario)
+
+
+def test_its_answer_or_anything_it_says_takes_the_doubt_away() -> None:
+    async def scenario() -> None:
+        registry = new_registry()
+        answered = watch(registry, doubted(after(29)), LONG)
+        talked = watch(registry, doubted(talking(29, 3)), LONG)
+        silent = watch(registry, doubted(heard_and_then(never)), LONG)
+        await sleep(900)
+        assert answered.ending is DONE and talked.ending is DONE and silent.ended_at is None
+        await sleep(200)
+        assert isinstance(failure(silent.ending), DeadlineExceeded)
+
+    run(scenario)
+
+
+def heard_and_then(handler: CallHandler) -> CallHandler:
+    async def hearing(call: Call, channel: CallChannel) -> Completed:
+        await sleep(1)
+        channel.heard()
+        return await handler(call, channel)
+
+    return hearing
+
+
+def test_a_limit_that_is_shorter_than_the_doubt_stays() -> None:
+    async def scenario() -> None:
+        call = watch(new_registry(), doubted(never), TimeLimits(10, 1000))
+        await sleep(20)
+        assert isinstance(failure(call.ending), DeadlineExceeded)
 
     run(scenario)
 

@@ -98,6 +98,39 @@ def test_a_view_is_built_once_until_what_is_offered_differs() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("name", ["git_log", "git-log", "GIT_log", "git", "git_" + "x" * 10**5])
+def test_a_name_belongs_to_the_server_of_its_prefix_until_that_one_is_listed(name: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        world.ci.offers("build")
+        found = world.catalog.unlisted(None, name)
+        assert found is not None and (found.server, found.state) == ("git", STARTING)
+        world.git.offers("log")
+        assert world.catalog.unlisted(None, name) is None
+
+    run(scenario)
+
+
+def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> None:
+    async def scenario() -> None:
+        changes = Changes()
+        offers = {name: Offer(name, changes) for name in ("git", "hub", "bare", "gitlab")}
+        rules = {"git": ServerRules("git"), "hub": ServerRules("git-hub"), "bare": ServerRules(None)}
+        upstreams: dict[str, Upstream] = {**offers}
+        catalog = Catalog(upstreams, {None: ViewRules(rules)}, changes, LoopClock(), WAIT)
+
+        def of(name: str) -> str | None:
+            found = catalog.unlisted(None, name)
+            return found and found.server
+
+        names = ["git_log", "git-hub_log", "gitlab_log", "bare_log", "gi", ""]
+        assert [of(name) for name in names] == ["git", "hub", None, None, None, None]
+        offers["hub"].offers("log")
+        assert of("git-hub_lgo") is None and of("git_log") == "git"
+
+    run(scenario)
+
+
 def test_what_servers_say_of_themselves_needs_nobody_to_have_listed() -> None:
     """`initialize` asks for it, which no list has come before."""
 

@@ -64,6 +64,26 @@ def test_a_value_that_is_not_json_puts_its_definition_aside() -> None:
     assert (unfit.key, unfit.reason) == ("b", "holds NaN or Infinity, which JSON does not have")
 
 
+@pytest.mark.parametrize(("kind", "key"), [(Kind.TOOL, "name"), (Kind.PROMPT, "name"), (Kind.RESOURCE, "uri")])
+@pytest.mark.parametrize("number", ["9" * 4301, "-" + "9" * 4301, "1" * 10**5 + ".5"])
+def test_a_number_that_python_clients_cannot_read_puts_its_definition_aside(kind: Kind, key: str, number: str) -> None:
+    raw = '{"%s":"%s","name":"a","inputSchema":{"type":"object"},"_meta":{"text":"\\"","x":%s}}'
+    raws = [(raw % (key, f"{at}:x", value)).encode() for at, value in (("a", "5"), ("b", number), ("c", "9" * 4300))]
+    if kind is not Kind.RESOURCE:
+        raws = [one.replace(b'"name":"a",', b"") for one in raws]
+    found, (unfit,) = parse(kind, raws, "s")
+    assert [one.key for one in found] == ["a:x", "c:x"]
+    assert (unfit.key, unfit.reason) == (
+        "b:x",
+        "holds a number of more than 4300 digits, which Python's clients cannot read",
+    )
+
+
+def test_digits_in_a_text_are_no_number() -> None:
+    raw = b'{"name":"a","description":"\\"%s","inputSchema":{"type":"object"}}' % (b"9" * 5000)
+    assert [one.key for one in parse(Kind.TOOL, [raw], "s")[0]] == ["a"]
+
+
 def test_one_bad_definition_does_not_hide_the_others() -> None:
     found, unfit = parse(Kind.TOOL, [TOOL % b"a", b"[]", TOOL % b"b", TOOL % b"a", b'{"name":"c"}'], "s")
     assert [one.key for one in found] == ["a", "b"]

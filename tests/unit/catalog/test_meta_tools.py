@@ -13,7 +13,7 @@ from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.view import CatalogView, Entry, ServerRules, ViewRules, build
 from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry, UpstreamLost
 from mcp_hub.events import Completed
-from mcp_hub.types import OWN, Audience, Era, Kind, RawJson, Snapshot
+from mcp_hub.types import OWN, Audience, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 
 pytestmark = pytest.mark.anyio
@@ -239,6 +239,15 @@ def test_while_servers_start_an_unknown_tool_may_yet_turn_up() -> None:
     with pytest.raises(UnknownEntry):
         understood(b'{"name":"later"}', is_settled=False)
     assert refusal(understood(b'{"name":"git_log","arguments":7}', is_settled=False))
+
+
+def test_a_tool_of_a_server_that_was_never_listed_is_refused_with_its_state() -> None:
+    dead = UpstreamStatus("rv", UpstreamState.FAILED, "no licence")
+    params = {"name": msgspec.Raw(b'"run_tool"'), "arguments": msgspec.Raw(b'{"name":"rv_echo"}')}
+    found = meant(
+        VIEW, Era.MODERN, "tools/call", params, lambda: True, lambda name: dead if name == "rv_echo" else None
+    )
+    assert refusal(found).startswith('Unknown tool: rv_echo; its server "rv" is failed: no licence')
 
 
 async def test_a_refusal_is_a_result_for_the_model() -> None:

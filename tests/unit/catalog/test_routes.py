@@ -11,7 +11,7 @@ from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.routes import Route, route
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
 from mcp_hub.errors import InvalidParams, UnknownEntry
-from mcp_hub.types import Era, Kind, RawObject, Snapshot
+from mcp_hub.types import Era, Kind, RawObject, Snapshot, UpstreamState, UpstreamStatus
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
@@ -137,6 +137,34 @@ def test_the_nearest_names_are_offered() -> None:
     assert caught.value.data is not None and "git_log" in caught.value.data["nearest"]
     with pytest.raises(UnknownEntry, match="Unknown prompt: zzz$"):
         routed("prompts/get", {"name": "zzz"})
+
+
+DEAD = UpstreamStatus("rv", UpstreamState.FAILED, "exited with code 9; last output: eyJhbGciOi.secret.signed")
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "git_lgo"}),
+        ("prompts/get", {"name": "git_lgo"}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "git_lgo"}}),
+    ],
+)
+def test_of_a_server_that_was_never_listed_the_state_is_told_and_no_other_name(
+    method: str, params: dict[str, Any]
+) -> None:
+    with pytest.raises(UnknownEntry) as caught:
+        route(VIEW, MODERN, method, raws(params), lambda name: DEAD if name == "git_lgo" else None)
+    told = str(caught.value)
+    assert told.endswith('git_lgo; its server "rv" is failed: exited with code 9; last output: ***')
+    assert caught.value.data is not None and caught.value.data["nearest"] == []
+    assert "signed" not in json.dumps(caught.value.data)
+
+
+def test_the_state_of_a_server_without_a_reason_is_enough() -> None:
+    starting = UpstreamStatus("rv", UpstreamState.STARTING)
+    with pytest.raises(UnknownEntry, match=r'^Unknown tool: x{200}; its server "rv" is starting$'):
+        route(VIEW, MODERN, "tools/call", raws({"name": "x" * 10_000}), lambda name: starting)
 
 
 def test_a_resource_is_read_where_it_is_under_its_own_uri() -> None:

@@ -129,16 +129,23 @@ def test_no_other_error_asks_for_urls() -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [b"null", b'"broken"', b"5", b"[]", b"{}", b'{"code":"x"}', b'{"code":1.5}', b'{"code":null}', b"{", b"[" * 10**5],
+    [
+        *(b"null", b'"broken"', b"5", b"[]", b"{}", b"{", b"[" * 10**5),
+        *(b'{"code":"x","message":""}', b'{"code":1.5,"message":""}', b'{"code":null,"message":""}', b'{"message":""}'),
+        *(b'{"code":7}', b'{"code":7,"message":null}', b'{"code":7,"message":{"a":1}}', b'{"code":7,"data":"no"}'),
+        b'{"code":%s,"message":""}' % (b"9" * 5000),
+    ],
 )
 def test_an_error_that_is_none_is_told_as_such_with_the_original(raw: bytes) -> None:
     error = from_wire(raw)
     assert error.code == -32603 and error.raw is None and "malformed" in error.message
+    assert error.data == {"upstream": {"error": msgspec.Raw(raw)}}
 
 
-def test_an_error_without_a_message_still_passes() -> None:
-    raw = b'{"code":7}'
-    assert (from_wire(raw).code, from_wire(raw).message, bytes(from_wire(raw).encoded())) == (7, "", raw)
+@pytest.mark.parametrize("code", [0, -1, 2**70])
+def test_an_error_with_an_empty_message_passes(code: int) -> None:
+    raw = b'{"code":%d,"message":""}' % code
+    assert (from_wire(raw).code, from_wire(raw).message, bytes(from_wire(raw).encoded())) == (code, "", raw)
 
 
 def test_hub_codes_are_outside_of_what_json_rpc_reserves() -> None:

@@ -77,9 +77,13 @@ async def test_a_session_that_is_forgotten_again_and_again_fails_the_call(any_se
 
     async with serving(Remote(does={"tools/call": lost})) as server, supervised(server) as far:
         await ready(far)
-        with pytest.raises(UpstreamUnavailable):
+        with pytest.raises(UpstreamUnavailable) as caught:
             await run(far)
         assert len(server.of("tools/call")) == 2
+    assert caught.value.message == (
+        f'upstream "{far.name}" did not take the request, nor again over a new connection: '
+        "the server no longer knows the session"
+    )
 
 
 async def test_a_session_that_does_not_last_is_a_failure() -> None:

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mcp_hub.errors import StartFailed
-from mcp_hub.types import UpstreamState
+from mcp_hub.types import Kind, UpstreamState
 from mcp_hub.upstreams.keeper import SupervisorRules
 from mcp_hub.upstreams.lifecycle import RestartRule
 from mcp_hub.upstreams.negotiation import Incompatible
@@ -30,6 +30,26 @@ def plays(main: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 
     test.__name__, test.__doc__ = main.__name__, main.__doc__
     return test
+
+
+@plays
+async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_later_list_has_to_be_whole() -> None:
+    async with kept(Toys(cursor=5)) as far:
+        await far.until(READY)
+        first = far.supervisor.snapshot()
+        assert first is not None and len(first.lists[Kind.TOOL]) == 1
+        assert len(far.status.warnings) == 1 and "stopped after 1 entries" in far.status.warnings[0]
+        assert await far.call() == "ok"
+        far.toys.tools.append("y")
+        assert far.toys.last is not None
+        far.toys.last.announces(Kind.TOOL)
+        await anyio.sleep(60)
+        assert far.supervisor.snapshot() is first and far.state is READY
+        far.toys.cursor = None
+        far.toys.last.announces(Kind.TOOL)
+        await anyio.sleep(60)
+        second = far.supervisor.snapshot()
+        assert second is not None and len(second.lists[Kind.TOOL]) == 2 and not far.status.warnings
 
 
 # -- idle

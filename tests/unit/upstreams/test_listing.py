@@ -21,9 +21,11 @@ async def listed(
     capabilities: dict[str, Any] | None = None,
     limits: ListLimits | None = None,
     era: Era = Era.HANDSHAKE,
+    at_start: bool = False,
 ) -> dict[Kind, Listed]:
     async with talking(era, **({"tools": {}} if capabilities is None else capabilities)) as (peer, server):
-        return await together(script(server), list_kinds(peer, set(kinds or Kind), limits or ListLimits()))
+        asked = list_kinds(peer, set(kinds or Kind), limits or ListLimits(), at_start=at_start)
+        return await together(script(server), asked)
 
 
 def names(found: Listed) -> list[str]:
@@ -175,6 +177,55 @@ async def test_what_was_read_before_a_page_failed_stays() -> None:
 
     found = (await listed(script, capabilities={"prompts": {}}))[PROMPT]
     assert names(found) == ["a"] and len(found.warnings) == 1
+
+
+BAD_PAGES = [
+    '"error":{"code":-32603,"message":"broken"}',
+    '"error":{"code":-32601,"message":"no such method"}',
+    '"error":{"code":1}',
+    '"result":{"tools":null}',
+    '"result":7',
+]
+
+
+@pytest.mark.parametrize("answer", BAD_PAGES)
+async def test_at_the_start_the_pages_before_a_bad_one_are_kept_with_a_warning(answer: str) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", nextCursor="1"))
+        await server.answer("tools/list", page("b", nextCursor="2"))
+        await server.reply("tools/list", answer)
+
+    found = (await listed(script, TOOL, at_start=True))[TOOL]
+    (warning,) = found.warnings
+    assert names(found) == ["a", "b"]
+    assert warning.startswith("tools/list failed: ") and warning.endswith("; stopped after 2 entries")
+
+
+async def test_a_page_whose_cursor_cannot_be_read_is_the_last_one_at_the_start() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", nextCursor=5))
+
+    found = (await listed(script, TOOL, at_start=True))[TOOL]
+    assert names(found) == ["a"] and "cursor of the next page cannot be read" in found.warnings[0]
+
+
+async def test_a_list_that_ends_with_a_bad_page_is_no_list_later_on() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", nextCursor="1"))
+        await server.refuse("tools/list", -32603)
+
+    with pytest.raises(StartFailed, match="tools/list failed"):
+        await listed(script, TOOL)
+
+
+async def test_a_server_that_is_gone_before_the_second_page_has_failed_to_start() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", nextCursor="1"))
+        await server.expect("tools/list")
+        server.close()
+
+    with pytest.raises(StartFailed, match="is gone"):
+        await listed(script, TOOL, at_start=True)
 
 
 async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.protocol.envelope import Envelope
-from mcp_hub.types import Era, JsonObject, RawJson, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, JsonObject, Kind, RawJson, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.keeper import SupervisorRules
 from mcp_hub.upstreams.peer import Peer, PeerInfo
@@ -27,12 +27,16 @@ OFFERS: JsonObject = {"tools": {}, "resources": {"subscribe": True}}
 
 @dataclass
 class Toys:
-    """Every start of one server. `fails` has the reasons of the starts that do not work, None for one that does."""
+    """Every start of one server. `fails` has the reasons of the starts that do not work, None for one that does.
+
+    `cursor` is that of the next page of tools, if there is to be one.
+    """
 
     starting: float = 0.5
     calls: float = 0.1
     closing: float = 0.2
     tools: list[str] = field(default_factory=lambda: ["x"])
+    cursor: object = None
     fails: list[StartFailed | None] = field(default_factory=list)
     starts: int = 0
     alive: int = 0
@@ -101,7 +105,8 @@ class ToyWire:
             raise WireClosed("closed")
         pending = self.requests.expect(method, context)
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self._toys.tools]
-        result = json.dumps({"tools": tools} if method == "tools/list" else {"content": []}).encode()
+        page = {"tools": tools, "nextCursor": self._toys.cursor}
+        result = json.dumps(page if method == "tools/list" else {"content": []}).encode()
         delay = self._toys.calls if method == "tools/call" else 0.0
         asyncio.get_running_loop().call_later(delay, self._answered, pending, result)
         return pending
@@ -117,6 +122,11 @@ class ToyWire:
         self.can_send = False
         self.requests.fail_all(reason)
         self._peer.on_closed(reason)
+
+    def announces(self, kind: Kind) -> None:
+        """Its list has changed."""
+        self._peer.changed.add(kind)
+        self._peer.wake.set()
 
     def die(self) -> None:
         self._peer.explained.set()

@@ -116,12 +116,13 @@ async def connected(
     end: type[E] = OtherEnd,
     couples: bool = False,
     patience: float | None = None,
+    kind: type[Pipe] = Pipe,
 ) -> AsyncIterator[tuple[Pipe, E]]:
     """A pipe, and its other end as raw lines."""
     its_read, our_write = os.pipe()
     our_read, its_write = os.pipe()
     other = end(its_read, its_write)
-    pipe = Pipe(handler, line_limit=line_limit, write_limit=write_limit, couples=couples, patience=patience)
+    pipe = kind(handler, line_limit=line_limit, write_limit=write_limit, couples=couples, patience=patience)
     await pipe.open(os.fdopen(our_read, "rb", buffering=0), os.fdopen(our_write, "wb", buffering=0))
     try:
         yield pipe, other

@@ -1,0 +1,107 @@
+"""Answers of a server that can be given to nobody: the calls that may have been meant are told, and no others are."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import msgspec
+import pytest
+
+from mcp_hub.types import CallId, Era
+from mcp_hub.upstreams.base import Call
+from mcp_hub.upstreams.peer import Peer
+from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.scripted import Server, talking
+
+pytestmark = pytest.mark.anyio
+
+CALL = Call(CallId("st_1"), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", Era.HANDSHAKE, {})
+
+
+@dataclass
+class Doubting(Recorder):
+    """Counts how often its call was doubted."""
+
+    doubts: int = 0
+
+    def doubt(self) -> None:
+        self.doubts += 1
+
+
+@asynccontextmanager
+async def two_calls() -> AsyncIterator[tuple[Peer, Server, list[Doubting], list[int]]]:
+    """Two calls that the server has not answered yet, and the ids of their requests."""
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        channels, ids = [Doubting(), Doubting()], []
+        for channel in channels:
+            tasks.start_soon(peer.call, CALL, channel)
+            ids.append((await server.expect("tools/call"))["id"])
+        yield peer, server, channels, ids
+        tasks.cancel_scope.cancel()
+
+
+async def flushed(server: Server) -> None:
+    """All that was written before has been read."""
+    await server.send(id="flush", method="ping")
+    while (await server.line()).get("id") != "flush":
+        pass
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":999999,"result":{}}',
+        b'{"jsonrpc":"2.0","id":-1,"result":{}}',
+        b'{"jsonrpc":"2.0","id":"nobody","error":{"code":1,"message":"no"}}',
+        b'{"jsonrpc":"2.0","id":null,"result":{}}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot read that"}}',
+        b'{"jsonrpc":"2.0","result":{}}',
+        b'{"jsonrpc":"2.0","result":{"content":[',
+    ],
+)
+async def test_calls_are_doubted_after_an_answer_that_nobody_can_be_given(line: bytes) -> None:
+    async with two_calls() as (peer, server, channels, _):
+        await server.write(line + b"\n")
+        await flushed(server)
+        assert [channel.doubts for channel in channels] == [1, 1]
+        assert len(peer.noise) == 1 and peer.noise[0].startswith("stdout: a message (")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Loading model...",
+        b'{"level":"info","msg":"up"}',
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":',
+        b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no such notification"}}',
+    ],
+)
+async def test_what_is_no_answer_of_a_call_raises_no_doubt(line: bytes) -> None:
+    async with two_calls() as (_, server, channels, _):
+        await server.write(line + b"\n")
+        await flushed(server)
+        assert [channel.doubts for channel in channels] == [0, 0]
+
+
+async def test_an_answer_that_is_given_twice_is_a_matter_of_its_call() -> None:
+    async with two_calls() as (peer, server, channels, ids):
+        answer = json.dumps({"jsonrpc": "2.0", "id": ids[0], "result": {}}).encode() + b"\n"
+        await server.write(answer * 3)
+        await flushed(server)
+        assert [channel.doubts for channel in channels] == [0, 0] and not peer.noise
+        assert peer.wire.counts["stray"] == 2  # type: ignore[attr-defined]  # it is a pipe
+
+
+async def test_a_call_that_begins_later_is_not_doubted() -> None:
+    async with two_calls() as (peer, server, channels, _):
+        await server.write(b'{"jsonrpc":"2.0","id":999999,"result":{}}\n')
+        await flushed(server)
+        async with anyio.create_task_group() as tasks:
+            later = Doubting()
+            tasks.start_soon(peer.call, CALL, later)
+            await server.expect("tools/call")
+            tasks.cancel_scope.cancel()
+        assert later.doubts == 0 and channels[0].doubts == 1

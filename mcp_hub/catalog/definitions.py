@@ -270,6 +270,8 @@ def _describes_object(schema: msgspec.Raw) -> bool:
 
 def _read(kind: Kind, raw: bytes) -> Definition:
     """Raises: _Unfit."""
+    if raw == NOT_JSON:
+        raise _Unfit("is not JSON that can be read")
     try:
         raw.decode()  # msgspec does not look into strings that it keeps encoded
         fields = _OBJECT.decode(raw)

@@ -7,16 +7,20 @@ that keeps the id if one can be read. Source: JSON-RPC 2.0 §4-5; the hostile li
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 
 import msgspec
 
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.salvage import salvage_id
 from mcp_hub.types import RawJson, RawObject
 
 __all__ = [
+    "MESSAGE",
     "BadMessage",
     "Envelope",
     "Unset",
+    "begins_with_noise",
     "decode",
     "error_frame",
     "id_key",
@@ -28,6 +32,7 @@ __all__ = [
     "result_frame",
     "salvage_id",
     "usable_id",
+    "without_lone_surrogates",
 ]
 
 Unset = msgspec.UNSET
@@ -55,7 +60,6 @@ class BadMessage:
 
 _decode = msgspec.json.Decoder(Envelope).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_ID = re.compile(rb'"id"\s*:\s*(-?\d{1,19}(?![\d.eE])|"(?:[^"\\\x00-\x1f]|\\.){0,256}")')
 _SURROGATES = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
@@ -64,10 +68,14 @@ _MENDED = 1 << 20
 """Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
 """How a message or a batch of them begins; anything else before a message on its line is noise."""
+MESSAGE = rb'\{\s*+"(?:jsonrpc|id|method|params|result|error)"\s*+:'
+"""What a message begins with."""
+_BEGINS = re.compile(rb"\s*+(?:\[\s*+)?" + MESSAGE)
+_STARTS = re.compile(MESSAGE)
+_MOST_STARTS = 16
+"""Places of a line at which a message behind noise may begin."""
 _ARRAY = "an array of messages exists only in protocol version 2025-03-26; send each message by itself"
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
-_TAIL = 4096
-"""Bytes searched for an id at either end of an unreadable line."""
 
 
 def one_line(text: bytes) -> bytes:
@@ -82,8 +90,8 @@ def decode(line: bytes) -> Envelope | BadMessage:
     try:
         return _decode(line)
     except msgspec.ValidationError as exc:
-        if line.find(b'{"jsonrpc"') > 0 and not _OBJECTS.match(line):
-            return _decode_mended(line, str(exc))
+        if not _OBJECTS.match(line) and (message := _behind_noise(line)) is not None:
+            return message
         reason = _ARRAY if line.lstrip().startswith(b"[") else str(exc)
         return BadMessage(INVALID_REQUEST, f"not a JSON-RPC message: {reason}", salvage_id(line))
     except msgspec.DecodeError as exc:
@@ -94,16 +102,54 @@ def decode(line: bytes) -> Envelope | BadMessage:
 
 def _decode_mended(line: bytes, reason: str) -> Envelope | BadMessage:
     """Second try, without lone surrogates and without noise before the object."""
-    start = max(line.find(b'{"jsonrpc"'), 0) if len(line) <= _MENDED else 0
-    mended = line[start:]
-    if len(line) <= _MENDED and (b"\\ud" in line or b"\\uD" in line):
-        mended = _SURROGATES.sub(lambda m: m[0] if m[2] else m[1] + b"\\ufffd", mended)
-    if len(mended) != len(line) or mended != line:
-        try:
-            return _decode(mended)
-        except (msgspec.DecodeError, RecursionError):
-            pass
+    if len(line) <= _MENDED:
+        mended = without_lone_surrogates(line)
+        if mended != line:
+            try:
+                return _decode(mended)
+            except (msgspec.DecodeError, RecursionError):
+                pass
+        if (message := _behind_noise(mended)) is not None:
+            return message
     return BadMessage(PARSE_ERROR, f"malformed JSON: {reason}", salvage_id(line))
+
+
+def without_lone_surrogates(text: bytes) -> bytes:
+    """JSON text in which escapes of lone surrogates have become U+FFFD."""
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return text
+    return _SURROGATES.sub(lambda m: m[0] if m[2] else m[1] + b"\\ufffd", text)
+
+
+def begins_with_noise(line: bytes) -> bool:
+    """Whether it begins neither as a message nor as an array of them."""
+    return _BEGINS.match(line) is None
+
+
+def _behind_noise(line: bytes) -> Envelope | None:
+    """The message that ends a line which begins with something else; what begins as a message is none of the noise."""
+    if len(line) > _MENDED or not begins_with_noise(line):
+        return None
+    line = without_lone_surrogates(line)
+    tried: list[int] = []
+    for start in islice(_STARTS.finditer(line), _MOST_STARTS):
+        message = _message_of(line[start.start() :])
+        if message is not None:
+            # another message before this one would be lost
+            is_only = all(_message_of(line[at : start.start()]) is None for at in tried)
+            return message if is_only else None
+        tried.append(start.start())
+    return None
+
+
+def _message_of(text: bytes) -> Envelope | None:
+    """The message, if `text` is one beyond doubt."""
+    try:
+        found = _decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    is_message = found.jsonrpc == "2.0" and (found.id is not Unset or found.method is not Unset)
+    return found if is_message else None
 
 
 def _valid_utf8(line: bytes) -> bytes:
@@ -112,18 +158,6 @@ def _valid_utf8(line: bytes) -> bytes:
     except UnicodeDecodeError:
         return line.decode("utf-8", "replace").encode()
     return line
-
-
-def salvage_id(line: bytes) -> bytes | None:
-    """The id of a line that cannot be decoded, by its look; None if there is none or it is ambiguous."""
-    ends = line if len(line) <= 2 * _TAIL else line[:_TAIL] + b"\n" + line[-_TAIL:]
-    found = set(_ID.findall(ends))
-    id_ = found.pop() if len(found) == 1 else b""
-    try:
-        msgspec.json.decode(id_)  # it is echoed: no "\q", no 01, nothing that is not UTF-8
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return id_
 
 
 def usable_id(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:

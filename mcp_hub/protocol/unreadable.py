@@ -1,7 +1,8 @@
 """What stands for the answer to a request of ours that cannot be decoded: an error, for nothing else is certain.
 
-But a list is not lost for one number in it that is none: Python's `json` writes NaN and Infinity. Such a value becomes
-`NOT_JSON`, by which the definition that holds it is put aside; the others go on (protocol.md §3).
+But a list is not lost for one definition in it that cannot be read: Python's `json` writes NaN and Infinity, others
+write half characters, control characters or more levels than can be followed. Such a value, or else the whole
+definition, becomes `NOT_JSON`, by which the definition is put aside; the others go on (protocol.md §3).
 """
 
 import re
@@ -9,24 +10,131 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, decode
-from mcp_hub.protocol.kinds import BY_LIST_METHOD
+from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, decode, without_lone_surrogates
+from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
 
 __all__ = ["NOT_JSON", "stand_in"]
 
 NOT_JSON: Final = b'"dev.mcp-hub/not-json"'
-"""In place of a value that JSON does not have."""
-_LARGEST: Final = 1 << 20
+"""In place of a value that JSON does not have, or of a definition that cannot be read."""
+_LARGEST: Final = 8 << 20
 """Bytes of a list that is worth a second try: a longer one would keep everybody else waiting."""
+_MENDED: Final = 1 << 20
+"""Bytes in all that are searched for what in them is no JSON."""
+_MOST_ELEMENTS: Final = 1 << 15
+_MOST_BRACKETS: Final = 1 << 19
+"""In a list, beside innermost ones; to look at so many takes about 0.3 seconds."""
 _NUMBERS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|-?(?:NaN|Infinity)\b', re.DOTALL)
 """Strings, and outside of them what is taken for a number; linear in the line."""
+_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_FLAT: Final = rb'[^"\[\]{}]++|%b' % _STRING
+_INNERMOST: Final = rb"\{(?:%b)*+\}|\[(?:%b)*+\]" % (_FLAT, _FLAT)
+_BRACKET: Final = re.compile(rb"(?:%b|%b)*+([\[\]{}\"]|\Z)" % (_FLAT, _INNERMOST), re.DOTALL)
+"""Up to the next bracket that stands in no string, past innermost pairs; linear in the line."""
+_SCALAR: Final = re.compile(rb'%b|[^\s"\[\]{},]++' % _STRING, re.DOTALL)
+_CLOSING: Final = {b"{": b"}", b"[": b"]"}
+_SPACE: Final = re.compile(rb"\s*+")
+_decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+class _Lost(Exception):
+    """The elements cannot be told apart."""
 
 
 def stand_in(bad: BadMessage, line: bytes, method: str) -> Envelope:
     """For the answer to a request of that method, which came as `line`; the hub's own error has `jsonrpc` "hub"."""
-    if method in BY_LIST_METHOD and len(line) <= _LARGEST and (b"NaN" in line or b"Infinity" in line):
-        mended = decode(_NUMBERS.sub(lambda found: found[0] if found[0][:1] == b'"' else NOT_JSON, line))
-        if isinstance(mended, Envelope) and mended.result is not Unset:
-            return mended
+    kind = BY_LIST_METHOD.get(method)
+    if kind is not None and len(line) <= _LARGEST:
+        try:
+            mended = _with_fit_elements(line, KINDS[kind].result_key.encode())
+        except _Lost:
+            mended = line
+        message = decode(mended)
+        if isinstance(message, BadMessage) and len(mended) <= _MENDED:
+            message = decode(_with_numbers(mended))
+        if isinstance(message, Envelope) and message.result is not Unset:
+            return message
     error = {"code": bad.code, "message": bad.reason}
     return Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub")
+
+
+def _with_numbers(text: bytes) -> bytes:
+    if b"NaN" not in text and b"Infinity" not in text:
+        return text
+    return _NUMBERS.sub(lambda found: found[0] if found[0][:1] == b'"' else NOT_JSON, text)
+
+
+def _with_fit_elements(line: bytes, member: bytes) -> bytes:
+    """The line, in whose list each element that cannot be decoded has been mended or replaced. Raises `_Lost`."""
+    begin = re.compile(rb'"%b"\s*+:\s*+\[' % member).search(line, max(line.find(b'"result"'), 0))
+    if begin is None:
+        raise _Lost
+    parts: list[bytes] = []
+    kept, unread = 0, _MENDED
+    for start, end in _elements(line, begin.end()):
+        element = line[start:end]
+        if _is_json(element):
+            continue
+        unread -= len(element)
+        mended = without_lone_surrogates(_with_numbers(element)) if unread >= 0 else element
+        if not _is_json(mended):
+            if element[:1] not in _CLOSING:  # what looks like no value may be the end of another
+                raise _Lost
+            mended = NOT_JSON
+        parts += (line[kept:start], mended)
+        kept = end
+    return b"".join((*parts, line[kept:]))
+
+
+def _elements(line: bytes, at: int) -> list[tuple[int, int]]:
+    """Where the elements of the list begin and end whose bracket stands before `at`. Raises `_Lost`."""
+    found: list[tuple[int, int]] = []
+    brackets = _MOST_BRACKETS
+    start = _behind_space(line, at)
+    if line[start : start + 1] == b"]":
+        return found
+    while len(found) < _MOST_ELEMENTS:
+        if line[start : start + 1] in _CLOSING:
+            end, brackets = _closing(line, start, brackets)
+        elif (scalar := _SCALAR.match(line, start)) is not None:
+            end = scalar.end()
+        else:
+            raise _Lost
+        found.append((start, end))
+        place = _behind_space(line, end)
+        if line[place : place + 1] == b"]":
+            return found
+        if line[place : place + 1] != b",":
+            raise _Lost
+        start = _behind_space(line, place + 1)
+    raise _Lost
+
+
+def _closing(line: bytes, at: int, most: int) -> tuple[int, int]:
+    """Behind the bracket that closes the one here, and how many of `most` brackets are left. Raises `_Lost`."""
+    open_ = bytearray(_CLOSING[line[at : at + 1]])
+    for found in _BRACKET.finditer(line, at + 1):
+        bracket = found[1]
+        if bracket in _CLOSING:
+            open_ += _CLOSING[bracket]
+        elif bracket not in (b"}", b"]") or open_.pop() != bracket[0]:
+            break
+        most -= 1
+        if not open_:
+            return found.end(), most
+        if not most:
+            break
+    raise _Lost
+
+
+def _behind_space(line: bytes, at: int) -> int:
+    found = _SPACE.match(line, at)
+    return found.end() if found is not None else at
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        _decode_raw(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

@@ -9,13 +9,10 @@ everything that cannot be read is handed to the handler, never raised.
 import asyncio
 import contextlib
 import os
-import re
-import stat
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import IO, Any, cast
+from typing import IO, cast
 
 import structlog
 
@@ -23,12 +20,12 @@ from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.framing import Framer, TooLong
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.salvage import is_answer, salvage_id
+from mcp_hub.protocol.several import several
 from mcp_hub.protocol.unreadable import stand_in
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Cancellation, Pending, Requests, WireClosed, WireHandler
-
-if sys.platform == "linux":
-    import fcntl
+from mcp_hub.wire.files import FileWriter, can_poll, widen
 
 __all__ = ["Pipe"]
 
@@ -41,11 +38,7 @@ _SLICE = 128
 """Lines of one read that are taken before everybody else has a turn: a few milliseconds, whatever a peer floods."""
 _LAST_ANSWERS = 1.0
 """Seconds in which a peer that closed its input may still answer what it has read."""
-_REQUEST = re.compile(rb'(?:(?!"result"|"error").)*"method"', re.DOTALL)
-"""A method that stands before any result: a broken request rather than a broken answer."""
 _STAY_OPEN = frozenset({"subscriptions/listen"})
-_HEAD = 4096
-"""Bytes of a bad line that are looked at."""
 
 
 class Pipe(asyncio.Protocol):
@@ -79,7 +72,7 @@ class Pipe(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._flush_due = False
-        self._writer: asyncio.WriteTransport | _FileWriter | None = None
+        self._writer: asyncio.WriteTransport | FileWriter | None = None
         self._reader: asyncio.ReadTransport | None = None
         self.requests = Requests()
         self.is_congested = False
@@ -89,15 +82,15 @@ class Pipe(asyncio.Protocol):
 
     async def open(self, read: IO[bytes], write: IO[bytes]) -> None:
         """Attaches to the two files and owns them from here on. The write side comes first: answers may be instant."""
-        _widen(read)
-        _widen(write)
-        if _can_poll(write):
+        widen(read)
+        widen(write)
+        if can_poll(write):
             transport, _ = await self._loop.connect_write_pipe(lambda: _WriteSide(self), write)
             transport.set_write_buffer_limits(high=self._write_limit)
             self._writer = transport
         else:
-            self._writer = _FileWriter(write, self.close)
-        if _can_poll(read):
+            self._writer = FileWriter(write, self.close)
+        if can_poll(read):
             transport_r, _ = await self._loop.connect_read_pipe(lambda: self, read)
             self._reader = transport_r
         else:
@@ -225,12 +218,8 @@ class Pipe(asyncio.Protocol):
                 (self._reader.pause_reading if paused else self._reader.resume_reading)()
 
     def eof_received(self) -> None:
-        rest = self._framer.finish()
-        if self._backlog:
-            self._backlog += rest
-        else:
-            for line in rest:
-                self._take(line)
+        for line in self._framer.finish():
+            self._take_rest(cast(bytes, line))  # what is too long was told before
         self._end("the peer closed its output")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -249,9 +238,7 @@ class Pipe(asyncio.Protocol):
         if self.is_closed:
             return
         if isinstance(line, TooLong):
-            bad = BadMessage(
-                PARSE_ERROR, f"line over the limit of {self._line_limit} bytes", envelope.salvage_id(line.head)
-            )
+            bad = BadMessage(PARSE_ERROR, f"line over the limit of {self._line_limit} bytes", salvage_id(line.head))
             self._take_bad(bad, line.head, is_huge=True)
             return
         message = envelope.decode(line)
@@ -266,7 +253,24 @@ class Pipe(asyncio.Protocol):
             else:
                 self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor an id"), line)
         else:
-            self._take_bad(cast(BadMessage, message), line)
+            parts, rest = several(line, cast(BadMessage, message))
+            for part in parts:
+                self._take(part)
+            if rest is not None:
+                self._take_bad(*rest)
+
+    def _take_rest(self, line: bytes) -> None:
+        """What stands at the end without a line break. Half a message settles nothing: the end says why it is half."""
+        message = envelope.decode(line)
+        parts, rest = several(line, message) if isinstance(message, BadMessage) else ([line], None)
+        if self._backlog:
+            self._backlog += parts
+        else:
+            for part in parts:
+                self._take(part)
+        if rest is not None and not self.is_closed:
+            self.counts["bad"] += 1
+            self._handler.on_bad_line(*rest)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
         id_ = bytes(message.id)  # type: ignore[arg-type]  # the caller has seen that it is set
@@ -291,13 +295,12 @@ class Pipe(asyncio.Protocol):
     def _take_bad(self, bad: BadMessage, line: bytes, *, is_huge: bool = False) -> None:
         """Settles the request whose answer this must have been; tells the handler in any case."""
         self.counts["bad"] += 1
-        # a broken request has an id of the peer's, not of ours; a stray log line, JSON or not, is nobody's answer
-        head = line[:_HEAD]
-        is_answer = (is_huge or b'"jsonrpc"' in head) and not _REQUEST.match(head)
-        key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
-        pending = self.requests.pending.pop(key, None) if type(key) is int else None
-        if is_answer and bad.id is None and (sole := self._sole()) is not None:
-            pending = self.requests.pending.pop(sole.id)
+        pending: Pending | None = None
+        if is_answer(line, is_huge=is_huge):
+            key = envelope.id_key(bad.id) if bad.id is not None else None
+            pending = self.requests.pending.pop(key, None) if type(key) is int else None
+            if bad.id is None and (sole := self._sole()) is not None:
+                pending = self.requests.pending.pop(sole.id)
         if pending is not None:
             pending.settle(stand_in(bad, line, pending.method))
         self._handler.on_bad_line(bad, line)
@@ -364,35 +367,3 @@ class _WriteSide(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pipe._stop_sending()
-
-
-class _FileWriter:
-    """Writes to what cannot be polled; blocks, as regular files do not."""
-
-    def __init__(self, file: IO[bytes], on_failure: Callable[[str], None]) -> None:
-        self._file = file
-        self._on_failure = on_failure
-
-    def write(self, data: bytes) -> None:
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._file.fileno(), view) :]
-        except OSError as exc:
-            self._on_failure(f"writing failed: {exc}")
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _can_poll(file: IO[Any]) -> bool:
-    """Whether the event loop can wait for this file: pipes, sockets and terminals."""
-    mode = os.fstat(file.fileno()).st_mode
-    return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file.fileno()))
-
-
-def _widen(file: IO[Any]) -> None:
-    """Gives a Linux pipe the largest buffer that a user may ask for: a large result moves in a quarter of the calls."""
-    if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)

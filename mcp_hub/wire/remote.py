@@ -24,6 +24,7 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.event_stream import Event, EventParser
 from mcp_hub.protocol.framing import TooLong
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.several import several
 from mcp_hub.protocol.unreadable import stand_in
 from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
@@ -292,9 +293,14 @@ class RemoteWire(ABC):
             self._take(event.data, source)
 
     def _take(self, data: bytes, source: Pending | None = None) -> None:
-        message = envelope.decode(envelope.one_line(data))
+        line = envelope.one_line(data)
+        message = envelope.decode(line)
         if isinstance(message, BadMessage):
-            self._take_bad(message, data)
+            parts, rest = several(line, message)
+            for part in parts:
+                self._take(part, source)
+            if rest is not None:
+                self._take_bad(*rest)
         elif message.method is Unset:
             self._take_answer(message, data)
         elif message.id is Unset:

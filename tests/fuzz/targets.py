@@ -3,11 +3,13 @@
 from tests.fuzz.call_targets import CALL_TARGETS
 from tests.fuzz.catalog_targets import CATALOG_TARGETS
 from tests.fuzz.config_targets import CONFIG_TARGETS
+from tests.fuzz.recovery_targets import RECOVERY_TARGETS
 from tests.fuzz.target import Target
 from tests.fuzz.wire_targets import WIRE_TARGETS
 
 __all__ = ["TARGETS"]
 
 TARGETS: dict[str, Target] = {
-    target.name: target for target in (*WIRE_TARGETS, *CONFIG_TARGETS, *CATALOG_TARGETS, *CALL_TARGETS)
+    target.name: target
+    for target in (*WIRE_TARGETS, *RECOVERY_TARGETS, *CONFIG_TARGETS, *CATALOG_TARGETS, *CALL_TARGETS)
 }

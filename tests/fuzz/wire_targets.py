@@ -27,6 +27,9 @@ from mcp_hub.protocol.envelope import (
 from mcp_hub.protocol.event_stream import Event, EventParser
 from mcp_hub.protocol.framing import Framer, TooLong
 from mcp_hub.protocol.headers import Mirrors, header_value, param_headers, request_headers
+from mcp_hub.protocol.salvage import is_answer
+from mcp_hub.protocol.several import several
+from mcp_hub.protocol.unreadable import stand_in
 from tests.fuzz.mutate import json_bytes, mutated_json, pieces
 from tests.fuzz.target import Target, from_corpus, seeded
 
@@ -41,6 +44,9 @@ LINES = (
     b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"x"}]',
     b'{"id":9223372036854775808,"id":2,"result":[[[[{"a":[1e400,-0,NaN]}]]]],"params":"\xff\xc3("}',
     b'{"result":{},"id":"a\\"b\\\\","jsonrpc":"2.0"}\r',
+    b'{"jsonrpc":"2.0","method":"x"}{"result":{"rows":[{"id":1}]},"jsonrpc":"2.0","id":3} {"id":4,"jsonrpc":"2.0"}',
+    b'INFO {done} { "id" : 3, "jsonrpc" : "2.0", "result" : {} }',
+    b'{"result":{"tools":[{"name":"a"},{"name":"b","x":[NaN,]}]},"id":5,"jsonrpc":"2.0"}',
 )
 WORDS = (
     *(
@@ -188,6 +194,13 @@ def check_envelope(data: bytes) -> None:
         if message.id is not None:
             assert isinstance(json.loads(message.id), int | str)
             assert b"\n" not in error_frame(message.id, b"{}")[:-1]
+        is_answer(data)
+        parts, rest = several(data, message)
+        assert b"".join((*parts, rest[1] if rest is not None else b"")) == data
+        assert all(isinstance(decode(part), Envelope) for part in parts) and (parts or rest == (message, data))
+        for method in ("tools/list", "tools/call"):
+            stood = stand_in(message, data, method)
+            assert (stood.error is Unset) != (stood.jsonrpc == "hub")
     else:
         _check_members(message, known)
     _check_batch(data)

@@ -6,7 +6,7 @@ import pytest
 from mcp_hub.catalog.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
 from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
 from mcp_hub.protocol.envelope import BadMessage
-from mcp_hub.protocol.unreadable import stand_in
+from mcp_hub.protocol.unreadable import NOT_JSON, stand_in
 from mcp_hub.types import Era, Kind
 
 TOOL = b'{"name":"%s","inputSchema":{"type":"object"}}'
@@ -82,6 +82,12 @@ def test_a_number_that_python_clients_cannot_read_puts_its_definition_aside(kind
 def test_digits_in_a_text_are_no_number() -> None:
     raw = b'{"name":"a","description":"\\"%s","inputSchema":{"type":"object"}}' % (b"9" * 5000)
     assert [one.key for one in parse(Kind.TOOL, [raw], "s")[0]] == ["a"]
+
+
+def test_a_definition_that_could_not_be_read_is_put_aside_by_its_place() -> None:
+    found, (unfit,) = parse(Kind.TOOL, [TOOL % b"a", NOT_JSON], "s")
+    assert [one.key for one in found] == ["a"]
+    assert (unfit.key, unfit.reason) == ("#2", "is not JSON that can be read")
 
 
 def test_one_bad_definition_does_not_hide_the_others() -> None:

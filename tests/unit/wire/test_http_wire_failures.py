@@ -85,6 +85,15 @@ async def test_a_list_with_a_number_that_is_none_is_a_list(how: Callable[[str], 
         assert bytes(answer.result) == b'{"tools":[{"x":"dev.mcp-hub/not-json"}]}'  # type: ignore[arg-type]  # set
 
 
+async def test_messages_after_one_another_in_one_event_are_these_messages() -> None:
+    note = '{"jsonrpc":"2.0","method":"notifications/x"}'
+    async with wired(streamed(note + '{"result":{},"jsonrpc":"2.0","id":ID}')) as talk:
+        assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
+        assert len(talk.told.notifications) == 1 and talk.told.bad == []
+    async with wired(streamed(note + '{"jsonrpc":"2.0","id":ID,"result":NaN}')) as talk:
+        assert (await talk.ask()).jsonrpc == "hub"
+
+
 async def test_a_json_answer_to_another_request_is_none() -> None:
     async with wired(whole('{"jsonrpc":"2.0","id":77,"result":{}}')) as talk:
         answer = await talk.ask()

@@ -1,0 +1,78 @@
+"""What can be told of a line that cannot be decoded: its id, and whether it was to be an answer.
+
+Only its two ends are looked at. An id in a message's own place counts for more than others, which its payload may hold.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+__all__ = ["is_answer", "salvage_id"]
+
+_LOOK: Final = 4096
+"""Bytes that are looked at, at either end of a line."""
+_WHOLE: Final = 1 << 20
+"""Bytes of a line whose brackets are worth counting."""
+_JSONRPC: Final = rb'"jsonrpc"\s*:\s*"2\.0"'
+_VALUE: Final = rb'(-?\d{1,19}(?![\d.eE])|"(?:[^"\\\x00-\x1f]|\\.){0,256}")'
+_ID: Final = rb'"id"\s*:\s*' + _VALUE
+_IDS: Final = re.compile(_ID)
+_FIRST: Final = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*\{\s*(?:%b\s*,\s*%b|%b\s*,\s*%b)\s*,\s*\"(?!id\")" % (_JSONRPC, _ID, _ID, _JSONRPC)
+)
+"""A message that begins with its version and its id, and has no second id right behind them."""
+_FIRST_ID: Final = re.compile(rb"\s*\{\s*" + _ID)
+_LAST: Final = re.compile(
+    rb",\s*(?:%b\s*,\s*%b|%b\s*,\s*%b|%b)\s*\}\s*\Z" % (_JSONRPC, _ID, _ID, _JSONRPC, rb'"id"\s*:\s*' + _VALUE)
+)
+"""A message that ends with its id; the third group is of one without the version beside it."""
+_STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_REQUEST: Final = re.compile(rb'(?:(?!"result"|"error").)*"method"', re.DOTALL)
+"""A method that stands before any result: a broken request rather than a broken answer."""
+_MEMBER: Final = re.compile(rb'"(method|params|result|error)"')
+
+
+def salvage_id(line: bytes) -> bytes | None:
+    """The id of a line that cannot be decoded, by its look; None if there is none or it is ambiguous."""
+    head, tail = line[:_LOOK], line[-_LOOK:]
+    first = _FIRST.match(head)
+    id_ = (first[1] or first[2]) if first is not None else _last_id(line, head, tail)
+    if id_ is None:
+        found = set(_IDS.findall(line if len(line) <= 2 * _LOOK else head + b"\n" + tail))
+        id_ = found.pop() if len(found) == 1 else b""
+    try:
+        msgspec.json.decode(id_)  # it is echoed: no "\q", no 01, nothing that is not UTF-8
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return id_
+
+
+def _last_id(line: bytes, head: bytes, tail: bytes) -> bytes | None:
+    """The id with which the message ends, unless it begins with another."""
+    last = _LAST.search(tail)
+    if last is None or (last[3] is not None and not _is_closed(line)):
+        return None
+    id_ = last[1] or last[2] or last[3]
+    first = _FIRST_ID.match(head)
+    return id_ if first is None or first[1] == id_ else None
+
+
+def _is_closed(line: bytes) -> bool:
+    """Whether as many brackets close as open: what is cut off may end with an id of the payload."""
+    if len(line) > _WHOLE:
+        return False
+    bare = _STRINGS.sub(b"", line)
+    return bare.count(b"{") == bare.count(b"}") and bare.count(b"[") == bare.count(b"]")
+
+
+def is_answer(line: bytes, *, is_huge: bool = False) -> bool:
+    """Whether this was to be an answer: no stray log line, JSON or not, and no broken request, whose id is the peer's.
+
+    A message may begin with its result and name its version only behind that. `is_huge`: the end is not there.
+    """
+    head = line[:_LOOK]
+    if is_huge or b'"jsonrpc"' in head:
+        return _REQUEST.match(head) is None
+    member = _MEMBER.search(head)
+    return member is not None and member[1] in (b"result", b"error") and b'"jsonrpc"' in line[-_LOOK:]

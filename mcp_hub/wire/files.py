@@ -1,0 +1,45 @@
+"""The files at the two ends of a pipe: which of them the event loop can wait for, and writing to the others."""
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Callable
+from typing import IO, Any
+
+if sys.platform == "linux":
+    import fcntl
+
+__all__ = ["FileWriter", "can_poll", "widen"]
+
+
+class FileWriter:
+    """Writes to what cannot be polled; blocks, as regular files do not."""
+
+    def __init__(self, file: IO[bytes], on_failure: Callable[[str], None]) -> None:
+        self._file = file
+        self._on_failure = on_failure
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._file.fileno(), view) :]
+        except OSError as exc:
+            self._on_failure(f"writing failed: {exc}")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def can_poll(file: IO[Any]) -> bool:
+    """Whether the event loop can wait for this file: pipes, sockets and terminals."""
+    mode = os.fstat(file.fileno()).st_mode
+    return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file.fileno()))
+
+
+def widen(file: IO[Any]) -> None:
+    """Gives a Linux pipe the largest buffer that a user may ask for: a large result moves in a quarter of the calls."""
+    if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)

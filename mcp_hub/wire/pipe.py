@@ -21,7 +21,6 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.framing import Framer, TooLong
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.protocol.salvage import is_answer, salvage_id
-from mcp_hub.protocol.several import several
 from mcp_hub.protocol.unreadable import stand_in
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Cancellation, Pending, Requests, WireClosed, WireHandler
@@ -253,16 +252,20 @@ class Pipe(asyncio.Protocol):
             else:
                 self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor an id"), line)
         else:
-            parts, rest = several(line, cast(BadMessage, message))
+            parts, rest = self._cut(line, cast(BadMessage, message))
             for part in parts:
                 self._take(part)
             if rest is not None:
                 self._take_bad(*rest)
 
+    def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
+        """The messages of a line that is none as a whole, and what is left of it: a client's has none."""
+        return [], (bad, line)
+
     def _take_rest(self, line: bytes) -> None:
         """What stands at the end without a line break. Half a message settles nothing: the end says why it is half."""
         message = envelope.decode(line)
-        parts, rest = several(line, message) if isinstance(message, BadMessage) else ([line], None)
+        parts, rest = self._cut(line, message) if isinstance(message, BadMessage) else ([line], None)
         if self._backlog:
             self._backlog += parts
         else:

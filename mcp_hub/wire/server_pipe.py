@@ -1,8 +1,12 @@
-"""A pipe to a server, whose answers to nothing that was asked are told: a call may wait for one of them."""
+"""A pipe to a server: what its threads write on one line is taken apart, answers to nothing that was asked are told.
+
+A call may wait for one of them.
+"""
 
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.several import several
 from mcp_hub.wire.pipe import Pipe
 
 __all__ = ["ServerPipe"]
@@ -10,6 +14,9 @@ __all__ = ["ServerPipe"]
 
 class ServerPipe(Pipe):
     """Tells its handler of them as of lines that cannot be read. One more answer to what was asked is none of them."""
+
+    def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
+        return several(line, bad)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
         strays = self.counts["stray"]

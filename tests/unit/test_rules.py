@@ -56,7 +56,9 @@ def test_hub_says_what_holds_for_everybody() -> None:
     every = rules()[None]
     assert (every.expose, every.budget, every.compact) == ("auto", 900, True)
     assert (every.pinned, every.max_result_tokens, every.max_name_length) == (("git_*",), 0, 20)
-    assert list(every.servers) == ["git", "virtual", "virtual2"] and every.servers["virtual2"] == ServerRules()
+    assert list(every.servers) == ["git", "virtual", "virtual2"] and every.servers["virtual2"] == ServerRules(
+        yields=True
+    )
 
 
 def test_profile_says_it_otherwise_or_leaves_it_to_the_hub() -> None:

@@ -5,6 +5,7 @@ strict reader on the other side would choke on either), anything else that is no
 that keeps the id if one can be read. Source: JSON-RPC 2.0 §4-5; the hostile lines in tests/unit/protocol.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from itertools import islice
@@ -75,6 +76,7 @@ _STARTS = re.compile(MESSAGE)
 _MOST_STARTS = 16
 """Places of a line at which a message behind noise may begin."""
 _ARRAY = "an array of messages exists only in protocol version 2025-03-26; send each message by itself"
+_whole = json.JSONDecoder().raw_decode
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -135,11 +137,19 @@ def _behind_noise(line: bytes) -> Envelope | None:
     for start in islice(_STARTS.finditer(line), _MOST_STARTS):
         message = _message_of(line[start.start() :])
         if message is not None:
-            # another message before this one would be lost
-            is_only = all(_message_of(line[at : start.start()]) is None for at in tried)
-            return message if is_only else None
+            is_only = not any(_begins_as_one(line[at : start.start()]) for at in tried)
+            return message if is_only else None  # another one before it would be lost
         tried.append(start.start())
     return None
+
+
+def _begins_as_one(text: bytes) -> bool:
+    """Whether a whole message stands at the beginning, whatever follows."""
+    try:
+        found, _ = _whole(text.decode())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("jsonrpc") == "2.0"
 
 
 def _message_of(text: bytes) -> Envelope | None:

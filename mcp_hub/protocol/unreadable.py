@@ -52,7 +52,7 @@ def stand_in(bad: BadMessage, line: bytes, method: str) -> Envelope:
         message = decode(mended)
         if isinstance(message, BadMessage) and len(mended) <= _MENDED:
             message = decode(_with_numbers(mended))
-        if isinstance(message, Envelope) and message.result is not Unset:
+        if isinstance(message, Envelope) and message.result is not Unset and message.error is Unset:
             return message
     error = {"code": bad.code, "message": bad.reason}
     return Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub")

@@ -33,6 +33,7 @@ def test_of_a_list_only_the_value_is_replaced(method: str, value: bytes) -> None
     [
         ("tools/call", b'{"content":[],"tools":[NaN]}'),
         ("tools/list", b'{"tools":[}'),
+        ("tools/list", b'{"tools":[NaN]},"error":{"code":1,"message":"m"}'),
         ("tools/list", b'{"tools":[NaN}'),
         ("tools/list", b'{"tools":[NaNs]}'),
         ("tools/list", b'{"tools":["NaN]}'),

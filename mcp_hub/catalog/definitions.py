@@ -17,6 +17,7 @@ import msgspec
 from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
 from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.salvage import flat
 from mcp_hub.protocol.unreadable import NOT_JSON
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
@@ -47,7 +48,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # clients in Python cannot read the whole list for an integer with more of them (`sys.int_info.default_max_str_digits`)
 _MAX_DIGITS = 4300
 _LONG_NUMBER = re.compile(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1))
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +332,7 @@ def _has_long_number(raw: bytes) -> bool:
     """Whether there is one in valid JSON, outside of strings; linear, and nothing at all for most."""
     if len(raw) <= _MAX_DIGITS or _LONG_NUMBER.search(raw) is None:
         return False
-    return _LONG_NUMBER.search(_STRING.sub(b'""', raw)) is not None
+    return _LONG_NUMBER.search(_STRING.sub(b'""', flat(raw))) is not None
 
 
 _STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}

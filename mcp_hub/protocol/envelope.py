@@ -69,9 +69,9 @@ _MENDED = 1 << 20
 """Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
 """How a message or a batch of them begins; anything else before a message on its line is noise."""
-MESSAGE = rb'\{\s*+"(?:jsonrpc|id|method|params|result|error)"\s*+:'
+MESSAGE = rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:'
 """What a message begins with."""
-_BEGINS = re.compile(rb"\s*+(?:\[\s*+)?" + MESSAGE)
+_BEGINS = re.compile(rb"\s*(?:\[\s*)?" + MESSAGE)
 _STARTS = re.compile(MESSAGE)
 _MOST_STARTS = 16
 """Places of a line at which a message behind noise may begin."""

@@ -16,7 +16,7 @@ _WHOLE: Final = 1 << 20
 """Bytes of a line that is looked at all over."""
 _LOOK: Final = 1 << 16
 """Bytes that are looked at, at either end of a longer one."""
-_CUT: Final = re.compile(rb"\}\s*+(?=%b)" % MESSAGE)
+_CUT: Final = re.compile(rb"\}\s*(?=%b)" % MESSAGE)
 """Between two messages. Valid JSON holds no such thing: its strings have no quotes of their own."""
 
 

@@ -6,12 +6,14 @@ definition, becomes `NOT_JSON`, by which the definition is put aside; the others
 """
 
 import re
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, decode, without_lone_surrogates
 from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
+from mcp_hub.protocol.salvage import flat
 
 __all__ = ["NOT_JSON", "stand_in"]
 
@@ -22,18 +24,15 @@ _LARGEST: Final = 8 << 20
 _MENDED: Final = 1 << 20
 """Bytes in all that are searched for what in them is no JSON."""
 _MOST_ELEMENTS: Final = 1 << 15
-_MOST_BRACKETS: Final = 1 << 19
-"""In a list, beside innermost ones; to look at so many takes about 0.3 seconds."""
-_NUMBERS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|-?(?:NaN|Infinity)\b', re.DOTALL)
-"""Strings, and outside of them what is taken for a number; linear in the line."""
-_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_FLAT: Final = rb'[^"\[\]{}]++|%b' % _STRING
-_INNERMOST: Final = rb"\{(?:%b)*+\}|\[(?:%b)*+\]" % (_FLAT, _FLAT)
-_BRACKET: Final = re.compile(rb"(?:%b|%b)*+([\[\]{}\"]|\Z)" % (_FLAT, _INNERMOST), re.DOTALL)
-"""Up to the next bracket that stands in no string, past innermost pairs; linear in the line."""
-_SCALAR: Final = re.compile(rb'%b|[^\s"\[\]{},]++' % _STRING, re.DOTALL)
+_MOST_TOKENS: Final = 1 << 19
+"""Strings and brackets of a list; to look at so many takes about 0.3 seconds."""
+_NUMBERS: Final = re.compile(rb'"[^"]*"?|-?(?:NaN|Infinity)\b')
+"""Strings, and outside of them what is taken for a number. These patterns are for text that is `flat`."""
+_TOKEN: Final = re.compile(rb'"[^"]*("?)|[\[\]{}]')
+_SCALAR: Final = re.compile(rb'"[^"]*"|[^\s"\[\]{},]+')
+_QUOTE: Final = ord('"')
 _CLOSING: Final = {b"{": b"}", b"[": b"]"}
-_SPACE: Final = re.compile(rb"\s*+")
+_SPACE: Final = re.compile(rb"\s*")
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -61,17 +60,23 @@ def stand_in(bad: BadMessage, line: bytes, method: str) -> Envelope:
 def _with_numbers(text: bytes) -> bytes:
     if b"NaN" not in text and b"Infinity" not in text:
         return text
-    return _NUMBERS.sub(lambda found: found[0] if found[0][:1] == b'"' else NOT_JSON, text)
+    parts: list[bytes] = []
+    kept = 0
+    for found in _NUMBERS.finditer(flat(text)):
+        if not found[0].startswith(b'"'):
+            parts += (text[kept : found.start()], NOT_JSON)
+            kept = found.end()
+    return b"".join((*parts, text[kept:]))
 
 
 def _with_fit_elements(line: bytes, member: bytes) -> bytes:
     """The line, in whose list each element that cannot be decoded has been mended or replaced. Raises `_Lost`."""
-    begin = re.compile(rb'"%b"\s*+:\s*+\[' % member).search(line, max(line.find(b'"result"'), 0))
+    begin = re.compile(rb'"%b"\s*:\s*\[' % member).search(line, max(line.find(b'"result"'), 0))
     if begin is None:
         raise _Lost
     parts: list[bytes] = []
     kept, unread = 0, _MENDED
-    for start, end in _elements(line, begin.end()):
+    for start, end in _elements(flat(line), begin.end()):
         element = line[start:end]
         if _is_json(element):
             continue
@@ -89,13 +94,13 @@ def _with_fit_elements(line: bytes, member: bytes) -> bytes:
 def _elements(line: bytes, at: int) -> list[tuple[int, int]]:
     """Where the elements of the list begin and end whose bracket stands before `at`. Raises `_Lost`."""
     found: list[tuple[int, int]] = []
-    brackets = _MOST_BRACKETS
+    tokens = _MOST_TOKENS
     start = _behind_space(line, at)
     if line[start : start + 1] == b"]":
         return found
     while len(found) < _MOST_ELEMENTS:
         if line[start : start + 1] in _CLOSING:
-            end, brackets = _closing(line, start, brackets)
+            end, tokens = _closing(line, start, tokens)
         elif (scalar := _SCALAR.match(line, start)) is not None:
             end = scalar.end()
         else:
@@ -111,19 +116,20 @@ def _elements(line: bytes, at: int) -> list[tuple[int, int]]:
 
 
 def _closing(line: bytes, at: int, most: int) -> tuple[int, int]:
-    """Behind the bracket that closes the one here, and how many of `most` brackets are left. Raises `_Lost`."""
+    """Behind the bracket that closes the one here, and how many of `most` tokens are left. Raises `_Lost`."""
     open_ = bytearray(_CLOSING[line[at : at + 1]])
-    for found in _BRACKET.finditer(line, at + 1):
-        bracket = found[1]
-        if bracket in _CLOSING:
-            open_ += _CLOSING[bracket]
-        elif bracket not in (b"}", b"]") or open_.pop() != bracket[0]:
-            break
+    for found in islice(_TOKEN.finditer(line, at + 1), most):
         most -= 1
-        if not open_:
-            return found.end(), most
-        if not most:
+        token = found[0]
+        if token[0] == _QUOTE:
+            if not found[1]:  # it does not end
+                break
+        elif token in _CLOSING:
+            open_ += _CLOSING[token]
+        elif open_.pop() != token[0]:
             break
+        elif not open_:
+            return found.end(), most
     raise _Lost
 
 

@@ -200,7 +200,7 @@ sys.stdin.read()
         await until(lambda: state(zombie) == "Z", 10)
         is_gone = gone(zombie)
         await child.close(5, 5)
-        assert is_gone()
+        await until(is_gone, 10)
 
 
 @pytest.fixture(params=[False, True], ids=["on its own", "under another hub"])
@@ -310,7 +310,9 @@ async def test_guard_has_nothing_of_ours_but_its_end_of_the_pipe(monkeypatch: py
     async with guarding() as guardian, shell(guardian, STAY) as child:
         assert guardian._guard is not None and guardian.guard_pid is not None
         pipe = os.readlink(f"/proc/self/fd/{guardian._guard._pipe}")
-        links = descriptors(guardian.guard_pid)
+        guard, ours = guardian.guard_pid, {pipe, "/dev/null", "anon_inode:[pidfd]"}
+        await until(lambda: set(descriptors(guard).values()) <= ours, 10)  # its program, once it is read
+        links = descriptors(guard)
         assert {name: links.pop(name) for name in "012"} == {"0": pipe, "1": "/dev/null", "2": "/dev/null"}
         assert set(links.values()) <= {"anon_inode:[pidfd]"}
         assert pipe not in descriptors(child.pid).values()

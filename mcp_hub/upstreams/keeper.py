@@ -39,6 +39,8 @@ _CLOSED: Final = lifecycle.FINAL | {UpstreamState.DRAINING}
 _BAD: Final = frozenset({UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
 _LOOKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
+_SILENCE: Final = 10.0
+"""Seconds that a server may take for a list which is of no need at its start, at most half its `start_timeout`."""
 _NOT_STARTED: Final = "not started yet: it is when it is needed"
 _IDLE: Final = "idle: it is started when it is needed"
 
@@ -273,7 +275,7 @@ class Keeper:
             peer.tell = self._changes.tell
             peer.leaves_tasks = self._leaves_tasks
             await tasks.start(self._subscriptions.follow, peer)
-            await self._lists.read(peer, set(Kind), at_start=True)
+            await self._lists.read(peer, set(Kind), min(_SILENCE, limit / 2))
             if self.life.state is not UpstreamState.STARTING:
                 return "stopped"  # told to drain meanwhile
             self.peer = self.connected = peer

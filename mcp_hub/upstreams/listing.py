@@ -1,5 +1,6 @@
 """Reads an upstream's lists to the end: all kinds at once, page after page, within bounds, definitions unparsed."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.types import CacheHint, Kind, RawJson, Snapshot
 from mcp_hub.upstreams.peer import Peer
+from mcp_hub.wire.base import Pending
 
 __all__ = ["ListLimits", "Listed", "list_kinds", "prepared"]
 
@@ -42,6 +44,23 @@ class Listed:
     raws: list[bytes] = field(default_factory=list)
     hint: CacheHint = CacheHint()
     warnings: list[str] = field(default_factory=list)
+    is_late: bool = False
+    """Whether the rest is worth asking for again: the server was silent."""
+
+
+@dataclass(slots=True)
+class _Late:
+    """Until when a page is waited for, see `list_kinds`."""
+
+    silence: float
+    _others: float | None = None
+
+    def deadline(self, kind: Kind, listed: Listed) -> float:
+        if kind is Kind.TOOL:
+            return anyio.current_time() + self.silence if listed.raws else math.inf
+        if self._others is None:
+            self._others = anyio.current_time() + self.silence
+        return self._others
 
 
 async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
@@ -50,12 +69,16 @@ async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
         await anyio.to_thread.run_sync(limits.prepare, snapshot, abandon_on_cancel=True)
 
 
-async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, *, at_start: bool = False) -> dict[Kind, Listed]:
+async def list_kinds(
+    peer: Peer, kinds: set[Kind], limits: ListLimits, silence: float | None = None
+) -> dict[Kind, Listed]:
     """The lists of those `kinds` that the server announces; first pages are asked for together.
 
     Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
-    `at_start` nothing that was read is given up for a later page that cannot be had, with a warning: a server that
-    cannot be listed to the end is of more use than none.
+    `silence` is for the start of a server: nothing that was read is given up for what cannot be had, with a warning,
+    since a server that cannot be listed to the end is of more use than none. The first page of its tools is waited for;
+    each further page of them may take `silence` seconds, and so may all other kinds together after that. What has not
+    come then `is_late`.
     """
     asked = [kind for kind in Kind if kind in kinds and KINDS[kind].capability in peer.info.capabilities]
     try:
@@ -63,12 +86,13 @@ async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, *, at_sta
     except UpstreamLost as exc:  # it went between the handshake and now
         raise StartFailed(str(exc)) from None
     found: dict[Kind, Listed] = {}
+    late = _Late(math.inf if silence is None else silence)
     for kind, pending in firsts.items():
         listed = found[kind] = Listed()
         try:
-            await _follow(peer, kind, await peer.answer(pending), listed, limits)
+            await _follow(peer, kind, pending, listed, limits, late)
         except RpcError as exc:
-            _failed(peer, kind, exc, listed, is_enough=at_start and bool(listed.raws))
+            _failed(peer, kind, exc, listed, is_enough=silence is not None and bool(listed.raws))
         if len(listed.raws) > limits.entries:
             del listed.raws[limits.entries :]
             listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
@@ -89,12 +113,11 @@ def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed, *, is_enough:
         listed.warnings.append(hide(reason))
 
 
-async def _follow(peer: Peer, kind: Kind, first: RawJson, listed: Listed, limits: ListLimits) -> None:
+async def _follow(peer: Peer, kind: Kind, pending: Pending, listed: Listed, limits: ListLimits, late: _Late) -> None:
     spec = KINDS[kind]
-    raw = first
     seen: set[str] = set()
-    while (cursor := _take_page(raw, spec.result_key, listed)) is not None:
-        if len(listed.raws) > limits.entries:
+    while (raw := await _page(peer, kind, pending, listed, late)) is not None:
+        if (cursor := _take_page(raw, spec.result_key, listed)) is None or len(listed.raws) > limits.entries:
             return
         if cursor in seen:
             listed.warnings.append(f"the same cursor came twice; stopped after {len(listed.raws)} entries")
@@ -103,7 +126,16 @@ async def _follow(peer: Peer, kind: Kind, first: RawJson, listed: Listed, limits
         if len(seen) >= limits.pages:
             listed.warnings.append(f"more than {limits.pages} pages; the rest is left out")
             return
-        raw = await peer.answer(peer.send(spec.list_method, {"cursor": msgspec.Raw(object_bytes(cursor))}))
+        pending = peer.send(spec.list_method, {"cursor": msgspec.Raw(object_bytes(cursor))})
+
+
+async def _page(peer: Peer, kind: Kind, pending: Pending, listed: Listed, late: _Late) -> RawJson | None:
+    """A page; None if it is not waited for any longer."""
+    with anyio.CancelScope(deadline=late.deadline(kind, listed)):
+        return await peer.answer(pending)
+    listed.is_late = True
+    listed.warnings.append(f"{KINDS[kind].list_method}: no answer within {late.silence:g} s; it is asked for again")
+    return None
 
 
 def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:

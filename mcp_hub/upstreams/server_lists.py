@@ -1,7 +1,6 @@
 """What one server offers: its lists as they were read last, by this hub or an earlier one; read anew when told to."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -78,22 +77,32 @@ class ServerLists:
         """The lists of the server before this one, which stand until its own are read."""
         self._last = last or self._last
 
-    async def read(self, peer: Peer, kinds: set[Kind], *, at_start: bool = False) -> None:
-        """Reads the lists of these kinds. Raises `StartFailed` as `list_kinds` does; then the earlier ones stay."""
-        found = await list_kinds(peer, kinds, self.limits, at_start=at_start)
+    async def read(self, peer: Peer, kinds: set[Kind], silence: float | None = None) -> None:
+        """Reads the lists of these kinds; what is late stays as it was and is soon read again.
+
+        Raises `StartFailed` as `list_kinds` does; then the earlier ones stay.
+        """
+        found = await list_kinds(peer, kinds, self.limits, silence)
         if peer.mirrors is not None and (tools := found.get(Kind.TOOL)) is not None:
             tools.raws, refused = peer.mirrors.learn(tools.raws)
             tools.warnings += refused
             for problem in refused:
                 log.warning("upstream_list", upstream=self.name, kind=Kind.TOOL.value, problem=problem)
-        old = self.snapshot
+        late = {kind for kind, listed in found.items() if listed.is_late}
+        if late:
+            peer.changed |= late
+            peer.wake.set()
         lists = {kind: tuple(listed.raws) for kind, listed in found.items()}
         hints = {kind: listed.hint for kind, listed in found.items()}
         warnings = tuple(f"{kind.value}s: {text}" for kind, listed in found.items() for text in listed.warnings)
+        if (old := self.snapshot) is not None:
+            stay = old.lists.keys() & (late | (set(Kind) - kinds))
+            lists |= {kind: old.lists[kind] for kind in stay}
+            hints |= {kind: old.hints[kind] for kind in stay & old.hints.keys()}
+            told = tuple(f"{kind.value}s: " for kind in kinds)
+            warnings = (*(text for text in old.warnings if not text.startswith(told)), *warnings)
         info = peer.info
         fresh = Snapshot(self.name, info.era, lists, hints, info.capabilities, info.instructions, warnings)
-        if old is not None and kinds != set(Kind):
-            fresh = replace(fresh, lists={**old.lists, **lists}, hints={**old.hints, **hints})
         await prepared(fresh, self.limits)
         if Kind.TOOL in lists:
             peer.task_tools = required_tasks(info.capabilities, lists[Kind.TOOL])

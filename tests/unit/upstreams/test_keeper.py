@@ -1,5 +1,6 @@
 """Servers that rest, are drained and restarted: on virtual time, so that minutes are exact and cost nothing."""
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -50,6 +51,34 @@ async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_
         await anyio.sleep(60)
         second = far.supervisor.snapshot()
         assert second is not None and len(second.lists[Kind.TOOL]) == 2 and not far.status.warnings
+
+
+@plays
+async def test_a_list_that_nobody_needs_at_once_does_not_keep_the_tools_away_and_is_read_when_it_comes() -> None:
+    async with kept(Toys(slow={"resources/list": 30.0})) as far:
+        await far.until(READY)
+        assert far.now == 10.5 and await far.call() == "ok"
+        first = far.supervisor.snapshot()
+        assert first is not None and not first.lists[Kind.RESOURCE]
+        assert "no answer within 10 s" in "".join(far.status.warnings)
+        await anyio.sleep(60)
+        second = far.supervisor.snapshot()
+        assert second is not None and len(second.lists[Kind.RESOURCE]) == 1 and not far.status.warnings
+        assert far.toys.last is not None
+        far.toys.last.die()
+        await far.until(READY, starts=2)
+        third = far.supervisor.snapshot()
+        assert third is not None and third.lists == second.lists, "what is late stays as it was"
+
+
+@plays
+async def test_a_list_that_never_comes_costs_at_most_half_of_the_start() -> None:
+    async with kept(Toys(slow={"resources/list": math.inf}), start_timeout=4.0) as far:
+        await far.until(READY)
+        assert far.now == 2.5
+        await anyio.sleep(1000)
+        assert far.state is READY and await far.call() == "ok"
+        assert "no answer within 2 s" in "".join(far.status.warnings)
 
 
 # -- idle

@@ -2,12 +2,13 @@ import json
 import threading
 from typing import Any
 
+import anyio
 import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 from mcp_hub.upstreams.listing import Listed, ListLimits, list_kinds, prepared
-from tests.unit.upstreams.scripted import Script, Server, talking, together
+from tests.unit.upstreams.scripted import WAIT, Script, Server, talking, together
 
 pytestmark = pytest.mark.anyio
 
@@ -21,10 +22,10 @@ async def listed(
     capabilities: dict[str, Any] | None = None,
     limits: ListLimits | None = None,
     era: Era = Era.HANDSHAKE,
-    at_start: bool = False,
+    silence: float | None = None,
 ) -> dict[Kind, Listed]:
     async with talking(era, **({"tools": {}} if capabilities is None else capabilities)) as (peer, server):
-        asked = list_kinds(peer, set(kinds or Kind), limits or ListLimits(), at_start=at_start)
+        asked = list_kinds(peer, set(kinds or Kind), limits or ListLimits(), silence)
         return await together(script(server), asked)
 
 
@@ -195,7 +196,7 @@ async def test_at_the_start_the_pages_before_a_bad_one_are_kept_with_a_warning(a
         await server.answer("tools/list", page("b", nextCursor="2"))
         await server.reply("tools/list", answer)
 
-    found = (await listed(script, TOOL, at_start=True))[TOOL]
+    found = (await listed(script, TOOL, silence=WAIT))[TOOL]
     (warning,) = found.warnings
     assert names(found) == ["a", "b"]
     assert warning.startswith("tools/list failed: ") and warning.endswith("; stopped after 2 entries")
@@ -205,8 +206,33 @@ async def test_a_page_whose_cursor_cannot_be_read_is_the_last_one_at_the_start()
     async def script(server: Server) -> None:
         await server.answer("tools/list", page("a", nextCursor=5))
 
-    found = (await listed(script, TOOL, at_start=True))[TOOL]
+    found = (await listed(script, TOOL, silence=WAIT))[TOOL]
     assert names(found) == ["a"] and "cursor of the next page cannot be read" in found.warnings[0]
+
+
+async def test_at_the_start_a_silent_page_is_left_for_later_and_what_was_read_stays() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", nextCursor="1"))
+        await server.expect("tools/list")
+        assert (await server.line())["method"] == "notifications/cancelled"
+
+    found = (await listed(script, TOOL, silence=0.05))[TOOL]
+    assert names(found) == ["a"] and found.is_late
+    assert found.warnings == ["tools/list: no answer within 0.05 s; it is asked for again"]
+
+
+async def test_at_the_start_silent_kinds_share_their_time_and_take_no_tool_away() -> None:
+    async def script(server: Server) -> None:
+        asked = {request["method"]: request["id"] for request in [await server.line() for _ in range(4)]}
+        await anyio.sleep(0.2)  # four times what the others have: it counts from when the tools are there
+        await server.send(id=asked["tools/list"], result=page("a"))
+        await server.send(id=asked["resources/templates/list"], result={"resourceTemplates": [{"name": "b"}]})
+        given_up = {(await server.line())["params"]["requestId"] for _ in range(2)}
+        assert given_up == {asked["resources/list"], asked["prompts/list"]}
+
+    found = await listed(script, capabilities=EVERY, silence=0.05)
+    assert {kind for kind, one in found.items() if one.is_late} == {RESOURCE, PROMPT}
+    assert names(found[TOOL]) == ["a"] and names(found[TEMPLATE]) == ["b"]
 
 
 async def test_a_list_that_ends_with_a_bad_page_is_no_list_later_on() -> None:
@@ -225,7 +251,7 @@ async def test_a_server_that_is_gone_before_the_second_page_has_failed_to_start(
         server.close()
 
     with pytest.raises(StartFailed, match="is gone"):
-        await listed(script, TOOL, at_start=True)
+        await listed(script, TOOL, silence=WAIT)
 
 
 async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> None:

@@ -29,7 +29,7 @@ OFFERS: JsonObject = {"tools": {}, "resources": {"subscribe": True}}
 class Toys:
     """Every start of one server. `fails` has the reasons of the starts that do not work, None for one that does.
 
-    `cursor` is that of the next page of tools, if there is to be one.
+    `cursor` is that of the next page of tools, if there is to be one. `slow` is how long a method takes.
     """
 
     starting: float = 0.5
@@ -37,6 +37,7 @@ class Toys:
     closing: float = 0.2
     tools: list[str] = field(default_factory=lambda: ["x"])
     cursor: object = None
+    slow: dict[str, float] = field(default_factory=dict)
     fails: list[StartFailed | None] = field(default_factory=list)
     starts: int = 0
     alive: int = 0
@@ -105,9 +106,12 @@ class ToyWire:
             raise WireClosed("closed")
         pending = self.requests.expect(method, context)
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self._toys.tools]
-        page = {"tools": tools, "nextCursor": self._toys.cursor}
-        result = json.dumps(page if method == "tools/list" else {"content": []}).encode()
-        delay = self._toys.calls if method == "tools/call" else 0.0
+        results = {
+            "tools/list": {"tools": tools, "nextCursor": self._toys.cursor},
+            "resources/list": {"resources": [{"uri": "toy://r", "name": "r"}]},
+        }
+        result = json.dumps(results.get(method, {"content": []})).encode()
+        delay = self._toys.slow.get(method, self._toys.calls if method == "tools/call" else 0.0)
         asyncio.get_running_loop().call_later(delay, self._answered, pending, result)
         return pending
 
@@ -116,7 +120,11 @@ class ToyWire:
             pending.settle(Envelope(result=msgspec.Raw(result)))
 
     async def answer(self, pending: Pending, cancellation: object) -> Envelope:
-        return await pending.future
+        try:
+            return await pending.future
+        except asyncio.CancelledError:
+            self.requests.abandon(pending)
+            raise
 
     def close(self, reason: str = "closed by the hub") -> None:
         self.can_send = False

@@ -72,8 +72,8 @@ def main() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < OPEN_FILES <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
-    # every tool in the list and under its own name: all sides must be asked for the same
-    hub: dict[str, object] = {"expose": "full", "prefix": "always", **dict(given.hub)}
+    # every tool in the list and under its own name, results uncut: all sides must be asked for the same
+    hub: dict[str, object] = {"expose": "full", "prefix": "always", "max_result_tokens": 0, **dict(given.hub)}
     begun = time.perf_counter()
 
     def say(line: str) -> None:

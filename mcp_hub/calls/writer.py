@@ -22,6 +22,7 @@ from mcp_hub.calls.stream import Committed, Stream
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import HubStopping
 from mcp_hub.events import CallEvent, Failed, Progress, Started
+from mcp_hub.protocol.stream_errors import is_retryable
 from mcp_hub.protocol.stream_events import encoded, timestamp
 from mcp_hub.stores.base import Change, Chunk, EventStore, KeyTaken, StoreError, StreamRow
 from mcp_hub.types import RawJson
@@ -197,12 +198,15 @@ class StreamWriter:
             self._how = self.record.continuation
             how = _GONE if self._how is None else self._go_on(self._how)
             self._row = msgspec.structs.replace(self._row, continuation=how or None)
+        frees_key = before.key is not None and bool(events) and _may_repeat(events[-1])
+        if frees_key:
+            self._row = msgspec.structs.replace(self._row, key=None)
         chunk = Chunk(before.last + 1, tuple(self._lines))
         if self._is_new:
             self._is_new, self._start = False, None
             self._store.create(msgspec.structs.replace(self._row, last=before.last), chunk, self._appended)
         else:
-            change = Change(wall, self._row.status, self._row.message, how)
+            change = Change(wall, self._row.status, self._row.message, how, frees_key=frees_key)
             self._store.append(self._row.id, self._row.epoch, chunk, change, self._appended)
 
     def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamRow]:
@@ -268,6 +272,11 @@ class StreamWriter:
         self._reader.close()
         self._tell()
         self._on_end(self)
+
+
+def _may_repeat(last: CallEvent) -> bool:
+    """Whether a call has ended that may be made again as it is: under the same key, too."""
+    return isinstance(last, Failed) and is_retryable(last.error)
 
 
 def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:

@@ -85,6 +85,8 @@ _STATUS: Final[Mapping[str, int]] = MappingProxyType(
 def ended_in(stream: str, failed: FailedCall) -> Problem:
     """What a call came to that ended with a JSON-RPC error, which is in `jsonrpc` byte for byte."""
     status = _STATUS.get(failed.code, 502)
+    if status == 503 and failed.outcome is not None:
+        status = 502  # it may have been done: nobody is to come again as if it had not
     if failed.code == "tool_error" and _code(failed.jsonrpc) == INVALID_PARAMS:
         status = 400
     members: dict[str, object] = {"class": failed.group, "retryable": failed.retryable}

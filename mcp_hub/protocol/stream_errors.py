@@ -33,7 +33,7 @@ from mcp_hub.protocol.envelope import object_bytes, raw_object
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.types import JsonObject, RawJson
 
-__all__ = ["error_data", "error_of"]
+__all__ = ["error_data", "error_of", "is_retryable"]
 
 _DETAIL: Final = 200
 """Characters of the message that are shown beside the code; `jsonrpc` has all of it."""
@@ -77,12 +77,20 @@ _REFUSALS: Final = {401: "auth", 403: "auth", 429: "rate_limit"}
 _TOO_MANY: Final = 429
 
 
+def is_retryable(error: RpcError) -> bool:
+    """Whether the call may be made again as it is: nothing has come of it for certain, and it is worth a try."""
+    return _kind(error).is_retryable and not _is_unknown(error)
+
+
+def _is_unknown(error: RpcError) -> bool:
+    return (error.data or {}).get("outcome") == "unknown"
+
+
 def error_data(error: RpcError) -> tuple[RawJson, ...]:
     """Data of an `error` event, in parts that are to be joined."""
     kind = _kind(error)
-    is_unknown = (error.data or {}).get("outcome") == "unknown"
-    data: JsonObject = {"code": kind.code, "class": kind.group, "retryable": kind.is_retryable and not is_unknown}
-    if is_unknown:
+    data: JsonObject = {"code": kind.code, "class": kind.group, "retryable": is_retryable(error)}
+    if _is_unknown(error):
         data["outcome"] = "unknown"
     data["detail"] = error.message[:_DETAIL]
     return (object_bytes(data)[:-1], b',"jsonrpc":', error.encoded(), b"}")

@@ -92,7 +92,10 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What of the row an append changes, in the same transaction; None leaves a column as it is."""
+    """What of the row an append changes, in the same transaction; None leaves a column as it is.
+
+    `frees_key`: the idempotency key is no longer the stream's; another one may have it.
+    """
 
     updated: float
     status: Status | None = None
@@ -100,6 +103,7 @@ class Change(msgspec.Struct, frozen=True):
     continuation: bytes | None = None
     info: bytes | None = None
     ttl: float | None = None
+    frees_key: bool = False
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -147,7 +147,7 @@ class FailsafeStore:
 
         rest = self._away.rest(row.id, lines)
         if self._away.is_known(row.id):
-            change = Change(row.updated, row.status, row.message, row.continuation, row.info, row.ttl)
+            change = Change(row.updated, row.status, row.message, row.continuation, row.info, row.ttl, row.key is None)
             file.append(row.id, row.epoch, rest, change, told)
         else:
             file.create(msgspec.structs.replace(row, last=rest.first - 1), rest, told)

@@ -139,6 +139,8 @@ class MemoryStore:
             size = len(joined(chunk))
         except StoreError as error:
             return error
+        if change.frees_key and stream.row.key is not None:
+            del self._keys[stream.row.principal, stream.row.key]
         stream.row = changed(stream.row, chunk, change)
         self._add(stream, chunk, size)
         return None

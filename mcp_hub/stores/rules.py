@@ -64,5 +64,7 @@ def expiry(change: Change, ttl: float) -> float | None:
 def changed(row: StreamRow, chunk: Chunk, change: Change) -> StreamRow:
     """The row after an append that is not refused."""
     given = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
+    if given.pop("frees_key"):
+        given["key"] = None
     last = chunk.last if chunk.lines else row.last
     return msgspec.structs.replace(row, **given, last=last, expires=expiry(change, row.ttl))

@@ -29,7 +29,7 @@ _CREATE: Final = f"INSERT INTO streams ({', '.join(_PLAIN)}, bytes) VALUES ({'?,
 _HEAD: Final = "SELECT number, epoch, first, last, bytes, ttl, expires FROM streams WHERE id = ?"
 _CHANGE: Final = """
 UPDATE streams SET last = ?, bytes = bytes + ?, updated = ?, status = coalesce(?, status),
-    message = coalesce(?, message), ttl = coalesce(?, ttl), expires = ? WHERE number = ?
+    message = coalesce(?, message), ttl = coalesce(?, ttl), key = iif(?, NULL, key), expires = ? WHERE number = ?
 """
 _EXTRA: Final = """
 INSERT INTO extras (stream, continuation, info) VALUES (?, ?, ?) ON CONFLICT (stream) DO UPDATE
@@ -93,7 +93,17 @@ def _grow(db: sqlite3.Connection, limits: StoreLimits, head: _Head, chunk: Chunk
         last = chunk.last
         db.execute(_CHUNK, (number, chunk.first, last, body))
     expires = expiry(change, head.ttl)
-    values = (last, len(body), change.updated, change.status, change.message, change.ttl, expires, number)
+    values = (
+        last,
+        len(body),
+        change.updated,
+        change.status,
+        change.message,
+        change.ttl,
+        change.frees_key,
+        expires,
+        number,
+    )
     db.execute(_CHANGE, values)
     if change.continuation is not None or change.info is not None:
         db.execute(_EXTRA, (number, change.continuation, change.info))

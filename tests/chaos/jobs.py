@@ -71,6 +71,9 @@ async def _begun(job: Job, seconds: float, fleet: Fleet, http: httpx2.AsyncClien
         except httpx2.HTTPError:
             await anyio.sleep(0.05)
             continue
+        if answer.status_code == 502:  # it was begun, and its hub killed before it could say so
+            job.stream = answer.json()["stream"]
+            return True
         if answer.status_code not in (200, 202):
             await anyio.sleep(0.05)
             if answer.status_code != 503:

@@ -34,9 +34,10 @@ class Tools:
         self.registry = Registry()
         self.held: list[str] = []
         self.cancelled: list[str] = []
+        self.refusals: list[Exception] = []
         self.go = anyio.Event()
         self.came = anyio.Event()
-        for function in (self.echo, self.steps, self.hold, self.hurry, self.fail, self.flood, self.wait):
+        for function in (self.echo, self.steps, self.hold, self.hurry, self.fail, self.refuse, self.flood, self.wait):
             self.registry.tool(function)
 
     async def echo(self, text: str) -> str:
@@ -44,6 +45,12 @@ class Tools:
 
     async def fail(self, text: str) -> str:
         raise ValueError(text)
+
+    async def refuse(self, text: str) -> str:
+        """Raises each of `refusals` once."""
+        if self.refusals:
+            raise self.refusals.pop()
+        return text
 
     async def steps(self, n: int) -> AsyncIterator[Progress | str | Result]:
         for i in range(1, n + 1):

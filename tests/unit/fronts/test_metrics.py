@@ -140,7 +140,7 @@ async def test_a_server_shows_its_state_lists_and_nobody_elses_words(peer: RestP
     samples = read(metrics)
     assert samples[key("mcp_hub_server_state", server="local", state="ready")] == 1
     assert samples[key("mcp_hub_server_state", server="local", state="failed")] == 0
-    assert samples[key("mcp_hub_server_entries", server="local", kind="tool")] == 7
+    assert samples[key("mcp_hub_server_entries", server="local", kind="tool")] == 8
     assert samples[key("mcp_hub_store", state="memory")] == 1
     assert samples[key("process_resident_memory_bytes")] > 1e6 and samples[key("process_open_fds")] > 2
     values = {value for _, labels in samples for name, value in labels if name not in ("le", "version")}

@@ -7,6 +7,7 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.events import Cancelled
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Chunk
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 BOTH = {"accept": "application/json, text/event-stream"}
 SSE = {"accept": "text/event-stream"}
-TOOLS = ["echo", "steps", "hold", "hurry", "fail", "flood", "wait"]
+TOOLS = ["echo", "steps", "hold", "hurry", "fail", "refuse", "flood", "wait"]
 
 
 async def test_every_tool_is_listed_as_it_is_defined_and_always_in_the_same_bytes(tmp_path: Path) -> None:
@@ -323,6 +324,25 @@ async def test_what_is_asked_for_again_after_its_end_stays_cancelled(tmp_path: P
         assert cancelled["stream"] == id_
 
 
+async def test_key_of_a_call_that_was_never_made_is_free_again(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        key = {"idempotency-key": "k"}
+        peer.tools.refusals.append(UpstreamUnavailable("not up yet"))
+        refused = problem(await peer.call("refuse", {"text": "a"}, headers=key).ended(), 503, "upstream_unavailable")
+        assert refused["retryable"] is True
+        made, again = [await peer.call("refuse", {"text": "a"}, headers=key).ended() for _ in range(2)]
+        assert made.status == 200 and made.json["stream"] != refused["stream"] and again.json == made.json
+
+
+async def test_key_of_a_call_that_may_have_been_made_is_kept_and_nobody_is_asked_to_come_again(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        key = {"idempotency-key": "k"}
+        peer.tools.refusals.append(UpstreamUnavailable("gone", data={"outcome": "unknown"}))
+        first, again = [await peer.call("refuse", {"text": "a"}, headers=key).ended() for _ in range(2)]
+        lost = problem(first, 502, "upstream_unavailable")
+        assert lost["retryable"] is False and again.json == lost and "retry-after" not in first.headers
+
+
 @pytest.mark.parametrize("key", ["", " ", "a" * 256, "\x7f", "é"])
 async def test_key_that_is_none_is_refused(tmp_path: Path, key: str) -> None:
     async with rest_hub(tmp_path) as peer:
@@ -337,7 +357,7 @@ async def test_hub_that_stops_gives_waiting_callers_the_ending_of_their_calls(tm
         await peer.tools.has_come("b")
         peer.rest.close()
         await peer.app.stop()
-        stopped = problem(await waiting.ended(), 503, "hub_stopped")
+        stopped = problem(await waiting.ended(), 502, "hub_stopped")
         assert stopped["outcome"] == "unknown" and stopped["jsonrpc"]["code"] == 1005
         assert [event.event for event in (await following.ended()).events] == ["start", "error", "closed"]
 

@@ -154,6 +154,8 @@ def test_json_rpc_error_of_a_call_has_a_fitting_status() -> None:
         failed = FailedCall(code, "x", True, "why", msgspec.Raw(b'{"code":1}'))
         told = ended_in("st_1", failed)
         assert (told.status, told.code, (b"retry-after", b"5") in told.headers) == (status, code, status == 503)
+    told = ended_in("st_1", FailedCall("hub_restarted", "x", False, "why", msgspec.Raw(b'{"code":1}'), "unknown"))
+    assert told.status == 502 and not told.headers
 
 
 def test_problem_of_a_call_is_read_from_what_the_stream_has_of_its_error() -> None:

@@ -27,8 +27,17 @@ async def test_account_is_of_all_tools_for_any_client(tmp_path: Path) -> None:
         response = await peer.ask("GET", "/v1/tokens")
         found = account(response)
         assert (found.client, found.profile, found.current.expose) == (ANY_CLIENT, None, "auto")
-        assert [one.name for one in found.tools] == ["echo", "steps", "hold", "hurry", "fail", "flood", "wait"]
-        assert [(one.server, one.tools) for one in found.servers] == [("local", 7)]
+        assert [one.name for one in found.tools] == [
+            "echo",
+            "steps",
+            "hold",
+            "hurry",
+            "fail",
+            "refuse",
+            "flood",
+            "wait",
+        ]
+        assert [(one.server, one.tools) for one in found.servers] == [("local", 8)]
         assert sorted(found.heaviest) == sorted(one.name for one in found.tools)
         assert (await peer.ask("GET", "/v1/tokens")).body == response.body
         head = await peer.ask("HEAD", "/v1/tokens")
@@ -44,7 +53,7 @@ async def test_a_kind_of_client_gets_what_the_configuration_says_of_it(tmp_path:
         small = account(await peer.ask("GET", "/v1/tokens?client=small"))
         assert (small.current.expose, small.max_tools) == ("names", 5)
         whole = account(await peer.ask("GET", "/v1/tokens?client=mcp-hub"))
-        assert (whole.current.expose, whole.current.listed) == ("full", 7), "results are not cut, calls not cut short"
+        assert (whole.current.expose, whole.current.listed) == ("full", 8), "results are not cut, calls not cut short"
 
 
 @pytest.mark.parametrize("client", ["claude-cod", "", "x" * 5000], ids=["slip", "empty", "long"])

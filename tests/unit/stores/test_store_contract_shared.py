@@ -38,6 +38,17 @@ async def test_a_key_is_one_principals_and_used_once(store: EventStore) -> None:
     assert await store.find_key("nobody", "k") is None
 
 
+async def test_a_key_that_a_stream_lets_go_of_is_free_at_once(store: EventStore) -> None:
+    row = await create(store, new_row(store, key="k", digest="d"))
+    await append(store, row, 2)
+    assert (await found(store, row)).key == "k"
+    await append(store, row, 3, status="failed", frees_key=True)
+    assert await store.find_key("local", "k") is None and (await found(store, row)).key is None
+    second = await create(store, new_row(store, key="k"))
+    assert await store.find_key("local", "k") == second
+    assert await replayed(store, row) == numbered(1, 3)
+
+
 async def test_a_refused_key_leaves_nothing_behind(store: EventStore) -> None:
     await create(store, new_row(store, key="k"))
     refused = new_row(store, key="k", info=b"i")

@@ -1,6 +1,5 @@
 """Servers that rest, are drained and restarted: on virtual time, so that minutes are exact and cost nothing."""
 
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -8,77 +7,15 @@ import anyio
 import pytest
 
 from mcp_hub.errors import StartFailed
-from mcp_hub.types import Kind, UpstreamState
+from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.keeper import SupervisorRules
 from mcp_hub.upstreams.lifecycle import RestartRule
 from mcp_hub.upstreams.negotiation import Incompatible
 from tests.unit.calls import virtual_time
-from tests.unit.upstreams.toy_servers import Kept, Toys, kept
+from tests.unit.upstreams.toy_servers import Kept, Toys, kept, plays
 
 STARTING, READY, BACKING_OFF = UpstreamState.STARTING, UpstreamState.READY, UpstreamState.BACKING_OFF
 FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, UpstreamState.DRAINING
-
-
-def plays(main: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """The test on virtual time, with a bound for a hub that hangs."""
-
-    async def bounded() -> None:
-        with anyio.fail_after(100_000):
-            await main()
-
-    def test() -> None:
-        virtual_time.run(bounded)
-
-    test.__name__, test.__doc__ = main.__name__, main.__doc__
-    return test
-
-
-@plays
-async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_later_list_has_to_be_whole() -> None:
-    async with kept(Toys(cursor=5)) as far:
-        await far.until(READY)
-        first = far.supervisor.snapshot()
-        assert first is not None and len(first.lists[Kind.TOOL]) == 1
-        assert len(far.status.warnings) == 1 and "stopped after 1 entries" in far.status.warnings[0]
-        assert await far.call() == "ok"
-        far.toys.tools.append("y")
-        assert far.toys.last is not None
-        far.toys.last.announces(Kind.TOOL)
-        await anyio.sleep(60)
-        assert far.supervisor.snapshot() is first and far.state is READY
-        far.toys.cursor = None
-        far.toys.last.announces(Kind.TOOL)
-        await anyio.sleep(60)
-        second = far.supervisor.snapshot()
-        assert second is not None and len(second.lists[Kind.TOOL]) == 2 and not far.status.warnings
-
-
-@plays
-async def test_a_list_that_nobody_needs_at_once_does_not_keep_the_tools_away_and_is_read_when_it_comes() -> None:
-    async with kept(Toys(slow={"resources/list": 30.0})) as far:
-        await far.until(READY)
-        assert far.now == 10.5 and await far.call() == "ok"
-        first = far.supervisor.snapshot()
-        assert first is not None and not first.lists[Kind.RESOURCE]
-        assert "no answer within 10 s" in "".join(far.status.warnings)
-        await anyio.sleep(60)
-        second = far.supervisor.snapshot()
-        assert second is not None and len(second.lists[Kind.RESOURCE]) == 1 and not far.status.warnings
-        assert far.toys.last is not None
-        far.toys.last.die()
-        await far.until(READY, starts=2)
-        third = far.supervisor.snapshot()
-        assert third is not None and third.lists == second.lists, "what is late stays as it was"
-
-
-@plays
-async def test_a_list_that_never_comes_costs_at_most_half_of_the_start() -> None:
-    async with kept(Toys(slow={"resources/list": math.inf}), start_timeout=4.0) as far:
-        await far.until(READY)
-        assert far.now == 2.5
-        await anyio.sleep(1000)
-        assert far.state is READY and await far.call() == "ok"
-        assert "no answer within 2 s" in "".join(far.status.warnings)
 
 
 # -- idle

@@ -110,6 +110,25 @@ async def test_a_key_that_was_used_again_meanwhile_stops_nobody(tmp_path: Path) 
         assert await replayed(store, second) == numbered(1, 2)
 
 
+async def test_a_key_that_was_let_go_of_meanwhile_is_free_in_the_file_too(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with opened(store := new_store(tmp_path, clock)):
+        row = await create(store, new_row(store, key="k"))
+        await fill_disk(store)
+        await append(store, row, 2, size=BIG, status="failed", frees_key=True)
+        assert not store.is_durable
+        await empty_disk(store)
+        clock.seconds += FIRST
+        await create(store, new_row(store))
+        await store.has_news()
+        again = await create(store, new_row(store, key="k"))
+        assert store.is_durable
+    async with opened(later := in_file(tmp_path)):
+        assert (await found(later, row)).key is None
+        found_again = await later.find_key("local", "k")
+        assert found_again is not None and found_again.id == again.id
+
+
 async def test_the_newest_session_counts(tmp_path: Path) -> None:
     clock = HandClock()
     async with opened(store := new_store(tmp_path, clock)):

@@ -70,7 +70,8 @@ class Bounded(HttpToolsProtocol):
 
     # in the instance's dict they would be too many for one that shares its keys: 1.5 kB a connection
     __slots__ = (
-        "_barren", "_head", "_is_reading_body", "_is_surplus", "_running", "_unread", "_unread_since", "since",
+        "_barren", "_head", "_is_reading_body", "_is_surplus", "_is_upgrade", "_running", "_unread", "_unread_since",
+        "since",
     )  # fmt: skip
     limits = ConnectionLimits()
 
@@ -78,7 +79,7 @@ class Bounded(HttpToolsProtocol):
         super().__init__(*args, **more)
         self.since = self.loop.time()
         self._head: int | None = 0  # bytes of the head that has begun; None while there is none
-        self._is_reading_body = False
+        self._is_reading_body = self._is_upgrade = False
         self._barren = 0  # bytes since the last ones of a body: chunk extensions, trailers
         self._is_surplus = False
         self._running: RequestResponseCycle | None = None
@@ -118,9 +119,7 @@ class Bounded(HttpToolsProtocol):
         else:
             self._head, self.since = len(data), self.loop.time()
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # there is nothing to upgrade to: the request is answered as it is
+            self._feed(data)
         except httptools.HttpParserError as error:
             if not isinstance(error.__context__, _Refused):
                 self.refuse(400, "malformed_request", "this is no HTTP/1.1 request")
@@ -128,9 +127,39 @@ class Bounded(HttpToolsProtocol):
         if (self._barren if self._head is None else self._head) > self.limits.max_headers:
             self._refuse_head()
 
+    def _feed(self, data: bytes) -> None:
+        """Parses it. There is nothing to upgrade to (Java asks for h2c with each first request): that wish is ignored.
+
+        The parser takes what follows such a head for another protocol, so the head is parsed again without it.
+        Source: RFC 9110 §7.8.
+        """
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._is_upgrade:  # CONNECT, which has been answered
+                    return
+                head, self._is_upgrade = self._plain_head(), False
+                self.parser = httptools.HttpRequestParser(self)
+                data = head + data[upgrade.args[0] :]
+
+    def _plain_head(self) -> bytes:
+        """The head that has come, without the wish to upgrade."""
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                value = b", ".join(part for part in map(bytes.strip, value.split(b",")) if part.lower() != b"upgrade")
+            if name != b"upgrade":
+                lines.append(b"%b: %b" % (name, value))
+        return b"\r\n".join((*lines, b"", b""))
+
     # -- what it is (callbacks of the parser) ---------------------------------------------------------------------
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._is_upgrade = True
+            return
         if self._head is not None and self._head > self.limits.max_headers:
             self._check_head()
         if self._is_surplus:
@@ -160,6 +189,8 @@ class Bounded(HttpToolsProtocol):
             cycle.message_event.set()
 
     def on_message_complete(self) -> None:
+        if self._is_upgrade:
+            return
         self._is_reading_body = False
         self._barren = 0
         super().on_message_complete()

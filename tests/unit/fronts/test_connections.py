@@ -21,6 +21,13 @@ LARGE = b"x" * 30_000_000
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
+    if scope["path"] == "/echo":
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        await respond(send, 200, b"<%b|%b>" % (b",".join(name for name, _ in scope["headers"]), body))
+        return
     await respond(send, 200, LARGE if scope["path"] == "/large" else b"{}")
 
 
@@ -107,3 +114,57 @@ async def test_a_target_that_names_another_host_is_misdirected(target: str, stat
         await client.send(f"GET {target} HTTP/1.1\r\nhost: localhost:80\r\n\r\n".encode())
         with anyio.fail_after(5):
             assert (await client.receive()).split()[1] == status
+
+
+# -- Upgrade, as Java's HttpClient asks for with each first request
+
+WISH = b"connection: keep-alive, Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEAAEAAAAIAAAAA\r\n"
+WHOLE = b"POST /echo HTTP/1.1\r\nhost: x\r\n%bcontent-length: 5\r\n\r\nhello"
+CHUNKED = b"POST /echo HTTP/1.1\r\nhost: x\r\n%btransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
+BODYLESS = b"GET /echo HTTP/1.1\r\nhost: x\r\n%b\r\n"
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+async def test_a_wish_to_upgrade_changes_nothing_of_a_request_or_of_what_follows_it(size: int) -> None:
+    asked = [WHOLE % WISH, CHUNKED % WISH, BODYLESS % WISH, WHOLE % b"", WHOLE % WISH, BODYLESS % b""]
+    bodies = [b"hello", b"hello", b"", b"hello", b"hello", b""]
+    async with serving() as (_, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        text = b"".join(asked)
+        for start in range(0, len(text), size):
+            await client.send(text[start : start + size])
+        answers = b""
+        with anyio.fail_after(10):
+            while answers.count(b">") < len(asked):
+                answers += await client.receive()
+    told = [part.partition(b"<")[2] for part in answers.split(b">")[:-1]]
+    assert [part.partition(b"|")[2] for part in told] == bodies
+    assert all(b"upgrade" not in part.partition(b"|")[0].split(b",") for part in told)
+    assert [b"connection" in part.partition(b"|")[0].split(b",") for part in told] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+async def test_what_comes_behind_the_head_of_an_upgrade_is_its_body_and_no_request() -> None:
+    inner = b"GET /echo HTTP/1.1\r\nhost: y\r\n\r\n"
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\n%bcontent-length: %d\r\n\r\n" % (WISH, len(inner))
+    async with serving() as (_, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        await client.send(head)
+        await anyio.wait_all_tasks_blocked()
+        await client.send(inner + BODYLESS.replace(b"host", b"last") % b"")
+        answers = b""
+        with anyio.fail_after(10):
+            while b"last" not in answers:
+                answers += await client.receive()
+        assert answers.count(b"HTTP/1.1 200") == 2 and b"|" + inner + b">" in answers
+
+
+async def test_a_head_that_is_too_large_is_refused_with_an_upgrade_too() -> None:
+    async with serving(max_headers=4096) as (_, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        await client.send(BODYLESS % (WISH + b"x-large: " + b"x" * 5000 + b"\r\n"))
+        with anyio.fail_after(5):
+            assert (await client.receive()).split()[1] == b"431"

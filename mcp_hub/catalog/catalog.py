@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 import anyio
+import structlog
 
 from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.exposure import decided, exposed
@@ -26,7 +27,11 @@ from mcp_hub.upstreams.changes import Changes
 
 __all__ = ["Catalog"]
 
+log = structlog.get_logger(__name__)
+
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
+_MOST_TOLD: Final = 20
+"""Tools that are named in one line of the log."""
 _LONGEST_PREFIX: Final = 256
 """Characters of an unknown name that are looked at."""
 _MOST_GONE: Final = 1024
@@ -60,6 +65,7 @@ class Catalog:
         self._held: Mapping[Origin, Finding] = {}
         self._starting: tuple[str, ...] = ()
         self._views: dict[str | None, CatalogView] = {}
+        self._names: dict[str | None, dict[Origin, str]] = {}
         self._exposed: dict[tuple[str | None, Audience, Mode | None], CatalogView] = {}
         self._modes: dict[tuple[str | None, Audience], Mode] = {}
         self._indexes = Indexes(aliases)
@@ -72,6 +78,7 @@ class Catalog:
         """
         gone = [profile for profile in self._rules if profile not in rules]
         self._rules = {**dict.fromkeys(gone[-_MOST_GONE:], _NOTHING), **rules}
+        self._names = {profile: names for profile, names in self._names.items() if profile in rules}
         self._indexes = Indexes(aliases)
         self._views.clear()
         self._exposed.clear()
@@ -95,7 +102,16 @@ class Catalog:
         view = self._views.get(profile)
         if view is None:
             view = self._views[profile] = build(self._snapshots, self._rules[profile], self._remembered, self._held)
+            self._note_names(profile, view)
         return view
+
+    def _note_names(self, profile: str | None, view: CatalogView) -> None:
+        """Tells of tools that are called otherwise than before (product.md, promise 11)."""
+        before, now = self._names.get(profile, {}), view.tool_names()
+        self._names[profile] = now
+        told = [f"{before[origin]} -> {name}" for origin, name in now.items() if before.get(origin, name) != name]
+        if told:
+            log.warning("tools_renamed", profile=profile, count=len(told), tools=told[:_MOST_TOLD])
 
     def exposed(self, profile: str | None, audience: Audience, mode: Mode | None) -> CatalogView:
         """The same as clients of this kind are listed it; `mode` None is what `auto` comes to now."""

@@ -1,6 +1,6 @@
 """What a view is made of: definitions as they are offered, under the names that clients know them by."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mcp_hub.catalog import names, uris
@@ -59,8 +59,13 @@ def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
     return [by_server[server] for server in rules.servers if server in by_server]
 
 
-def offered(snapshots: Sequence[Snapshot], rules: ViewRules) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...]]:
-    """All that these servers, which the rules know, offer; and what of it is not fit to be listed."""
+def offered(
+    snapshots: Sequence[Snapshot], rules: ViewRules, new: Collection[Origin] = ()
+) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...]]:
+    """All that these servers, which the rules know, offer; and what of it is not fit to be listed.
+
+    Tools that are `new`, and wait to be approved, take no name from any other.
+    """
     offers: dict[Kind, list[Offer]] = {}
     quarantined: list[Quarantined] = []
     for kind in Kind:
@@ -69,11 +74,13 @@ def offered(snapshots: Sequence[Snapshot], rules: ViewRules) -> tuple[dict[Kind,
             usable, unfit = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
             found += ((snapshot.server, definition) for definition in usable)
             quarantined += unfit
-        offers[kind] = _named(kind, found, rules)
+        offers[kind] = _named(kind, found, rules, new)
     return offers, tuple(quarantined)
 
 
-def _named(kind: Kind, found: Sequence[tuple[str, Definition]], rules: ViewRules) -> list[Offer]:
+def _named(
+    kind: Kind, found: Sequence[tuple[str, Definition]], rules: ViewRules, new: Collection[Origin]
+) -> list[Offer]:
     origins = [(server, definition.key) for server, definition in found]
     if kind is Kind.RESOURCE:
         exported: Mapping[Origin, str] = uris.assign(origins)
@@ -85,7 +92,7 @@ def _named(kind: Kind, found: Sequence[tuple[str, Definition]], rules: ViewRules
         exported = _assigned(origins, [None] * len(origins), rules, frozenset())
         return [Offer(server, own, exported[server, own.key]) for server, own in found]
     overrides = [find_override(rules.servers[server].overrides, key) for server, key in origins]
-    exported = _assigned(origins, [own.name for own in overrides], rules, names.RESERVED)
+    exported = _assigned(origins, [own.name for own in overrides], rules, names.RESERVED, new)
     return [
         Offer(server, overridden(own, override), exported[server, own.key], override)
         for (server, own), override in zip(found, overrides, strict=True)
@@ -93,12 +100,17 @@ def _named(kind: Kind, found: Sequence[tuple[str, Definition]], rules: ViewRules
 
 
 def _assigned(
-    origins: Sequence[Origin], renames: Sequence[str | None], rules: ViewRules, reserved: frozenset[str]
+    origins: Sequence[Origin],
+    renames: Sequence[str | None],
+    rules: ViewRules,
+    reserved: frozenset[str],
+    new: Collection[Origin] = (),
 ) -> Mapping[Origin, str]:
     wanted = []
     for (server, key), rename in zip(origins, renames, strict=True):
         own = rules.servers[server]
-        wanted.append(names.Wanted(server, key, own.prefix, own.always, rename or own.rename.get(key), own.yields))
+        yields = own.yields or (server, key) in new
+        wanted.append(names.Wanted(server, key, own.prefix, own.always, rename or own.rename.get(key), yields))
     return names.assign(wanted, max_length=rules.max_name_length, reserved=reserved)
 
 

@@ -77,6 +77,10 @@ class CatalogView:
         """What is listed, in configured order of servers, then in the upstream's order."""
         return self._entries[kind]
 
+    def tool_names(self) -> dict[Origin, str]:
+        """What the listed tools are called."""
+        return {(entry.server, entry.key): entry.exported for entry in self._entries[Kind.TOOL]}
+
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """What the callers know, or can find, by this name; only that can be used."""
         if kind is Kind.TOOL and self._callable_tools is not None:
@@ -191,11 +195,13 @@ def build(
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
-    Tools that are `held` keep their names, but nobody is listed them, finds them or can call them.
+    Tools that are `held` keep their names, but nobody is listed them, finds them or can call them. One that is held as
+    new, and had no name yet, takes none from another tool.
     `remembered` holds the unlisted URIs that servers mentioned and outlives the view; by default it is the view's own.
     """
     servers = present(snapshots, rules)
-    offers, quarantined = offered(servers, rules)
+    new = {origin for origin, finding in held.items() if finding.kind == "new"}
+    offers, quarantined = offered(servers, rules, new)
     withheld: dict[str, Finding] = {}
     if held:
         waiting = [offer for offer in offers[Kind.TOOL] if offer.origin in held]

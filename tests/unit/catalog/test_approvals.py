@@ -245,6 +245,26 @@ async def test_a_held_tool_keeps_its_name_from_others(tmp_path: Path) -> None:
     assert {name.partition("_")[0] for name in hub.names()} == {"pay", "list"}
 
 
+async def test_a_new_tool_that_waits_takes_no_name_from_one_that_was_approved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = ViewRules({"a": ServerRules("p"), "b": ServerRules("p_q")})
+    hub = Hub(tmp_path, rules=rules)
+    hub.a.lists({"q_pay": "first"})
+    hub.b.lists({"list": "first"})
+    assert list(hub.names()) == ["p_q_pay", "p_q_list"]
+    hub.b.lists({"list": "first", "pay": "would be p_q_pay, too"})
+    assert list(hub.names()) == ["p_q_pay", "p_q_list"] and hub.call("p_q_pay") == "q_pay"
+    assert "tools_renamed" not in capsys.readouterr().out
+    hub.b.lists({"list": "first"})
+    other = Hub(tmp_path / "other", rules=rules, policy="off")
+    other.a.lists({"q_pay": "first"})
+    other.names()
+    other.b.lists({"pay": "now they clash"})
+    (mine, _) = other.names()
+    assert f"p_q_pay -> {mine}" in capsys.readouterr().out and mine != "p_q_pay"
+
+
 async def test_a_tool_that_the_settings_hide_is_unknown_also_when_it_is_held(tmp_path: Path) -> None:
     rules = ViewRules({"a": ServerRules("a", tools=Filter(deny=("pay",)))})
     hub = Hub(tmp_path, rules=rules)

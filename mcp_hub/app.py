@@ -216,7 +216,7 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     if has_executors:
         upstreams[virtual.name] = virtual
     fleet, durations = Fleet(upstreams, changes), time_limits(settings)
-    config, key = str(loaded.path.absolute()), partial(kept_key, PinFiles(state_dir(env) / "keys"), "request-state")
+    config, key = loaded.place, partial(kept_key, PinFiles(state_dir(env) / "keys"), "request-state")
     approvals = Approvals(PinFiles(state_dir(env) / "approvals"), config, policies(settings), changes, wall_time)
     catalog = _catalog(settings, fleet, changes, clock, approvals)
     streams = Streams(open_store(settings, env), clock, stream_limits(settings))

@@ -88,7 +88,7 @@ def _waiting(store: PinFiles, loaded: Loaded, only: str | None, tools: Sequence[
     for name, policy in policies(loaded.settings).items():
         if only not in (None, name):
             continue
-        record, key = _record(store, loaded, name), record_key(str(loaded.path.absolute()), name)
+        record, key = _record(store, loaded, name), record_key(loaded.place, name)
         for absent in [tool for tool in tools if tool not in record.tools]:
             fail(f'nothing is recorded of a tool "{decoded(absent)}" of server "{decoded(name)}"', EXIT_CONFIG)
         for tool, found in findings_of(name, record, record.tools, policy).items():
@@ -97,7 +97,7 @@ def _waiting(store: PinFiles, loaded: Loaded, only: str | None, tools: Sequence[
 
 
 def _record(store: PinFiles, loaded: Loaded, server: str) -> Record:
-    key = record_key(str(loaded.path.absolute()), server)
+    key = record_key(loaded.place, server)
     try:
         return read(store.read(key))
     except (OSError, ValueError) as problem:
@@ -173,14 +173,14 @@ def _approve(store: PinFiles, one: Waiting) -> bool:
 
 
 def _forget(store: PinFiles, loaded: Loaded, server: str, yes: bool) -> None:
-    name, key = decoded(server), record_key(str(loaded.path.absolute()), server)
+    name, key = decoded(server), record_key(loaded.place, server)
     if not yes:
         if not _is_anybody_there():
             fail("nobody to ask: stdin is no terminal; add --yes", EXIT_CONFIG)
         if not click.confirm(f"forget what was approved of {name}, and trust its next list?", default=False):
             raise SystemExit(EXIT_TOOL)
     try:
-        store.update(key, lambda text: encoded(Record(server=server, config=str(loaded.path.absolute()))))
+        store.update(key, lambda text: encoded(Record(server=server, config=loaded.place)))
     except OSError as problem:
         fail(f"{store.place(key)} cannot be changed: {decoded(str(problem))}", EXIT_CONFIG)
     click.echo(f"forgot {name}: its next list is approved as it is")

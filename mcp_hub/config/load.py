@@ -50,6 +50,13 @@ class Loaded:
     stamp: FileStamp | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> str:
+        """What is kept of its servers belongs to: the file's path, however it was written. Links are not followed: what
+        updates a file by turning a link (Kubernetes) would give it another place each time.
+        """
+        return os.path.abspath(self.path)
+
 
 def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
     """The file to load: `explicit`, else `$MCP_HUB_CONFIG` (these two need not exist), else the first usual place.

@@ -164,3 +164,13 @@ def test_definitions_too_long_to_be_kept_are_said_to_be(run: Callable[..., Resul
     place.lists("bank", tool("pay", "x" * 40_000))
     done = run("bank", "pay", "--yes")
     assert "too long to be kept" in done.stdout and "xxxx" not in done.stdout and done.exit_code == 0
+
+
+def test_the_file_is_the_same_one_however_its_path_is_written(
+    run: Callable[..., Result], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = place.config.parent
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(folder / ".." / folder.name / "." / "servers.yaml"))
+    assert place.waits("shop")
+    assert run("shop", "--yes").exit_code == 0
+    assert not place.waits("shop")

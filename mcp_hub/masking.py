@@ -6,6 +6,7 @@ a place that had to be handed it could be forgotten. What a server answers to a 
 
 import json
 import re
+from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, lru_cache
@@ -34,10 +35,14 @@ _ESCAPE: Final = re.compile(
 _WIDEST: Final = 6
 """Characters of an escape for each byte of what it stands for."""
 _BEARER: Final = "bearer"
+_WRAPPED: Final = 8
+"""Bytes of a secret whose encodings are looked for: those of a shorter one could be in any text."""
+_URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 class Mask:
-    """Blacks out `secrets`, the longest first, also as JSON, Python and URLs write them, and what is like a token.
+    """Blacks out `secrets`, the longest first, also as JSON, Python, URLs, Base64 and hexadecimal write them, and
+    what is like a token.
 
     Whatever mixture of characters and escapes a URL or JSON has for a secret: it is looked for once more in the text
     without its escapes, if that has any. The time is linear in the text.
@@ -45,7 +50,7 @@ class Mask:
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST]
-        forms = {form for secret in self._secrets for form in _forms(secret)}
+        forms = {form for secret in self._secrets for form in (*_forms(secret), *_wrapped(secret))}
         escaped = (_WIDEST * len(secret.encode("utf-8", "replace")) for secret in self._secrets)
         self.longest = max((*map(len, forms), *escaped), default=0)
         self._pattern = _any_of(forms)
@@ -137,6 +142,19 @@ def _forms(secret: str) -> Iterator[str]:
         secret.replace(" ", "+"),
         secret.encode("unicode_escape").decode(),
     )
+
+
+def _wrapped(secret: str) -> Iterator[str]:
+    """As hexadecimal and Base64 write it, wherever in what they wrap (`user:secret` of Basic authorization) it stands."""
+    data = secret.encode("utf-8", "replace")
+    if len(data) < _WRAPPED:
+        return
+    yield from (data.hex(), data.hex().upper())
+    for before in range(3):  # bytes of what stands before it that share a group with it
+        text = b64encode(bytes(before) + data).decode()
+        end = len(text) if (before + len(data)) % 3 == 0 else len(text.rstrip("=")) - 1
+        sure = text[(0, 2, 3)[before] : end]  # the rest depends on what stands beside it
+        yield from (sure, sure.translate(_URL_SAFE))
 
 
 class _Known:

@@ -2,6 +2,8 @@
 
 import json
 import time
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
 from urllib.parse import quote
 
 import msgspec
@@ -67,6 +69,24 @@ def test_a_secret_is_blacked_out_whichever_of_its_characters_are_escaped(secret:
         f"%41 é /mcp?a=%22{MASK}%22&b=\\n {MASK} {MASK}"
     )
     assert len(shown) <= Mask({secret}).longest
+
+
+@pytest.mark.parametrize("secret", ["s3cret-k", "s3cret-key", "s3cret-ke", "p\u00e4ss??>>word~~"])
+@pytest.mark.parametrize("before", ["", "u", "us", "use", "user:"])
+@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
+def test_a_secret_is_blacked_out_within_base64(secret: str, before: str, encode: Callable[[bytes], bytes]) -> None:
+    for behind in ("", "x", "xy", " and more"):
+        shown = Mask([secret])(f"auth {encode(f'{before}{secret}{behind}'.encode()).decode()}.")
+        left = shown.removeprefix("auth ").removesuffix(".").replace(MASK, "", 1)
+        assert MASK in shown and len(left.rstrip("=")) <= (len(before) + len(behind)) * 4 / 3 + 4, (
+            "bits of its neighbours"
+        )
+
+
+def test_a_secret_is_blacked_out_as_hexadecimal() -> None:
+    mask, data = Mask(["s3cret-key"]), b"s3cret-key"
+    assert mask(f"<{data.hex()}> <{data.hex().upper()}>") == "<***> <***>"
+    assert Mask(["short"])(b"short".hex()) == b"short".hex()
 
 
 def test_text_with_escapes_and_without_a_secret_stays_as_it_is() -> None:

@@ -35,6 +35,8 @@ _ESCAPE: Final = re.compile(
 _WIDEST: Final = 6
 """Characters of an escape for each byte of what it stands for."""
 _BEARER: Final = "bearer"
+_LINE: Final = 16
+"""Characters of a line that is a secret as the whole is."""
 _WRAPPED: Final = 8
 """Bytes of a secret whose encodings are looked for: those of a shorter one could be in any text."""
 _URL_SAFE: Final = str.maketrans("+/", "-_")
@@ -49,7 +51,7 @@ class Mask:
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
-        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST]
+        self._secrets = [secret for whole in secrets for secret in _with_lines(whole) if len(secret) >= _SHORTEST]
         forms = {form for secret in self._secrets for form in (*_forms(secret), *_wrapped(secret))}
         escaped = (_WIDEST * len(secret.encode("utf-8", "replace")) for secret in self._secrets)
         self.longest = max((*map(len, forms), *escaped), default=0)
@@ -144,8 +146,13 @@ def _forms(secret: str) -> Iterator[str]:
     )
 
 
+def _with_lines(secret: str) -> list[str]:
+    """A secret of several lines (a private key) may be told line by line."""
+    return [secret, *(line for line in secret.splitlines() if _LINE <= len(line) < len(secret))]
+
+
 def _wrapped(secret: str) -> Iterator[str]:
-    """As hexadecimal and Base64 write it, wherever in what they wrap (`user:secret` of Basic authorization) it stands."""
+    """As hexadecimal and Base64 write it, wherever it stands in what they wrap (`user:secret` of Basic)."""
     data = secret.encode("utf-8", "replace")
     if len(data) < _WRAPPED:
         return

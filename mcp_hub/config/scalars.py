@@ -33,6 +33,7 @@ __all__ = [
     "IdleStop",
     "KiB",
     "Line",
+    "Lines",
     "MiB",
     "NoFlag",
     "Orphan",
@@ -60,8 +61,14 @@ def _more_than_nothing(seconds: float) -> float:
 
 
 def _one_line(text: str) -> str:
-    if "\0" in text or "\n" in text:
+    if "\n" in text or "\r" in text:
         raise ValueError("must not contain a NUL or a line break")
+    return _no_nul(text)
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain a NUL")
     return text
 
 
@@ -168,6 +175,7 @@ Size = Annotated[
 ]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Line = Annotated[str, AfterValidator(_one_line)]
+Lines = Annotated[str, AfterValidator(_no_nul)]
 TextLine = Annotated[Text, AfterValidator(_one_line)]
 ServerName = Annotated[str, AfterValidator(_server_name)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]

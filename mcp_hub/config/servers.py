@@ -16,6 +16,7 @@ from mcp_hub.config.scalars import (
     ExportedName,
     IdleStop,
     Line,
+    Lines,
     Orphan,
     PositiveDuration,
     Prefix,
@@ -84,7 +85,7 @@ class ServerSettings(Section):
     url: Text | None = Field(default=None, repr=False)
     local: Reference | None = None
     args: list[Line] = Field(default=[], repr=False)
-    env: dict[VariableName, Line] = Field(default={}, repr=False)
+    env: dict[VariableName, Lines] = Field(default={}, repr=False)
     cwd: TextLine | None = None
     scope: Literal["shared", "session", "call"] | None = None
     type: Literal["http", "sse"] | None = None

@@ -95,6 +95,8 @@ class RestExecutors:
 
     async def register(self, request: RestRequest) -> None:
         executors = self._executors
+        if request.caller.profile is not None:
+            raise Problem(403, "profile_bound", "what is registered is listed beyond one profile: use another token")
         body = await request.body(ExecutorBody)
         lease = float(body.lease.removesuffix("s")) if isinstance(body.lease, str) else float(body.lease)
         tools = [bytes(tool) for tool in body.tools]

@@ -83,6 +83,12 @@ def test_a_secret_is_blacked_out_within_base64(secret: str, before: str, encode:
         )
 
 
+def test_a_secret_of_several_lines_is_blacked_out_line_by_line() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwggSj\nshort\n-----END KEY-----\n"
+    assert Mask([key])("key: 9w0BAQEFAASCBKcwggSj, shortly") == f"key: {MASK}, shortly"
+    assert Mask([key])(key) == MASK
+
+
 def test_a_secret_is_blacked_out_as_hexadecimal() -> None:
     mask, data = Mask(["s3cret-key"]), b"s3cret-key"
     assert mask(f"<{data.hex()}> <{data.hex().upper()}>") == "<***> <***>"

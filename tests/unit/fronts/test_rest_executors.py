@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mcp_hub.fronts import rest_executors, rest_follow
-from tests.unit.fronts.rest_peer import ALICE, BOB, Response, RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, Response, RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
 
@@ -196,6 +196,12 @@ async def test_name_that_another_executor_has_is_refused(tmp_path: Path) -> None
         await register(peer)
         taken = await peer.ask("PUT", "/v1/executors/w2", {"tools": [BUILD]}, token=BOB)
         assert problem(taken, 409, "name_taken")["holder"] == "w1"
+
+
+async def test_who_is_bound_to_a_profile_publishes_no_tools_beyond_it(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        problem(await peer.ask("PUT", "/v1/executors/w1", {"tools": [BUILD]}, token=NARROW), 403, "profile_bound")
+        assert await register(peer) == 1
 
 
 async def test_hub_that_anybody_may_reach_takes_no_executors_without_tokens(tmp_path: Path) -> None:

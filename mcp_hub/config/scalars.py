@@ -61,9 +61,9 @@ def _more_than_nothing(seconds: float) -> float:
 
 
 def _one_line(text: str) -> str:
-    if "\n" in text or "\r" in text:
+    if any(char in text for char in "\0\n\r"):
         raise ValueError("must not contain a NUL or a line break")
-    return _no_nul(text)
+    return text
 
 
 def _no_nul(text: str) -> str:

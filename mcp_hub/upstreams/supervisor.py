@@ -95,7 +95,7 @@ class Supervisor:
         if self._keeper.peer is not None and self._keeper.peer.is_interactive:
             self._turns.is_on = True
         if not self._turns.enter_now(call.session):
-            await self._turns.enter(call.session)
+            await self._turns.enter(call.session, call.principal)
         given_up = False
         try:
             if call.log_level is not None:

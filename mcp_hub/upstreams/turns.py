@@ -1,7 +1,8 @@
 """Turns at a server whose questions carry no link to a call: different sessions do not overlap on it.
 
 A question on a shared pipe belongs to the session that all calls in flight are of (protocol.md §2, "Who asked?"). Once
-a server has asked anything, that session is made to exist: sessions take turns, in order of arrival.
+a server has asked anything, that session is made to exist: sessions take turns. So do those whose sessions they are
+(principals), each in order of arrival: one with very many calls keeps nobody else waiting for all of them.
 """
 
 from collections import deque
@@ -18,7 +19,11 @@ _WAIT: Final = 30.0
 _ECHO: Final = 5.0
 """Seconds after a call was given up in which the server may still ask on its behalf."""
 _MOST: Final = 1024
-"""Calls that may wait for a turn at one server."""
+"""Calls of one principal that may wait for a turn at one server."""
+
+
+_Line = deque[tuple[str, anyio.Event]]
+"""Sessions that wait, and what tells them that it is their turn."""
 
 
 class Turns:
@@ -30,7 +35,8 @@ class Turns:
         self._echo = echo
         self._active: dict[str, int] = {}
         self._echoes: dict[str, float] = {}
-        self._waiting: deque[tuple[str, anyio.Event]] = deque()
+        self._waiting: dict[str, _Line] = {}
+        """By principal, the next one first; none is empty."""
         self._emptied: anyio.Event | None = None
         self.is_on = False
         self.left = 0
@@ -54,14 +60,16 @@ class Turns:
         self._active[session] = self._active.get(session, 0) + 1
         return True
 
-    async def enter(self, session: str) -> None:
+    async def enter(self, session: str, principal: str = "") -> None:
         """Waits for the turn. Raises `Busy` when it does not come in time or too many wait."""
         if self.enter_now(session):
             return
-        if len(self._waiting) >= _MOST:
+        line = self._waiting.get(principal, deque())
+        if len(line) >= _MOST:
             raise self._busy("too many calls wait")
         turn = (session, anyio.Event())
-        self._waiting.append(turn)
+        line.append(turn)
+        self._waiting[principal] = line
         try:
             await self._come(turn[1])
         except anyio.get_cancelled_exc_class():
@@ -69,8 +77,11 @@ class Turns:
                 self.leave(session)
             raise
         finally:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
+            line = self._waiting.get(principal, deque())
+            if turn in line:
+                line.remove(turn)
+                if not line:
+                    del self._waiting[principal]
                 self._admit()
         if not turn[1].is_set():
             raise self._busy(f"another session has been using it for {self._wait:g} s")
@@ -108,11 +119,19 @@ class Turns:
         return self._active.keys() <= {session} and self._echoes.keys() <= {session}
 
     def _admit(self) -> None:
-        """Lets in whoever is first in line, and those of the same session right behind."""
-        while self._waiting and self._is_free(self._waiting[0][0]):
-            session, event = self._waiting.popleft()
-            self._active[session] = self._active.get(session, 0) + 1
-            event.set()
+        """Lets in whoever is first in line, and those of its session right behind; then it is another's turn."""
+        while self._waiting:
+            principal, line = next(iter(self._waiting.items()))
+            first = line[0][0]
+            if not self._is_free(first):
+                return
+            while line and line[0][0] == first:
+                session, event = line.popleft()
+                self._active[session] = self._active.get(session, 0) + 1
+                event.set()
+            del self._waiting[principal]
+            if line:
+                self._waiting[principal] = line
 
     def _busy(self, why: str) -> Busy:
         return Busy(

@@ -63,6 +63,44 @@ async def test_sessions_come_in_order_and_whoever_is_there_does_not_jump_the_que
     assert order[-1] == "c1" and turns.enter_now("d")
 
 
+async def test_one_with_very_many_calls_keeps_nobody_else_waiting_for_all_of_them() -> None:
+    turns, order = on(), []
+    turns.enter_now("x")
+
+    async def call(session: str, principal: str) -> None:
+        await turns.enter(session, principal)
+        order.append(session)
+        turns.leave(session)
+
+    async with anyio.create_task_group() as tasks:
+        for session, principal in (
+            *((f"a{n}", "alice") for n in range(50)),
+            ("b0", "bob"),
+            ("c0", "carol"),
+            ("b1", "bob"),
+        ):
+            tasks.start_soon(call, session, principal)
+            await anyio.wait_all_tasks_blocked()
+        turns.leave("x")
+    assert order[:6] == ["a0", "b0", "c0", "a1", "b1", "a2"]
+    assert order[6:] == [f"a{n}" for n in range(3, 50)] and turns.is_empty
+
+
+async def test_as_many_as_may_wait_of_one_principal_leave_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_hub.upstreams.turns._MOST", 1)
+    turns = on()
+    turns.enter_now("x")
+    async with anyio.create_task_group() as tasks:
+        for principal in ("alice", "bob"):
+            tasks.start_soon(turns.enter, principal, principal)
+            await anyio.wait_all_tasks_blocked()
+        with pytest.raises(Busy, match="too many calls wait"):
+            await turns.enter("a", "alice")
+        tasks.cancel_scope.cancel()
+    turns.leave("x")
+    assert turns.is_empty
+
+
 async def test_a_turn_that_does_not_come_is_busy_and_says_what_to_set() -> None:
     turns = on(wait=0.01)
     turns.enter_now("a")

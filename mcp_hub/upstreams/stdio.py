@@ -29,6 +29,8 @@ _STDERR_LINE: Final = 2000
 """Characters kept of one stderr line."""
 _LAST_WORDS: Final = 1.0
 """Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
+_LAST_LINES: Final = 5.0
+"""Seconds that an output is read at most, once its process has ended: something else may hold it and write on."""
 _GRACE_EOF: Final = 0.7
 _GRACE_TERM: Final = 0.5
 """Seconds for a child to obey end of file, then SIGTERM: the hub itself must be gone within 2 s."""
@@ -104,11 +106,12 @@ class StdioConnection:
         self.child = child = self.guardian.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
         self.peer = peer = Peer(self.name)
-        peer.wire = ServerPipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT, patience=_DEAF)
-        await peer.wire.open(stdout, stdin)
+        pipe = ServerPipe(peer, line_limit=self.spec.line_limit, write_limit=_WRITE_LIMIT, patience=_DEAF)
+        peer.wire = pipe
+        await pipe.open(stdout, stdin)
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
-        tasks.start_soon(self._watch, child, peer, drained)
+        tasks.start_soon(self._watch, child, peer, pipe, drained)
         try:
             peer.info = await negotiation.negotiate(peer, era, remembered)
         except ProbeKilled:
@@ -118,11 +121,21 @@ class StdioConnection:
             raise kind(await self.last_words(str(exc))) from None
         return peer
 
-    async def _watch(self, child: Child, peer: Peer, drained: anyio.Event) -> None:
-        """Ends the session when the process ends, even if something else holds its output open; says why."""
+    async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
+        """Ends the session when the process ends and what it wrote is read; says why.
+
+        Something else may hold its output open: it is not read to the end then, but until nothing comes.
+        """
         reason = describe_exit(await child.wait())
-        with anyio.move_on_after(_LAST_WORDS):
-            await drained.wait()
+        with anyio.move_on_after(_LAST_LINES):
+            before = -1
+            while pipe.bytes_read != before:
+                before = pipe.bytes_read
+                with anyio.move_on_after(_LAST_WORDS):
+                    await drained.wait()
+                    await peer.closed.wait()
+                if peer.closed.is_set():
+                    break
         peer.close_reason = self._with_output(reason)
         peer.wire.close(reason)
         peer.explained.set()

@@ -36,7 +36,9 @@ read has to reach its readers before they count as slow."""
 _SLICE = 128
 """Lines of one read that are taken before everybody else has a turn: a few milliseconds, whatever a peer floods."""
 _LAST_ANSWERS = 1.0
-"""Seconds in which a peer that closed its input may still answer what it has read."""
+"""Seconds in which a peer that closed its input may still answer what it has read, counted from the last it wrote."""
+_ALL_ANSWERS = 5.0
+"""Seconds for that in all."""
 _STAY_OPEN = frozenset({"subscriptions/listen"})
 
 
@@ -77,6 +79,7 @@ class Pipe(asyncio.Protocol):
         self.is_congested = False
         self.is_closed = False
         self.can_send = True
+        self.bytes_read = 0
         self.counts = {"bad": 0, "late": 0, "stray": 0}
 
     async def open(self, read: IO[bytes], write: IO[bytes]) -> None:
@@ -169,6 +172,7 @@ class Pipe(asyncio.Protocol):
     # -- receiving (asyncio.Protocol) -----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        self.bytes_read += len(data)
         if len(data) >= _FLOOD and not self._is_resting:
             self._is_resting = True
             self._set_reading()
@@ -331,7 +335,15 @@ class Pipe(asyncio.Protocol):
     def _stop_sending(self) -> None:
         """The peer reads no more. What it may still have to say is read for a moment longer."""
         self.can_send = False
-        self._loop.call_later(_LAST_ANSWERS if self.requests.pending else 0, self.close, "the peer closed its input")
+        self._listen_on(self._loop.time() + _ALL_ANSWERS, -1)
+
+    def _listen_on(self, until: float, before: int) -> None:
+        """Closes a pipe whose peer owes nothing or has written nothing since so much was read; else looks again."""
+        now, reason = self._loop.time(), "the peer closed its input"
+        if not self.requests.pending or self.bytes_read == before or now >= until:
+            self._loop.call_soon(self.close, reason)
+        else:
+            self._loop.call_later(min(_LAST_ANSWERS, until - now), self._listen_on, until, self.bytes_read)
 
     def _congest(self, congested: bool) -> None:
         self.is_congested = congested

@@ -1,6 +1,7 @@
 """A pipe under pressure: a peer that floods, and one that asks without reading."""
 
 import os
+from collections.abc import Callable
 
 import anyio
 import anyio.lowlevel
@@ -133,3 +134,46 @@ async def test_a_peer_that_reads_slowly_is_not_given_up() -> None:
             read += len(await other.chunk())
             await anyio.sleep(0.03)
         assert told.reasons == [] and not pipe.is_congested
+
+
+class _Later:
+    """A loop's clock that goes on by hand, with what is to run then."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.due: tuple[float, Callable[[], object]] | None = None
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> None:
+        callback(*args)
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> None:
+        self.due = self.now + delay, lambda: callback(*args)
+
+    def go_on(self) -> None:
+        assert self.due is not None
+        self.now, callback = self.due
+        callback()
+
+
+@pytest.mark.parametrize(("lines", "closed_at"), [(0, 1.0), (2, 3.0), (100, 5.0)])
+async def test_a_peer_that_closed_its_input_is_read_as_long_as_it_writes_within_reason(
+    lines: int, closed_at: float
+) -> None:
+    told = Told()
+    async with connected(told) as (pipe, _):
+        pipe.request("m", b"{}")
+        pipe.flush()
+        later = _Later()
+        pipe._loop, loop = later, pipe._loop  # type: ignore[assignment]  # a double
+        pipe._stop_sending()
+        for count in range(20):
+            if pipe.is_closed:
+                break
+            if count < lines:
+                pipe.data_received(b'{"jsonrpc":"2.0","method":"notifications/x"}\n')
+            later.go_on()
+        assert (later.now, told.reasons) == (closed_at, ["the peer closed its input"])
+        pipe._loop = loop

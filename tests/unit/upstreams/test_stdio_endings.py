@@ -1,0 +1,94 @@
+"""What a process wrote before it ended counts; what holds its output open does not keep the session."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import pytest
+
+from mcp_hub.errors import UpstreamLost
+from mcp_hub.events import Progress
+from mcp_hub.types import Era
+from mcp_hub.upstreams.memory import EraMemory
+from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.process import Child, spawn
+from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
+from tests.unit.upstreams.local_calls import Recorder, request
+
+pytestmark = pytest.mark.anyio
+
+WAIT = 20.0
+"""Seconds that nothing here may take."""
+SERVER = """
+import json, os, subprocess, sys
+def send(**message):
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\\n"
+for line in sys.stdin.buffer:
+    asked = json.loads(line)
+    id_ = asked.get("id")
+    if asked["method"] == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        os.write(1, send(id=id_, result=result))
+    elif asked["method"] == "tools/call":
+        LAST
+"""
+FLOOD = """
+        told = ({"progressToken": id_, "progress": n} for n in range(9000))
+        steps = (send(method="notifications/progress", params=params) for params in told)
+        rest = memoryview(b"".join(steps) + send(id=id_, result={"content": []}))
+        while rest:
+            rest = rest[os.write(1, rest):]
+        os._exit(0)
+"""
+HELD = """
+        code = "import time; time.sleep(600)"
+        other = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
+        os.write(2, b"left %d\\n" % other.pid)
+        os._exit(3)
+"""
+
+
+class Starter:
+    """In place of a guardian: what leaves the group stays."""
+
+    def spawn(self, argv: list[str], env: dict[str, str], cwd: str | None) -> Child:
+        return spawn(argv, env, cwd)
+
+
+@asynccontextmanager
+async def session(last: str) -> AsyncIterator[tuple[StdioConnection, Peer]]:
+    """A server that does this when it is called."""
+    argv = [sys.executable, "-c", SERVER.replace("        LAST", last)]
+    spec = StdioSpec(argv, dict(os.environ), None, Era.HANDSHAKE, "key")
+    connection = StdioConnection("git", lambda: spec, EraMemory(None), Starter())  # type: ignore[arg-type]  # a double
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            try:
+                yield connection, await connection.open(tasks)
+            finally:
+                await connection.close()
+                tasks.cancel_scope.cancel()
+
+
+async def test_an_answer_counts_that_was_written_behind_a_flood_before_the_end() -> None:
+    channel = Recorder()
+    async with session(FLOOD) as (_, peer):
+        done = await peer.call(request("x"), channel)  # type: ignore[arg-type]  # a double
+        assert bytes(done.result) == b'{"content": []}'
+        await peer.explained.wait()
+    assert not [event for event in channel.sent if not isinstance(event, Progress)]
+    assert peer.close_reason == "exited with code 0"
+
+
+async def test_what_holds_the_output_of_a_process_that_ended_does_not_hold_its_calls() -> None:
+    async with session(HELD) as (connection, peer):
+        try:
+            with pytest.raises(UpstreamLost, match="exited with code 3"):
+                await peer.call(request("x"), Recorder())  # type: ignore[arg-type]  # a double
+        finally:
+            for line in connection.stderr:
+                with suppress(ProcessLookupError):
+                    os.kill(int(line.removeprefix("left ")), signal.SIGKILL)

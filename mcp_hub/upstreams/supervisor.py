@@ -6,6 +6,7 @@ but its own callers (product.md, promise 2).
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Self
 
@@ -263,9 +264,11 @@ class Supervisor:
         self._subscriptions.release(uri)
 
     def _send_log_level(self, peer: Peer) -> None:
+        """A server that has just died is told when it is back: nobody else's call or level fails with it."""
         if self._log_level and peer.info.era is Era.HANDSHAKE and "logging" in peer.info.capabilities:
             params = object_bytes({"level": self._log_level})
-            peer.wire.request("logging/setLevel", params)
+            with suppress(WireClosed):
+                peer.wire.request("logging/setLevel", params)
 
 
 def _verbosity(level: str) -> int:

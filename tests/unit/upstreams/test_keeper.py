@@ -351,5 +351,19 @@ async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -
         assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 0.5, 1]
 
 
+@plays
+async def test_a_server_that_has_just_died_hears_of_a_log_level_when_it_is_back() -> None:
+    async with kept() as far:
+        await far.until(READY)
+        assert far.toys.last is not None
+        far.toys.last.can_send = False  # its exit is not known yet
+        far.supervisor.set_log_level("debug")
+        assert far.toys.levels == []
+        far.toys.last.die()
+        await far.until(BACKING_OFF)
+        await far.until(READY)
+        assert far.toys.levels == ["debug"]
+
+
 def test_limits_are_what_they_say() -> None:
     assert SupervisorRules().idle_stop is None and not SupervisorRules().lazy

@@ -23,7 +23,7 @@ from tests.unit.calls import virtual_time
 from tests.unit.calls.virtual_time import LoopClock
 from tests.unit.upstreams.local_calls import Recorder, request
 
-OFFERS: JsonObject = {"tools": {}, "resources": {"subscribe": True}}
+OFFERS: JsonObject = {"tools": {}, "logging": {}, "resources": {"subscribe": True}}
 
 
 @dataclass
@@ -44,6 +44,7 @@ class Toys:
     alive: int = 0
     most_alive: int = 0
     last: "ToyWire | None" = None
+    levels: list[str] = field(default_factory=list)
 
     def connect(self) -> "ToyConnection":
         return ToyConnection(self)
@@ -106,6 +107,8 @@ class ToyWire:
         if not self.can_send:
             raise WireClosed("closed")
         pending = self.requests.expect(method, context)
+        if method == "logging/setLevel" and not callable(params):
+            self._toys.levels.append(json.loads(params)["level"])
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self._toys.tools]
         results = {
             "tools/list": {"tools": tools, "nextCursor": self._toys.cursor},

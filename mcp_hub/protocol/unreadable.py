@@ -15,7 +15,7 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, decode, witho
 from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
 from mcp_hub.protocol.salvage import flat
 
-__all__ = ["NOT_JSON", "stand_in"]
+__all__ = ["NOT_JSON", "StandIn", "stand_in"]
 
 NOT_JSON: Final = b'"dev.mcp-hub/not-json"'
 """In place of a value that JSON does not have, or of a definition that cannot be read."""
@@ -36,12 +36,16 @@ _SPACE: Final = re.compile(rb"\s*")
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
+class StandIn(Envelope):
+    """The hub's own error. Being one is the mark: whatever a server writes is decoded as a plain `Envelope`."""
+
+
 class _Lost(Exception):
     """The elements cannot be told apart."""
 
 
 def stand_in(bad: BadMessage, line: bytes, method: str) -> Envelope:
-    """For the answer to a request of that method, which came as `line`; the hub's own error has `jsonrpc` "hub"."""
+    """For the answer to a request of that method, which came as `line`; what is no list is a `StandIn`."""
     kind = BY_LIST_METHOD.get(method)
     if kind is not None and len(line) <= _LARGEST:
         try:
@@ -54,7 +58,7 @@ def stand_in(bad: BadMessage, line: bytes, method: str) -> Envelope:
         if isinstance(message, Envelope) and message.result is not Unset and message.error is Unset:
             return message
     error = {"code": bad.code, "message": bad.reason}
-    return Envelope(error=msgspec.Raw(msgspec.json.encode(error)), jsonrpc="hub")
+    return StandIn(error=msgspec.Raw(msgspec.json.encode(error)))
 
 
 def _with_numbers(text: bytes) -> bytes:

@@ -25,6 +25,7 @@ from mcp_hub.protocol.headers import Mirrors, header_value
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notices import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.protocol.questions import may_ask
+from mcp_hub.protocol.unreadable import StandIn
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.elicitations import Elicitations
@@ -135,7 +136,7 @@ class Peer:
 
     def _result(self, message: Envelope) -> RawJson:
         if message.error is not Unset:
-            if message.jsonrpc == "hub":
+            if type(message) is StandIn:
                 reason = msgspec.json.decode(message.error)["message"]
                 raise UpstreamLost(
                     f'upstream "{self.name}" answered with something that cannot be read: {reason}',

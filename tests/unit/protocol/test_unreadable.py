@@ -7,7 +7,7 @@ import pytest
 
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope
-from mcp_hub.protocol.unreadable import NOT_JSON, stand_in
+from mcp_hub.protocol.unreadable import NOT_JSON, StandIn, stand_in
 
 
 def stands(line: bytes, method: str = "tools/list") -> Envelope:
@@ -48,7 +48,7 @@ def test_of_a_list_only_the_value_is_replaced(method: str, value: bytes) -> None
 )
 def test_anything_else_is_the_hubs_error(method: str, result: bytes) -> None:
     found = stands(answer(result), method)
-    assert found.jsonrpc == "hub" and found.result is msgspec.UNSET and b"malformed" in bytes(found.error)  # type: ignore[arg-type]  # it is set
+    assert isinstance(found, StandIn) and found.result is msgspec.UNSET and b"malformed" in bytes(found.error)  # type: ignore[arg-type]  # it is set
 
 
 UNFIT = {

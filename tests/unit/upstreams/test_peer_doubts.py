@@ -9,11 +9,12 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.types import CallId, Era
 from mcp_hub.upstreams.base import Call
 from mcp_hub.upstreams.peer import Peer
 from tests.unit.upstreams.local_calls import Recorder
-from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.upstreams.scripted import Server, talking, together
 
 pytestmark = pytest.mark.anyio
 
@@ -105,3 +106,18 @@ async def test_a_call_that_begins_later_is_not_doubted() -> None:
             await server.expect("tools/call")
             tasks.cancel_scope.cancel()
         assert later.doubts == 0 and channels[0].doubts == 1
+
+
+@pytest.mark.parametrize("version", [b'"hub"', b'"1.0"'])
+@pytest.mark.parametrize(
+    ("error", "said"), [(b'{"code":-7,"message":"mine"}', "mine"), (b'"x"', "malformed"), (b"{}", "malformed")]
+)
+async def test_an_error_is_the_servers_own_whatever_version_it_claims(version: bytes, error: bytes, said: str) -> None:
+    async def answering(server: Server) -> None:
+        await server.expect("tools/call")
+        await server.write(b'{"jsonrpc":%s,"id":1,"error":%s}\n' % (version, error))
+
+    async with talking() as (peer, server):
+        with pytest.raises(RpcError, match=said) as caught:
+            await together(answering(server), peer.call(CALL, Doubting()))
+    assert not isinstance(caught.value, UpstreamLost)

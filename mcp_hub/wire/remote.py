@@ -10,12 +10,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
 import anyio
 import anyio.abc
 import httpx2
+import msgspec
 import structlog
 
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
@@ -50,7 +52,12 @@ _TAIL_SECONDS: Final = 0.2
 _HEAD: Final = 4096
 """Bytes of a bad message that are looked at."""
 _MEMBER: Final = re.compile(rb'"(method|result|error)"')
+_OWN_MEMBER: Final = re.compile(rb'"(?:method"\s*:\s*"|params"|(result|error)")')
+"""A method that is none (`null`, a number) says nothing of what a message was to be."""
 _NOTES: Final = "notes"
+_NULL: Final = msgspec.Raw(b"null")
+_NEITHER: Final = "neither a method nor an id"
+_OTHERS: Final = "the answer to another request"
 
 
 class HttpStreams(Protocol):
@@ -300,9 +307,9 @@ class RemoteWire(ABC):
             for part in parts:
                 self._take(part, source)
             if rest is not None:
-                self._take_bad(*rest)
+                self._take_bad(*rest, source)
         elif message.method is Unset:
-            self._take_answer(message, data)
+            self._take_answer(message, data, source)
         elif message.id is Unset:
             self._handler.on_notification(message, source)
         else:
@@ -311,12 +318,15 @@ class RemoteWire(ABC):
     def _take_request(self, message: Envelope, source: Pending | None) -> None:
         self._handler.on_request(message, source)
 
-    def _take_answer(self, message: Envelope, data: bytes) -> None:
+    def _take_answer(self, message: Envelope, data: bytes, source: Pending | None) -> None:
         text = envelope.usable_id(message.id)
-        if text is None:
-            self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor an id"), data)
+        key = envelope.id_key(text) if text is not None else None
+        if source is not None and key != source.id:
+            self._take_odd_answer(message, data, source)
             return
-        key = envelope.id_key(text)
+        if key is None:
+            self._take_bad(BadMessage(INVALID_REQUEST, _NEITHER), data)
+            return
         pending = self.requests.pending.pop(key, None) if isinstance(key, int) else None
         if pending is not None:
             pending.settle(message)
@@ -326,13 +336,35 @@ class RemoteWire(ABC):
         else:
             self.counts["stray"] += 1
 
-    def _take_bad(self, bad: BadMessage, data: bytes) -> None:
-        """Settles the request whose answer this must have been; tells the handler in any case."""
+    def _take_odd_answer(self, message: Envelope, data: bytes, source: Pending) -> None:
+        """One that does not name the request on whose own stream it came: an error need not, a result has to."""
+        is_nameless = message.id in (Unset, _NULL)
+        if source.future.done():
+            self.counts["stray"] += 1
+        elif is_nameless and message.jsonrpc is not Unset and message.error not in (Unset, _NULL):
+            self.requests.pending.pop(source.id, None)
+            source.settle(message)
+        else:
+            self.counts["bad"] += 1
+            bad = BadMessage(INVALID_REQUEST, _NEITHER if is_nameless else _OTHERS, b"%d" % source.id)
+            if any(member is not Unset for member in (message.result, message.error, message.jsonrpc)):
+                self._settle_bad(source, bad)
+            self._handler.on_bad_line(bad, data)
+
+    def _take_bad(self, bad: BadMessage, data: bytes, source: Pending | None = None) -> None:
+        """Settles the request whose answer this must have been; tells the handler in any case.
+
+        On a request's own stream it can be the answer to no other, whatever id it has or lacks.
+        """
         self.counts["bad"] += 1
-        member = _MEMBER.search(data[:_HEAD])
-        is_answer = member is not None and member[1] != b"method"  # a broken request's id is none of ours
-        key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
-        pending = self.requests.pending.get(key) if isinstance(key, int) else None
+        if source is not None:
+            bad = replace(bad, id=b"%d" % source.id)
+            pending = source if _was_answer(data) and not source.future.done() else None
+        else:
+            member = _MEMBER.search(data[:_HEAD])
+            is_answer = member is not None and member[1] != b"method"  # a broken request's id is none of ours
+            key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
+            pending = self.requests.pending.get(key) if isinstance(key, int) else None
         if pending is not None:
             self._settle_bad(pending, bad, data)
         self._handler.on_bad_line(bad, data)
@@ -340,3 +372,12 @@ class RemoteWire(ABC):
     def _settle_bad(self, pending: Pending, bad: BadMessage, data: bytes = b"") -> None:
         self.requests.pending.pop(pending.id, None)
         pending.settle(stand_in(bad, data, pending.method))
+
+
+def _was_answer(data: bytes) -> bool:
+    """Whether this was to be an answer, on a stream that is for one: no noise, no broken request or notification."""
+    head = data[:_HEAD]
+    member = _OWN_MEMBER.search(head)
+    if member is None:
+        return b'"jsonrpc"' in head and b'"method"' not in head
+    return member[1] is not None

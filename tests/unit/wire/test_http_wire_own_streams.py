@@ -1,0 +1,104 @@
+"""Streamable HTTP as a wire: an answer on a request's own stream is the answer to that request, and to no other."""
+
+import anyio
+import pytest
+
+from mcp_hub.wire.base import Pending
+from tests.unit.wire.http_server import Reply, Request
+from tests.unit.wire.http_wires import Sourced, wired
+from tests.unit.wire.raw_lines import WAIT
+
+pytestmark = pytest.mark.anyio
+
+BAD_ANSWERS = {
+    "no id": '{"jsonrpc":"2.0","result":{"content":[]}}',
+    "null id": '{"jsonrpc":"2.0","id":null,"result":{}}',
+    "null id, null error": '{"jsonrpc":"2.0","id":null,"result":{},"error":null}',
+    "id of no sort": '{"jsonrpc":"2.0","id":[1],"result":{}}',
+    "id of another": '{"jsonrpc":"2.0","id":1,"result":{}}',
+    "id of nobody": '{"jsonrpc":"2.0","id":999,"result":{}}',
+    "error for nobody": '{"jsonrpc":"2.0","id":999,"error":{"code":1,"message":"m"}}',
+    "nothing": '{"jsonrpc":"2.0"}',
+    "malformed": '{"jsonrpc":"2.0","result":{"content":[}',
+    "malformed, of another": '{"jsonrpc":"2.0","id":1,"result":{"content":[}',
+    "cut off": '{"jsonrpc":"2.0","id":2,',
+    "method that is null": '{"jsonrpc":"2.0","id":2,"method":null,"result":{}}',
+    "method that is a number": '{"jsonrpc":"2.0","id":2,"method":5,"result":{}}',
+    "array": '[{"jsonrpc":"2.0","result":{}}]',
+    "behind a message": '{"jsonrpc":"2.0","method":"notifications/x"}{"jsonrpc":"2.0","result":{]}',
+}
+NO_ANSWERS = {
+    "noise": "starting up",
+    "broken notification": '{"jsonrpc":"2.0","method":"notifications/progress","params":{"result":[}}',
+    "broken notification, params first": '{"jsonrpc":"2.0","params":{"result":[},"method":"notifications/progress"}',
+    "broken request": '{"jsonrpc":"2.0","id":2,"method":"ping","params":{]}',
+    "method that is null": '{"jsonrpc":"2.0","method":null}',
+    "log": '{"level":"info","text":"up"}',
+}
+
+
+class OneBad:
+    """Request 1 is kept waiting; the stream of request 2 brings `event`, and, if `answers`, the answer."""
+
+    def __init__(self, event: str, *, answers: bool) -> None:
+        self.event, self.answers = event, answers
+        self.slow_may_end = anyio.Event()
+
+    async def __call__(self, request: Request, reply: Reply) -> None:
+        if request.message["id"] == 1:
+            await self.slow_may_end.wait()
+            await reply.result(request, {"slow": 1})
+            return
+        stream = await reply.stream()
+        await stream.event(self.event)
+        if self.answers:
+            await stream.event('{"jsonrpc":"2.0","id":2,"result":{}}')
+        await stream.gone()
+
+
+def doubts(told: Sourced) -> list[bytes]:
+    """The lines that could be the answer to any request."""
+    return [line for bad, line in told.bad if bad.id is None]
+
+
+@pytest.mark.parametrize("event", BAD_ANSWERS.values(), ids=BAD_ANSWERS.keys())
+async def test_an_answer_that_is_none_ends_the_request_of_its_stream_at_once_and_no_other(event: str) -> None:
+    script = OneBad(event, answers=False)
+    async with wired(script) as talk:
+        slow = talk.wire.request("tools/call", b"{}")
+        assert (await talk.ask()).jsonrpc == "hub"
+        assert list(talk.wire.requests.pending.values()) == [slow] and doubts(talk.told) == []
+        script.slow_may_end.set()
+        assert bytes((await talk.answer(slow)).result) == b'{"slow": 1}'  # type: ignore[arg-type]  # set
+
+
+@pytest.mark.parametrize("event", NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
+async def test_what_was_to_be_no_answer_is_passed_over(event: str) -> None:
+    script = OneBad(event, answers=True)
+    async with wired(script) as talk:
+        slow: Pending = talk.wire.request("tools/call", b"{}")
+        assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
+        assert len(talk.told.bad) == 1 and doubts(talk.told) == [] and not slow.future.done()
+
+
+@pytest.mark.parametrize("id_", ['"id":null,', ""])
+async def test_an_error_that_names_no_request_answers_that_of_its_stream(id_: str) -> None:
+    event = '{"jsonrpc":"2.0",' + id_ + '"error":{"code":-32603,"message":"inner"}}'
+    async with wired(OneBad(event, answers=False)) as talk:
+        talk.wire.request("tools/call", b"{}")
+        assert b"inner" in bytes((await talk.ask()).error)  # type: ignore[arg-type]  # set
+
+
+async def test_on_a_stream_of_no_request_an_answer_without_an_id_may_be_that_to_any() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        if request.method == "GET":
+            stream = await reply.stream()
+            await stream.event('{"jsonrpc":"2.0","result":{"content":[]}}')
+        await reply.gone()
+
+    async with wired(script) as talk:
+        waiting = talk.wire.request("tools/call", b"{}")
+        await talk.wire.listen()
+        with anyio.fail_after(WAIT):
+            await talk.told.until("bad")
+        assert len(doubts(talk.told)) == 1 and not waiting.future.done()

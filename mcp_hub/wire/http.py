@@ -35,6 +35,8 @@ _PAUSE: Final = 1.0
 _SHORTEST: Final = 0.05
 _LONGEST: Final = 30.0
 """Bounds of that pause in seconds, when it is the hub's choice; a longer one of the server's is kept."""
+_DOUBLINGS: Final = 10
+"""From the shortest pause past the longest."""
 _RESUMES: Final = 5
 """Attempts in a row to resume the stream of a request without a new event."""
 
@@ -223,12 +225,20 @@ class HttpWire(RemoteWire):
             lived = anyio.current_time() - began >= _LONGEST
             silent = 0 if lived or parser.last_id != place else silent + 1
             place = parser.last_id
-            await anyio.sleep(max(pause, min(pause * 2**silent, _LONGEST)))
+            await anyio.sleep(_longer(pause, silent))
 
 
 def _pause(parser: EventParser, otherwise: float) -> float:
     """Seconds before a stream is asked for again: what the server said last."""
     return otherwise if parser.retry is None else max(parser.retry / 1000, _SHORTEST)
+
+
+def _longer(pause: float, silent: int) -> float:
+    """That pause, doubled for each time that the stream brought nothing, up to a bound which only the server exceeds.
+
+    A server may end its stream at once for as long as it lives.
+    """
+    return max(pause, min(pause * 2.0 ** min(silent, _DOUBLINGS), _LONGEST))
 
 
 def _code(message: Envelope | BadMessage | None) -> int | None:

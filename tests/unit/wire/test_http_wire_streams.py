@@ -244,6 +244,22 @@ async def test_a_server_that_is_gone_is_noticed_by_the_stream() -> None:
         assert reason.endswith("Connection refused") and not talk.wire.is_forgotten
 
 
+@pytest.mark.parametrize(
+    ("pause", "silent", "seconds"),
+    [
+        (1.0, 0, 1.0),
+        (1.0, 2, 4.0),
+        (1.0, 5, 30.0),
+        (0.05, 20, 30.0),
+        (1.0, 1024, 30.0),
+        (0.05, 10**6, 30.0),
+        (40.0, 2000, 40.0),
+    ],
+)
+async def test_the_stream_is_asked_for_ever_less_often_and_for_ever(pause: float, silent: int, seconds: float) -> None:
+    assert http._longer(pause, silent) == seconds
+
+
 async def test_a_late_answer_on_the_stream_is_told_as_one() -> None:
     async def script(request: Request, reply: Reply) -> None:
         if request.method == "GET":

@@ -135,7 +135,7 @@ class Peer:
             self.wire.send(envelope.notification_frame(method, params))
 
     def _result(self, message: Envelope) -> RawJson:
-        if message.error is not Unset:
+        if message.error is not Unset and (message.result is Unset or bytes(message.error) != b"null"):
             if type(message) is StandIn:
                 reason = msgspec.json.decode(message.error)["message"]
                 raise UpstreamLost(

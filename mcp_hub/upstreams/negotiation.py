@@ -5,6 +5,7 @@ or refuses the version by name; anything else, or nothing, means the handshake e
 and a server that has not seen it yet must get nothing else: the probe is given up without a word.
 """
 
+import re
 from typing import Final
 
 import anyio
@@ -30,7 +31,14 @@ __all__ = ["PROBE_SECONDS", "Incompatible", "InitializeRefused", "ProbeKilled", 
 PROBE_SECONDS: Final = 3.0
 """How long a server may take to answer the probe; one that never does is asked to initialise and remembered."""
 
+_LONGEST_SAID: Final = 100
+"""Characters of what is no version that its error tells."""
+
 _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+
+
+_VERSION: Final = re.compile(r"[!-~]{1,64}")
+"""What can be a version: over HTTP it goes into a header of every request."""
 
 
 _NOT_ADMITTED: Final = (401, 403)
@@ -170,8 +178,8 @@ async def _initialize(peer: Peer) -> PeerInfo:
         raise kind(f"initialize failed: {exc}") from None
     result = _decoded(raw, "initialize")
     version = result.get("protocolVersion")
-    if not isinstance(version, str) or version in eras.MODERN_VERSIONS:
-        raise Incompatible(f"initialize settled on no handshake version: {version!r}")
+    if not isinstance(version, str) or version in eras.MODERN_VERSIONS or not _VERSION.fullmatch(version):
+        raise Incompatible(f"initialize settled on no handshake version: {ascii(version)[:_LONGEST_SAID]}")
     peer.info = _info(Era.HANDSHAKE, version, result, result.get("serverInfo"))
     peer.notify("notifications/initialized")
     return peer.info

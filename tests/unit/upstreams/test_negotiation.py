@@ -4,7 +4,7 @@ import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import Era
-from mcp_hub.upstreams.negotiation import ProbeKilled, negotiate
+from mcp_hub.upstreams.negotiation import Incompatible, ProbeKilled, negotiate
 from mcp_hub.upstreams.peer import PeerInfo
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
 
@@ -144,13 +144,24 @@ async def test_a_modern_refusal_means_that_there_is_no_common_version(code: int)
         await settled(script)
 
 
-@pytest.mark.parametrize("version", [None, 5, "2026-07-28"])
+@pytest.mark.parametrize(
+    "version", [None, 5, "2026-07-28", "", "2025-é€", "2025-11-25\r\nX-Evil: 1", "2025-11-25\n", "2025 11 25", "2" * 65]
+)
 async def test_an_answer_to_initialize_without_a_handshake_version_is_a_failure(version: object) -> None:
     async def script(server: Server) -> None:
         await server.answer("initialize", {**INITIALIZED, "protocolVersion": version})
 
-    with pytest.raises(StartFailed, match="no handshake version"):
+    with pytest.raises(Incompatible, match="no handshake version: ") as caught:
         await settled(script, HANDSHAKE)
+    assert str(caught.value).isascii() and len(str(caught.value)) < 200
+
+
+async def test_a_version_that_the_hub_does_not_know_is_one() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("initialize", {**INITIALIZED, "protocolVersion": "DRAFT-2025-v3+" + "x" * 50})
+        await server.expect("notifications/initialized")
+
+    assert (await settled(script, HANDSHAKE)).version.startswith("DRAFT")
 
 
 async def test_a_server_that_refuses_both_says_why() -> None:

@@ -18,7 +18,7 @@ from mcp_hub.catalog.definitions import in_era
 from mcp_hub.errors import EventsGone, InvalidParams
 from mcp_hub.fronts import rest_joins
 from mcp_hub.fronts.rest_bodies import CallAnswer, CallBody
-from mcp_hub.fronts.rest_follow import Closing, Following, let_go, send_sse
+from mcp_hub.fronts.rest_follow import Closing, Following, Stopping, let_go, send_sse
 from mcp_hub.fronts.rest_http import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, respond
 from mcp_hub.fronts.rest_info import info, last_event, outcome
 from mcp_hub.fronts.rest_problem import Problem
@@ -29,6 +29,7 @@ from mcp_hub.protocol.envelope import object_bytes, raw_object
 from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.stores.base import StreamRow
 from mcp_hub.types import PROGRAM, Audience, Era, JsonObject, Kind, Mode, RawObject
 
 __all__ = ["OF_REST", "RestCalls", "rest_session"]
@@ -92,6 +93,8 @@ class RestCalls:
         stream = await self._stream(session, name, arguments, _meta(body), key)
         try:
             await self._closing.connected(request, self._answer(request, stream, forms, wait))
+        except Stopping:  # its stream is there to come back to: who made the call again would make it twice
+            raise _Accepted(stream.row) from None
         finally:
             let_go(self._hub, session, stream.row.id)
 
@@ -131,6 +134,7 @@ class RestCalls:
             following.close()
 
     async def _json(self, request: RestRequest, following: Following, stream: Stream, wait: float) -> None:
+        """Raises `_Accepted` if the call is not done in time."""
         until = anyio.current_time() + wait
         with suppress(EventsGone):  # so many that they were let go; the ending is not
             while not following.closed and (left := until - anyio.current_time()) > 0:
@@ -138,8 +142,7 @@ class RestCalls:
         if following.closed or stream.row.has_ended:
             await self._done(request, stream)
         else:
-            headers = ((b"location", b"/v1/streams/" + stream.row.id.encode()),)
-            await respond(request.send, 202, msgspec.json.encode(info(stream.row)), headers)
+            raise _Accepted(stream.row)
 
     async def _either(self, request: RestRequest, following: Following, stream: Stream) -> None:
         until = anyio.current_time() + _QUICK
@@ -156,6 +159,20 @@ class RestCalls:
         row = stream.row
         result = outcome(row.id, await last_event(self._hub, row))
         await respond(request.send, 200, msgspec.json.encode(CallAnswer(row.id, row.status, result)))
+
+
+class _Accepted(Problem):
+    """No error: where the call, which is not done yet, is to be followed. It is said unless an answer was begun."""
+
+    media = JSON.encode()
+
+    def __init__(self, row: StreamRow) -> None:
+        location = (b"location", b"/v1/streams/" + row.id.encode())
+        super().__init__(202, "accepted", "the call goes on", headers=(location,))
+        self._row = row
+
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(info(self._row))
 
 
 def _audience(request: RestRequest) -> Audience:

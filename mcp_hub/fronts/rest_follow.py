@@ -21,7 +21,7 @@ from mcp_hub.hub import Facade
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import CallId
 
-__all__ = ["Closing", "Following", "kind_of", "let_go", "send_ndjson", "send_sse"]
+__all__ = ["Closing", "Following", "Stopping", "kind_of", "let_go", "send_ndjson", "send_sse"]
 
 _BATCH: Final = 256
 """Events that are written at once."""
@@ -121,11 +121,11 @@ class Closing:
     async def connected(self, request: RestRequest, work: Coroutine[None, None, None]) -> None:
         """Does the work as long as the client is there.
 
-        It is given up when that leaves, which raises `ClientGone`, and shortly after `close`, which raises `Problem`.
+        It is given up when that leaves, which raises `ClientGone`, and shortly after `close`, which raises `Stopping`.
         """
         if self._is_over:
             work.close()
-            raise _stopping()
+            raise Stopping
         watched = Beside(request.watch)
         with watched:
             self._open.add(watched)
@@ -133,11 +133,14 @@ class Closing:
                 return await work
             finally:
                 self._open.discard(watched)
-        raise _stopping() if self._is_over else ClientGone
+        raise Stopping if self._is_over else ClientGone
 
 
-def _stopping() -> Problem:
-    return Problem(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
+class Stopping(Problem):
+    """What was waited for has not come before the hub stopped; nothing was done."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
 
 
 def kind_of(line: bytes) -> bytes:

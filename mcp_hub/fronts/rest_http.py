@@ -15,7 +15,7 @@ import msgspec
 
 from mcp_hub.fronts.bounds import FrontLimits
 from mcp_hub.fronts.exchange import Receive, Send
-from mcp_hub.fronts.rest_problem import PROBLEM_JSON, Problem
+from mcp_hub.fronts.rest_problem import Problem
 from mcp_hub.protocol.depth import is_deeper
 from mcp_hub.protocol.envelope import one_line
 from mcp_hub.sessions.session import Caller
@@ -174,7 +174,7 @@ async def respond(
 
 
 async def refuse(send: Send, problem: Problem) -> None:
-    await respond(send, problem.status, problem.encoded(), problem.headers, PROBLEM_JSON)
+    await respond(send, problem.status, problem.encoded(), problem.headers, problem.media)
 
 
 class Writer:

@@ -35,6 +35,8 @@ _PATIENCE: Final = b"5"
 class Problem(HubError):
     """An answer that is an error. `members` go beside the usual ones, `headers` into the response."""
 
+    media = PROBLEM_JSON
+
     def __init__(
         self, status: int, code: str, detail: str, *, headers: tuple[tuple[bytes, bytes], ...] = (), **members: object
     ) -> None:

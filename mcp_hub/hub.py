@@ -221,7 +221,7 @@ class Facade:
         return await self._long_results.keeping.fitted(call, done, may_drop_structured=may_drop)
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallRecord:
-        """Starts a call of one of the hub's own tools, or what `run_tool` is answered with. It is never a stream."""
+        """Starts a call of one of the hub's own tools, or what `run_tool` is answered with. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
         record = self._registry.start(call, handler, limits)
         record.lasting = None
@@ -315,7 +315,8 @@ class Facade:
         """
         if record.log.ended or record.stopping is not None:
             return
-        if record.call.upstream == OWN:
+        writer = self.streams.owned(record.call.id)
+        if record.call.upstream == OWN and (writer is None or not writer.is_detached):
             self.cancel(record, "its client is gone")
             return
         writer = self.streams.begin(record)

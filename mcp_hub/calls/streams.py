@@ -337,6 +337,7 @@ class Streams:
             self.cancel_call(writer.record, reason_in(letter))
             return
         if letter.kind == "touch":
+            writer.followed_until = self._clock.now() + 2 * _ORPHANS  # whoever reads there sends the next one sooner
             if writer.orphaned_at is not None:
                 writer.orphaned_at = self._clock.now() + writer.patience
             return
@@ -381,7 +382,8 @@ class Streams:
 
     def _end_orphans(self, now: float) -> None:
         for writer in list(self._owned.values()):
-            if writer.orphaned_at is not None and writer.orphaned_at <= now and not writer.stream.readers:
+            until = None if writer.orphaned_at is None else max(writer.orphaned_at, writer.followed_until)
+            if until is not None and until <= now and not writer.stream.readers:
                 writer.orphaned_at = None
                 log.info("call_orphaned", call_id=writer.record.call.id, upstream=writer.record.call.upstream)
                 self.cancel_call(writer.record, "its client did not come back")

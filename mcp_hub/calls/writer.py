@@ -5,6 +5,7 @@ slow store makes larger batches and not a queue. When too much waits, nothing mo
 treats the writer as the slow reader that it is (streams.md §4).
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, cast
@@ -60,7 +61,7 @@ class StreamWriter:
     __slots__ = (
         "_clock", "_coalescer", "_how", "_is_busy", "_is_due", "_is_new", "_leaves", "_lines", "_on_end", "_pending",
         "_reader", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "_waiters", "error",
-        "is_detached", "is_over", "orphaned_at", "patience", "record", "stream",
+        "followed_until", "is_detached", "is_over", "orphaned_at", "patience", "record", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,7 @@ class StreamWriter:
         self.stream = stream
         self.error: StoreError | None = stream.failed if isinstance(stream.failed, StoreError) else None
         self.orphaned_at: float | None = None
+        self.followed_until = -math.inf  # by somebody at another hub, as far as is known
         self.patience = 0.0  # seconds that it goes on without a client, once more with each who asks after it
         self.is_detached = False
         self.is_over = is_over

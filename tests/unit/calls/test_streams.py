@@ -182,6 +182,29 @@ def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_follows
 # -- streams of another hub
 
 
+@pytest.mark.parametrize("is_left_later", [False, True])
+def test_a_call_that_is_followed_at_another_hub_outlives_a_patience_that_is_shorter_than_that_hub_is_heard_of(
+    is_left_later: bool,
+) -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        call = pair.one.call()
+        await sleep(1)
+        if not is_left_later:
+            pair.one.streams.orphan(call.record, 3)
+        follower = await pair.two.follow(call.id)
+        await sleep(1)
+        if is_left_later:
+            pair.one.streams.orphan(call.record, 1)
+        await sleep(60)
+        assert not call.record.log.ended
+        follower.reader.close()
+        await sleep(15)
+        assert call.record.log.ended, "nobody follows it any more"
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("delay", [None, 0.2])
 def test_a_stream_of_another_hub_is_followed_to_its_end(delay: float | None) -> None:
     async def scenario() -> None:

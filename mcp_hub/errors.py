@@ -14,7 +14,7 @@
     │   │   └── HttpRefused    a remote server answered with a status instead
     │   ├── DeadlineExceeded   hub code 1003: silent for too long
     │   ├── Busy               hub code 1004: a limit of the hub is reached
-    │   ├── HubStopping        hub code 1005: the hub ends while the call runs, outcome unknown
+    │   ├── HubStopping        hub code 1005: the hub ends while the call runs, outcome unknown, or before it was sent
     │   ├── HubRestarted       hub code 1006: the hub that ran the call is gone, outcome unknown
     │   ├── CallCancelled      hub code 1009: somebody else than this caller has cancelled the call
     │   ├── NotApproved        hub code 1010: the tool has changed, or is new, and was not approved

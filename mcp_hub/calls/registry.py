@@ -180,7 +180,7 @@ class Registry:
         for record in list(self._records.values()):
             due = record.due
             if due <= now:
-                self._stop(record, record.overdue())
+                self._stop(record, self._never_begun(record) if record.is_unsent else record.overdue())
                 continue
             is_short = record.lasting is not None
             due = min(due, record.look(now) if begun < _AT_ONCE or not is_short else now)
@@ -190,18 +190,26 @@ class Registry:
         if next_due is not None:
             self._turn_by(next_due)
 
+    def _never_begun(self, record: CallRecord) -> Failed:
+        """The ending of a call that has waited for its turn until it ran out of time."""
+        seconds, call = record.limits.total, record.call
+        what = f'{call.method} of "{call.upstream}" waited {seconds:g} s for its turn (`max_duration`) and was not sent'
+        return Failed(Busy.at(what, "hub.limits.running_calls", self._max_running))
+
     async def close(self, seconds: float) -> None:
         """Ends every call and waits at most `seconds` for the handlers to obey; then the calls end without them."""
         for record in list(self._records.values()):
-            self._stop(record, _hub_stopped())
+            self._stop(record, _hub_stopped(record))
         if self._records:
             self._emptied = anyio.Event()
             with anyio.move_on_after(seconds, shield=True):
                 await self._emptied.wait()
         for record in self._records.values():
-            self._force(record, record.stopping or _hub_stopped())
+            self._force(record, record.stopping or _hub_stopped(record))
 
 
-def _hub_stopped() -> Failed:
+def _hub_stopped(record: CallRecord) -> Failed:
+    if record.is_unsent:
+        return Failed(HubStopping("the hub is stopping; this call was not sent"))
     reason = "the hub is stopping; the outcome of this call is unknown"
     return Failed(HubStopping(reason, data={"outcome": "unknown"}))

@@ -132,6 +132,11 @@ class CallRecord:
         is_stopped = isinstance(stopping, Failed) and isinstance(stopping.error, HubStopping)
         return is_stopped and self.continuation is not None and self.stream is not None and self.stream.is_durable
 
+    @property
+    def is_unsent(self) -> bool:
+        """Whether its turn has never come, here or at another hub: nothing was done."""
+        return not self.entered and self.continuation is None
+
     def ask(self, question: Question) -> str:
         self._asked += 1
         key = f"q{self._asked}"
@@ -256,10 +261,10 @@ class CallRecord:
             return Failed(UpstreamLost(f'upstream "{self.call.upstream}" {said}', data=data))
         silent = is_running and self._heard + self.limits.silence <= self.started + self.limits.total
         seconds, key = (self.limits.silence, self.limits.setting) if silent else (self.limits.total, "max_duration")
-        what = "was silent" if silent else "was running" if is_running else "was busy with other calls"
+        what = "was silent for" if silent else "has not answered after" if is_running else "was busy with others for"
         return Failed(
             DeadlineExceeded(
-                f'upstream "{self.call.upstream}" {what} for {seconds:g} s on {self.call.method}; '
+                f'upstream "{self.call.upstream}" {what} {seconds:g} s on {self.call.method}; '
                 f"raise `{key}` of the server if that is normal",
                 data={"upstream": {"server": self.call.upstream}, "limit": key, "seconds": seconds},
             )

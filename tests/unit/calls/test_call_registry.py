@@ -8,6 +8,7 @@ import structlog
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progress
+from mcp_hub.protocol.stream_errors import is_retryable
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 from tests.unit.calls.call_scripts import (
     DONE,
@@ -298,14 +299,15 @@ def test_a_call_that_has_waited_may_be_silent_for_its_limit_and_no_longer() -> N
     run(scenario)
 
 
-def test_a_call_that_never_has_its_turn_ends_at_its_longest_duration() -> None:
+def test_a_call_that_never_has_its_turn_ends_at_its_longest_duration_and_may_be_made_again() -> None:
     async def scenario() -> None:
         registry = new_registry(running=1)
         watch(registry, never)
         queued = watch(registry, never, TimeLimits(3, 20))
         await sleep(100)
         error = failure(queued.ending)
-        assert isinstance(error, DeadlineExceeded) and "was silent" not in str(error)
+        assert isinstance(error, Busy) and is_retryable(error) and "waited 20 s for its turn" in str(error)
+        assert error.data is not None and error.data["setting"] == "hub.limits.running_calls"
         assert queued.ended_at is not None and 20 <= queued.ended_at - queued.began <= 20 + 2 * TICK
 
     run(scenario)
@@ -324,8 +326,25 @@ def test_a_stop_ends_every_call_with_what_is_known() -> None:
 
     calls = run(scenario)
     assert calls[1].ending is DONE
-    for call in (calls[0], calls[2], calls[3]):
+    for call in (calls[0], calls[2]):
         assert isinstance(call.ending, Failed) and call.ending.error.data == {"outcome": "unknown"}
+    assert isinstance(calls[3].ending, Failed) and is_retryable(calls[3].ending.error), "its turn has not come"
+
+
+def test_a_call_that_another_hub_has_begun_is_no_unsent_one_though_its_turn_has_not_come_here() -> None:
+    async def scenario() -> list[Watched]:
+        registry = new_registry(running=1)
+        watch(registry, never)
+        calls = [watch(registry, never, TimeLimits(3, seconds)) for seconds in (20, 1000)]
+        for call in calls:
+            call.record.take_up(b"{}", 0, 5)
+        await sleep(100)
+        await registry.close(60)
+        return calls
+
+    overdue, stopped = run(scenario)
+    assert isinstance(failure(overdue.ending), DeadlineExceeded)
+    assert isinstance(stopped.ending, Failed) and stopped.ending.error.data == {"outcome": "unknown"}
 
 
 def test_a_stop_is_bounded_and_even_a_handler_that_does_not_obey_leaves_an_ending() -> None:

@@ -141,14 +141,14 @@ class Taken:
 class Production:
     """What the worker has posted for one call: `taken` posts so far, `credit` events that may come before it waits."""
 
-    __slots__ = ("_gathered", "_limits", "_open", "_size", "credit", "ended", "taken")
+    __slots__ = ("_epoch", "_gathered", "_limits", "_open", "_size", "credit", "ended", "taken")
 
     def __init__(self, limits: ProducerLimits) -> None:
         self._limits = limits
         self._open: set[str] = set()
         self._gathered: list[Delta] = []
         self._size = 0
-        self.taken = 0
+        self.taken = self._epoch = 0
         self.credit = limits.window
         self.ended = False
 
@@ -165,7 +165,7 @@ class Production:
         if len(events) > self.credit:
             raise NoCredit(len(events), self.credit)
         ending = self._ending(post, events) if post.complete else None
-        self.taken = post.seq
+        self.taken, self._epoch = post.seq, epoch
         self.credit -= len(events)
         self._open |= keys
         for delta in _content(events):
@@ -197,7 +197,7 @@ class Production:
             raise Stale(post.epoch, epoch)
         if post.seq < 1:
             raise Malformed(f"posts are numbered 1, 2, 3…, not {post.seq}")
-        if post.seq <= self.taken:
+        if post.seq <= self.taken and post.epoch == self._epoch:
             return False
         if self.ended:
             raise Ended("the call has ended; nothing more can be posted")

@@ -31,7 +31,7 @@ def text(words: str, index: int = 0, channel: str = "content") -> bytes:
 
 
 def state(p: Production) -> tuple[object, ...]:
-    return p.taken, p.credit, p.ended, set(p._open), list(p._gathered), p._size
+    return p.taken, p.credit, p.ended, set(p._open), list(p._gathered), p._size, p._epoch
 
 
 def refused(p: Production, sent: Post, kind: type[producers.Refused], epoch: int = 1) -> producers.Refused:
@@ -140,6 +140,14 @@ def test_after_the_end_only_what_was_taken_before_is_a_duplicate() -> None:
     assert p.receive(post(1, STEP, complete=True, result=b"{}"), 1) is None
     refused(p, post(2, STEP), producers.Ended)
     refused(p, post(9), producers.Ended)
+
+
+def test_after_the_end_no_post_of_a_new_epoch_is_a_duplicate() -> None:
+    p = production()
+    assert p.receive(post(1, STEP), 1) is not None
+    p.end()
+    refused(p, post(1, complete=True, result=b"{}", epoch=2), producers.Ended, epoch=2)
+    refused(p, post(1, STEP), producers.Stale, epoch=2)
 
 
 def test_events_cost_credit_until_readers_have_caught_up_and_the_end_costs_none() -> None:

@@ -4,10 +4,11 @@ What may be posted when is decided by `producers`; here are only its forms over 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol, runtime_checkable
 
+import anyio
 import msgspec
 from msgspec import UNSET, Raw
 
@@ -29,6 +30,8 @@ _WAIT: Final = 25.0
 _OFFERS: Final = 64
 _MOST_POST: Final = 1 << 20
 """Bytes of one post's body."""
+_GOODBYE: Final = 1.0
+"""Seconds for the last words to a worker that may not read any more."""
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -84,6 +87,7 @@ class RestExecutors:
         self._found = executors
         self._closing = closing
         self._is_open = is_open
+        self._followed: dict[tuple[str, str], anyio.CancelScope] = {}
 
     @property
     def _executors(self) -> Executors:
@@ -110,7 +114,10 @@ class RestExecutors:
         await respond(request.send, 204)
 
     async def calls(self, request: RestRequest) -> None:
-        """Each offer once: a page of them as soon as there is one, or all that come, as events."""
+        """Each offer once: a page of them as soon as there is one, or all that come, as events.
+
+        Whoever asks ends the stream of events that followed this executor until then: its reader may be long gone.
+        """
         executors = self._executors
         form = request.accepts(JSON, EVENT_STREAM)[-1]
         epoch = _number(request, "Producer-Epoch", request.query.get("epoch"))
@@ -121,21 +128,41 @@ class RestExecutors:
             with _told():
                 return [_shown(offer) for offer in await executors.calls(caller, id_, epoch, most, seconds)]
 
-        async def page() -> None:
-            await respond(request.send, 200, msgspec.json.encode(OfferPage(await offers(wait))))
-
-        async def stream() -> None:
+        async def work() -> None:
             first = await offers(0)  # refused as a whole if it has to be
-            writer = Writer(request.send, SSE_HEADERS)
-            await writer.start()
-            await writer.write(_events(first))
-            try:
+            if (older := self._followed.pop((caller, id_), None)) is not None:
+                older.cancel()
+            if form == EVENT_STREAM:
+                await self._follow(request, (caller, id_), first, offers)
+            else:
+                await respond(request.send, 200, msgspec.json.encode(OfferPage(first or await offers(wait))))
+
+        await self._closing.connected(request, work())
+
+    async def _follow(
+        self,
+        request: RestRequest,
+        executor: tuple[str, str],
+        first: list[Raw],
+        offers: Callable[[float], Awaitable[list[Raw]]],
+    ) -> None:
+        """Writes what is offered until it is refused, or somebody else asks."""
+        scope = self._followed[executor] = anyio.CancelScope()
+        writer = Writer(request.send, SSE_HEADERS)
+        problem: HubError = Problem(409, "replaced", "another connection fetches the calls of this executor")
+        try:
+            with scope:
+                await writer.start()
+                await writer.write(_events(first))
                 while True:
                     await writer.write(_events(await offers(KEEP_ALIVE)) or sse.COMMENT)
-            except HubError as error:
-                await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(error).encoded())
-
-        await self._closing.connected(request, page() if form == JSON else stream())
+        except HubError as error:
+            problem = error
+        finally:
+            if self._followed.get(executor) is scope:
+                del self._followed[executor]
+        with anyio.move_on_after(_GOODBYE if scope.cancel_called else None):
+            await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(problem).encoded())
 
     async def post(self, request: RestRequest) -> None:
         executors = self._executors

@@ -152,6 +152,55 @@ async def test_worker_that_follows_gets_each_offer_as_an_event(tmp_path: Path, m
         assert (last.event, last.message["code"]) == ("problem", "stale_epoch")
 
 
+@pytest.mark.parametrize("headers", [SSE, {}])
+async def test_worker_that_comes_back_gets_the_calls_and_its_old_connection_none(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    calls = "/v1/executors/w1/calls?epoch=1"
+    async with rest_hub(tmp_path) as peer:
+        await register(peer)
+        old = peer.start("GET", calls, headers=SSE)
+        await anyio.wait_all_tasks_blocked()
+        problem(await peer.ask("GET", "/v1/executors/w1/calls?epoch=2", headers=headers), 403, "stale_epoch")
+        problem(await peer.ask("GET", calls, token=BOB, headers=headers), 404, "unknown_executor_or_call")
+        peer.call("build", {"n": 1})
+        await old.has(b'"n": 1')
+        new = peer.start("GET", calls, headers=headers)
+        last = (await old.ended()).events[-1]
+        assert (last.event, last.message["code"], old.is_complete) == ("problem", "replaced", True)
+        peer.call("build", {"n": 2})
+        await new.has(b'"n": 2')
+        assert b'"n": 2' not in old.body and b'"n": 1' not in new.body, "each offer comes once"
+
+
+async def test_worker_that_comes_back_need_not_wait_for_a_connection_that_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest_executors, "_GOODBYE", 0)
+    async with rest_hub(tmp_path) as peer:
+        await register(peer)
+        old = peer.start("GET", "/v1/executors/w1/calls?epoch=1", headers=SSE)
+        await anyio.wait_all_tasks_blocked()
+        old.is_stalled = True
+        peer.call("build", {"n": 1})
+        await anyio.wait_all_tasks_blocked()
+        new = peer.start("GET", "/v1/executors/w1/calls?epoch=1", headers=SSE)
+        await old.ended()
+        peer.call("build", {"n": 2})
+        await new.has(b'"n": 2')
+
+
+async def test_pages_asked_for_at_the_same_time_do_not_end_each_other(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path) as peer:
+        await register(peer)
+        pages = [peer.start("GET", "/v1/executors/w1/calls?epoch=1&limit=1") for _ in range(2)]
+        await anyio.wait_all_tasks_blocked()
+        for n in (1, 2):
+            peer.call("build", {"n": n})
+        found = [offered["arguments"]["n"] for page in pages for offered in (await page.ended()).json["offers"]]
+        assert sorted(found) == [1, 2]
+
+
 async def test_worker_may_poll_without_waiting(tmp_path: Path) -> None:
     async with rest_hub(tmp_path) as peer:
         await register(peer)

@@ -44,7 +44,8 @@ class Instances:
             os.close(held)
             held = lock_file(path)
         self._held = held
-        os.write(held, f"{os.getpid()}\n".encode())
+        with suppress(OSError):  # for people who look; the lock holds on a full disk, too
+            os.write(held, f"{os.getpid()}\n".encode())
         for other in self._folder.glob("in_*.lock"):
             self.is_gone(other.stem)
 

@@ -1,8 +1,9 @@
 """The file of streams of one process over time: in use, out of use, set aside and made anew.
 
-A file that is only full, locked or not writable stays open, for reading and for a try now and then. One that is damaged
-stays open for reading until it can be set aside, which it is once no hub writes to it any more; the new one is made of
-what can be read of it. Says loudly, once each time, that the file is out of use and that it works again.
+A file that is only full, locked or not writable stays open, for reading and for a try now and then; one that is so from
+the start is opened for reading alone until it can be opened as usual. One that is damaged stays open for reading until
+it can be set aside, which it is once no hub writes to it any more; the new one is made of what can be read of it. Says
+loudly, once each time, that the file is out of use and that it works again.
 """
 
 import sqlite3
@@ -46,11 +47,16 @@ class Recovery:
 
     @property
     def is_fit(self) -> bool:
-        return self.file is not None and not self._retry.is_out
+        return self._is_whole and not self._retry.is_out
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the file is open for writing, too."""
+        return self.file is not None and not self.file.is_read_only
 
     def for_writing(self) -> SqliteStore | None:
         """The file, if it is fit or worth a try; who is given it says `worked` or `failed`."""
-        if self.is_fit or (self.file is not None and not self._is_damaged and self._retry.take(self._clock.now())):
+        if self.is_fit or (self._is_whole and not self._is_damaged and self._retry.take(self._clock.now())):
             return self.file
         return None
 
@@ -78,10 +84,11 @@ class Recovery:
             self.file = await self._opened()
         except StoreFault as fault:
             self.failed(fault)
+            await self._open_to_read(fault)
 
     async def mend(self, leave: Callable[[], None]) -> None:
         """If the file is gone or damaged and it is time to: opens one again. `leave` is called before it changes."""
-        is_needed = (self.file is None or self._is_damaged) and not self._is_mending
+        is_needed = (not self._is_whole or self._is_damaged) and not self._is_mending
         if not is_needed or not self._retry.take(self._clock.now()):
             return
         self._is_mending = True
@@ -89,6 +96,7 @@ class Recovery:
             await self._replace(leave)
         except StoreFault as fault:
             self.failed(fault)
+            await self._open_to_read(fault)
         finally:
             self._is_mending = False
 
@@ -98,7 +106,7 @@ class Recovery:
 
     async def _replace(self, leave: Callable[[], None]) -> None:
         old = self.file
-        if old is not None:
+        if old is not None and not old.is_read_only:
             await old.retire()
             leave()
             if not await self._set_aside(old.identity):
@@ -124,8 +132,20 @@ class Recovery:
             await file.open()
         return file
 
-    def _new_store(self) -> SqliteStore:
-        return SqliteStore(self._folder, self._limits, self._clock, self._instances)
+    async def _open_to_read(self, fault: StoreFault) -> None:
+        """Opens the file for reading alone, unless it is damaged; none is open, or it stays."""
+        if self.file is not None or fault.fault == "corrupt":
+            return
+        file = self._new_store(is_read_only=True)
+        try:
+            await file.open()
+        except StoreFault as problem:
+            self.failed_reading(problem)
+        else:
+            self.file = file
+
+    def _new_store(self, *, is_read_only: bool = False) -> SqliteStore:
+        return SqliteStore(self._folder, self._limits, self._clock, self._instances, is_read_only=is_read_only)
 
     async def _set_aside(self, seen: tuple[int, int] | None) -> bool:
         """Whether the damaged file `seen` is out of the way."""

@@ -13,7 +13,7 @@ from typing import Final
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.locks import make_folder
 
-__all__ = ["BUSY_MS", "VERSION", "connect", "prepare"]
+__all__ = ["BUSY_MS", "VERSION", "connect", "is_ours", "prepare"]
 
 VERSION: Final = 1
 """Of the tables; a file of a later one is left alone."""
@@ -82,11 +82,11 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA journal_size_limit = 67108864")
-    if _is_ours(connection, path):
+    if is_ours(connection, path):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not _is_ours(connection, path):
+        if not is_ours(connection, path):
             for statement in _TABLES.split(";")[:-1]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -97,8 +97,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute("ROLLBACK")
 
 
-def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the tables are there; False for an empty file."""
+def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the tables are there; False for an empty file. Raises `StoreFault` as `prepare` does."""
     # the tables first: another process commits them together with the rest
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:

@@ -20,6 +20,7 @@ from mcp_hub.stores.desks import ReadDesk, WriteDesk
 from mcp_hub.stores.faults import faulty
 from mcp_hub.stores.instances import Instances, new_instance_id
 from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.looks import LookDesk
 from mcp_hub.stores.rules import ENDINGS
 from mcp_hub.stores.worker import Job, Worker
 from mcp_hub.types import CallId
@@ -35,24 +36,39 @@ log = structlog.get_logger()
 
 
 class SqliteStore:
-    """An `EventStore` on `<folder>/streams.db`. `open` raises `StoreFault` if the file cannot be used."""
+    """An `EventStore` on `<folder>/streams.db`. `open` raises `StoreFault` if the file cannot be used.
+
+    `is_read_only`: it is opened without making or changing anything; what is to be written fails with `StoreFault`.
+    """
 
     is_durable = True
 
-    def __init__(self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: StoreLimits,
+        clock: Clock,
+        instances: Instances | None = None,
+        *,
+        is_read_only: bool = False,
+    ) -> None:
         """`instances`: of this process, if somebody else takes its lock and lets it go."""
         self._instances = instances or Instances(folder, new_instance_id())
         self._is_lodger = instances is not None
         self.instance = self._instances.own
         self.path = folder / FILE
         self._limits = limits
-        self._desks = WriteDesk(self.path, clock), ReadDesk(self.path, clock)
+        self.is_read_only = is_read_only
+        self._desks = WriteDesk(self.path, clock), (LookDesk if is_read_only else ReadDesk)(self.path, clock)
         self._writer, self._reader = Worker("store-writer", self._desks[0]), Worker("store-reader", self._desks[1])
         self._letters: list[Letter] = []
         self._version = 0
 
     async def open(self) -> None:
         """Takes this process's lock and makes the file ready. Raises `StoreFault`."""
+        if self.is_read_only:
+            await self._reader.start()
+            return
         try:
             await anyio.to_thread.run_sync(self._instances.enter)
         except OSError as error:

@@ -50,6 +50,16 @@ class Envelope(msgspec.Struct):
     jsonrpc: str | msgspec.UnsetType = Unset
 
 
+class _Answer(msgspec.Struct):
+    """An answer of a serialiser that writes the method, too, which it does not have."""
+
+    method: None
+    id: msgspec.Raw
+    result: msgspec.Raw | msgspec.UnsetType = Unset
+    error: msgspec.Raw | msgspec.UnsetType = Unset
+    jsonrpc: str | msgspec.UnsetType = Unset
+
+
 @dataclass(frozen=True, slots=True)
 class BadMessage:
     """A line that is no message: the JSON-RPC code to answer with, why, and its id if it could be read."""
@@ -60,6 +70,7 @@ class BadMessage:
 
 
 _decode = msgspec.json.Decoder(Envelope).decode
+_decode_answer = msgspec.json.Decoder(_Answer).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _SURROGATES = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -92,6 +103,8 @@ def decode(line: bytes) -> Envelope | BadMessage:
     try:
         return _decode(line)
     except msgspec.ValidationError as exc:
+        if (answer := _without_method(line)) is not None:
+            return answer
         if not _OBJECTS.match(line) and (message := _behind_noise(line)) is not None:
             return message
         reason = _ARRAY if line.lstrip().startswith(b"[") else str(exc)
@@ -100,6 +113,17 @@ def decode(line: bytes) -> Envelope | BadMessage:
         return _decode_mended(line, str(exc))
     except RecursionError:
         return BadMessage(PARSE_ERROR, "JSON nested too deep", salvage_id(line))
+
+
+def _without_method(line: bytes) -> Envelope | None:
+    """The answer, if `line` is one but for its method, which is null."""
+    try:
+        found = _decode_answer(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if found.result is Unset and found.error is Unset:
+        return None
+    return Envelope(id=found.id, result=found.result, error=found.error, jsonrpc=found.jsonrpc)
 
 
 def _decode_mended(line: bytes, reason: str) -> Envelope | BadMessage:

@@ -29,8 +29,8 @@ _LAST: Final = re.compile(
 """A message that ends with its id; the third group is of one without the version beside it."""
 _STRINGS: Final = re.compile(rb'"[^"]*"?')
 """In text that is `flat`."""
-_REQUEST: Final = re.compile(rb'(?:(?!"result"|"error").)*"method"', re.DOTALL)
-"""A method that stands before any result: a broken request rather than a broken answer."""
+_KIND: Final = re.compile(rb'"(method|result|error)"(\s*:\s*")?')
+_RESULT: Final = re.compile(rb'"(?:result|error)"\s*:')
 _MEMBER: Final = re.compile(rb'"(method|params|result|error)"')
 
 
@@ -83,6 +83,14 @@ def is_answer(line: bytes, *, is_huge: bool = False) -> bool:
     """
     head = line[:_LOOK]
     if is_huge or b'"jsonrpc"' in head:
-        return _REQUEST.match(head) is None
+        return not _is_request(head)
     member = _MEMBER.search(head)
     return member is not None and member[1] in (b"result", b"error") and b'"jsonrpc"' in line[-_LOOK:]
+
+
+def _is_request(head: bytes) -> bool:
+    """Whether a method stands before any result; what is no name there is no method, if there is a result as well."""
+    kind = _KIND.search(head)
+    if kind is None or kind[1] != b"method":
+        return False
+    return kind[2] is not None or _RESULT.search(head, kind.end()) is None

@@ -16,6 +16,8 @@ BROKEN = {
     "id at the end": (b'{"jsonrpc":"2.0","result":{"x":' + b"[" * 100_000 + b']},"id":"a\\"b"}', -32700, b'"a\\"b"'),
     "control character": (b'{"jsonrpc":"2.0","id":7,"result":{"x":"\x00"}}', -32700, b"7"),
     "number as method": (b'{"jsonrpc":"2.0","id":7,"method":5}', -32600, b"7"),
+    "number as method of an answer": (b'{"jsonrpc":"2.0","id":7,"method":5,"result":{}}', -32600, b"7"),
+    "null as method": (b'{"jsonrpc":"2.0","id":7,"method":null}', -32600, b"7"),
     "number as jsonrpc": (b'{"jsonrpc":2.0,"id":7,"result":{}}', -32600, b"7"),
     "array": (b'[{"jsonrpc":"2.0","id":7,"result":{}}]', -32600, b"7"),
     "two ids": (b'{"id":1,"result":{"id":2,', -32700, None),
@@ -50,6 +52,7 @@ MENDED = {
     "noise": b'Loading {model}... 50% {"jsonrpc":"2.0","id":7,"result":{"x":1}}',
     "duplicate id": b'{"jsonrpc":"2.0","id":"nobody","id":7,"result":{"x":1}}',
     "no jsonrpc": b'{"id":7,"result":{"x":1}}',
+    "null as method": b'{"jsonrpc":"2.0","id":7,"method":null,"params":null,"result":{"x":1},"error":null}',
     "carriage return": b'{"jsonrpc":"2.0","id":7,"result":{"x":1}}\r',
     "big integer beside it": b'{"jsonrpc":"2.0","id":7,"result":{"x":1},"y":' + b"7" * 5000 + b"}",
 }

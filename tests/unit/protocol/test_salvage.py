@@ -58,8 +58,26 @@ def test_a_broken_request_and_a_log_line_are_no_answer(line: bytes) -> None:
     assert not is_answer(line)
 
 
+@pytest.mark.parametrize("method", [b"5", b"null", b"{}", b"[]"])
+def test_a_method_that_is_no_name_makes_no_request_of_an_answer(method: bytes) -> None:
+    line = b'{"jsonrpc":"2.0","id":7,"method":%s,' % method
+    assert is_answer(line + b'"result":{}}') and is_answer(line + b'"error":{}}')
+    assert not is_answer(line + b'"params":{}}') and not is_answer(line[:-1])
+
+
 def test_no_line_takes_long() -> None:
-    for piece in (b'"', b'\\"', b"{", b'"id":1', b',"id":"', b',"jsonrpc":"2.0","id":1}', b" ", b', "id" : 1 ', b"},{"):
+    for piece in (
+        b'"',
+        b'\\"',
+        b"{",
+        b'"id":1',
+        b',"id":"',
+        b',"jsonrpc":"2.0","id":1}',
+        b'"method"',
+        b" ",
+        b', "id" : 1 ',
+        b"},{",
+    ):
         line = b'{"result":' + piece * ((1 << 24) // len(piece)) + b',"id":7}'
         began = time.process_time()
         salvage_id(line)

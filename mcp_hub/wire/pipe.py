@@ -39,7 +39,8 @@ _LAST_ANSWERS = 1.0
 """Seconds in which a peer that closed its input may still answer what it has read, counted from the last it wrote."""
 _ALL_ANSWERS = 5.0
 """Seconds for that in all."""
-_STAY_OPEN = frozenset({"subscriptions/listen"})
+_NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
+"""Requests that stay open for as long as the session, and those whose answer is nothing to anybody."""
 
 
 class Pipe(asyncio.Protocol):
@@ -313,10 +314,10 @@ class Pipe(asyncio.Protocol):
         self._handler.on_bad_line(bad, line)
 
     def _sole(self) -> Pending | None:
-        """The only request that waits for an answer now; those that stay open for as long as the session do not."""
+        """The only request whose answer somebody waits for now."""
         found: Pending | None = None
         for pending in self.requests.pending.values():
-            if pending.method not in _STAY_OPEN:
+            if pending.method not in _NOT_AWAITED:
                 if found is not None:
                     return None
                 found = pending

@@ -345,10 +345,13 @@ async def test_regular_files_work_as_input_and_output(tmp_path: Path) -> None:
         assert target.read_bytes() == b"hello\n"
 
 
-async def test_an_answer_without_an_id_is_that_of_the_only_call_though_a_subscription_stays_open() -> None:
+@pytest.mark.parametrize("method", ["subscriptions/listen", "logging/setLevel"])
+async def test_an_answer_without_an_id_is_that_of_the_only_call_though_what_nobody_awaits_stays_open(
+    method: str,
+) -> None:
     told = Told()
     async with connected(told) as (pipe, other):
-        listen = pipe.request("subscriptions/listen", b"{}")
+        listen = pipe.request(method, b"{}")
         call = pipe.request("tools/call", b"{}")
         await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
         with anyio.fail_after(WAIT):

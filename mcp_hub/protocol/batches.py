@@ -13,7 +13,7 @@ from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 
-__all__ = ["BATCHING", "is_array", "messages"]
+__all__ = ["BATCHING", "is_array", "messages", "parts"]
 
 BATCHING: Final = frozenset({"2025-03-26"})
 """Versions in which an array is a message."""
@@ -26,17 +26,22 @@ def is_array(text: bytes) -> bool:
     return text[:1] != b"{" and _ARRAY.match(text) is not None
 
 
-def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
-    """The messages of an array, each decoded as one of its own.
+def parts(text: bytes, most: int) -> list[bytes]:
+    """The elements of an array, still encoded.
 
     Raises `RpcError` -32700 for what is no JSON, -32600 for an empty array and for one of more than `most`.
     """
     try:
-        parts = _decode(text)
+        found = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise RpcError(f"malformed JSON: {problem}", code=PARSE_ERROR) from None
-    if not parts:
+    if not found:
         raise RpcError("invalid request: an empty array", code=INVALID_REQUEST)
-    if len(parts) > most:
+    if len(found) > most:
         raise RpcError(f"invalid request: over {most} messages in one array (hub.limits.batch)", code=INVALID_REQUEST)
-    return [envelope.decode(bytes(part)) for part in parts]
+    return [bytes(part) for part in found]
+
+
+def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
+    """The messages of an array, each decoded as one of its own. Raises `RpcError` as `parts`."""
+    return [envelope.decode(part) for part in parts(text, most)]

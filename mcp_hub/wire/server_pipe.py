@@ -1,9 +1,13 @@
-"""A pipe to a server: what its threads write on one line is taken apart, answers to nothing that was asked are told.
+"""A pipe to a server: what it writes on one line is taken apart, answers to nothing that was asked are told.
 
-A call may wait for one of them.
+A call may wait for one of them. Several messages are what threads write that share a pipe, or an array: a receiver must
+take one in 2025-03-26, and some servers write them in other versions.
 """
 
-from mcp_hub.protocol import envelope
+from typing import Final
+
+from mcp_hub.errors import RpcError
+from mcp_hub.protocol import batches, envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.several import several
@@ -11,12 +15,21 @@ from mcp_hub.wire.pipe import Pipe
 
 __all__ = ["ServerPipe"]
 
+_MOST: Final = 128
+"""Messages of one array: nobody else has a turn meanwhile."""
+
 
 class ServerPipe(Pipe):
     """Tells its handler of them as of lines that cannot be read. One more answer to what was asked is none of them."""
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
-        return several(line, bad)
+        if bad.code != INVALID_REQUEST or not batches.is_array(line):
+            return several(line, bad)
+        try:
+            parts = batches.parts(line, _MOST)
+        except RpcError:
+            return [], (bad, line)
+        return ([], (bad, line)) if any(map(batches.is_array, parts)) else (parts, None)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
         strays = self.counts["stray"]

@@ -114,3 +114,27 @@ async def test_whole_messages_at_the_end_count_behind_all_that_came_before() -> 
         other.close("write")
         await answer(pipe, pending)
         assert len(told.notifications) == 1002 and not told.bad
+
+
+async def test_the_messages_of_an_array_are_these_messages() -> None:
+    told = Told()
+    async with connected(told, kind=ServerPipe) as (pipe, other):
+        first, second = pipe.request("m", b"{}"), pipe.request("m", b"{}")
+        answers = b'{"jsonrpc":"2.0","id":1,"result":{"n":1}}, {"jsonrpc":"2.0","id":2,"result":{}}'
+        await other.write(b" [" + NOTE + b"," + answers + b"]\n")
+        assert bytes((await answer(pipe, first)).result) == b'{"n":1}'  # type: ignore[arg-type]  # set
+        assert bytes((await answer(pipe, second)).result) == b"{}"  # type: ignore[arg-type]  # set
+        assert len(told.notifications) == 1 and not told.bad
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]", b"[[%s]]" % NOTE, b"[" * 100_000 + b"]" * 100_000, b"[" + b",".join([NOTE] * 129) + b"]", b"[" + NOTE],
+    ids=["empty", "in another", "deep", "very many", "cut off"],
+)
+async def test_an_array_that_is_none_of_messages_is_told_as_one_line(line: bytes) -> None:
+    told = Told()
+    async with connected(told, kind=ServerPipe) as (pipe, other):
+        await other.write(line + b"\n" + NOTE + b"\n")
+        await told.until("notifications")
+        assert len(told.bad) == len(told.notifications) == 1 and not pipe.is_closed

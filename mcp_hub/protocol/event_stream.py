@@ -80,6 +80,16 @@ class EventParser:
         return events
 
     @property
+    def held(self) -> int:
+        """Bytes that are kept of an event that has not ended."""
+        return self._size
+
+    def end(self) -> None:
+        """The stream has ended: what has not is lost."""
+        self._is_over = True
+        self._parts, self._data, self._size = [], [], 0
+
+    @property
     def _is_between(self) -> bool:
         """Nothing of an event is there yet, so that comments and blank lines change nothing."""
         return not (self._size or self._type or self._is_first) and self._id == self.last_id

@@ -32,6 +32,7 @@ from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import DENIED, NO_CONNECTION, origin, reason_of, refusal
+from mcp_hub.wire.unfinished import Unfinished
 
 __all__ = ["AT_ONCE", "HttpStreams", "RemoteWire"]
 
@@ -45,6 +46,8 @@ _MOST_NOTES: Final = 256
 notifications are never kept."""
 _MOST_BYTES: Final = 64 << 20
 """What the notifications that wait may hold: answers to a server's questions can be long."""
+_MOST_LIMITS: Final = 4
+"""Messages of the greatest length whose bytes a server may have sent at once, none of them whole."""
 _NOTE_SECONDS: Final = 15.0
 """How long a server may take to accept a notification or an answer; the next one waits for that."""
 _TAIL_SECONDS: Final = 0.2
@@ -105,6 +108,7 @@ class RemoteWire(ABC):
         self._scopes: dict[int | str, anyio.CancelScope] = {}  # of the tasks: requests by id, others by name
         self._notes: deque[bytes] = deque()
         self._note_bytes = 0
+        self._unfinished = Unfinished(_MOST_LIMITS * limit)
         self._drained = anyio.Event()
 
     # -- sending (Wire) -------------------------------------------------------------------------------------------
@@ -266,14 +270,18 @@ class RemoteWire(ABC):
 
     async def _body(self, response: httpx2.Response) -> bytes:
         """The whole body. Raises `UpstreamLost` over the limit."""
-        parts, size = [], 0
+        parts: list[bytes] = []
+        size = 0
         async with chunks(response) as pieces:
-            async for chunk in pieces:
-                size += len(chunk)
-                if size > self._limit:
-                    raise self._too_long()
-                parts.append(chunk)
-        return b"".join(parts)
+            with self._unfinished.share(parts.clear) as fits:
+                async for chunk in pieces:
+                    size += len(chunk)
+                    if size > self._limit:
+                        raise self._too_long()
+                    if not fits(size):
+                        raise self._too_much()
+                    parts.append(chunk)
+                return b"".join(parts)
 
     async def _follow(self, response: httpx2.Response, parser: EventParser, source: Pending | None = None) -> None:
         """Hands on what a stream brings until it ends or `source` has its answer. Raises `UpstreamLost` over the limit.
@@ -281,19 +289,25 @@ class RemoteWire(ABC):
         After the answer the stream is read to its end if that comes at once, and nothing on it counts any more.
         """
         async with chunks(response) as pieces:
-            async for chunk in pieces:
-                for event in parser.events(chunk):
-                    if isinstance(event, TooLong):
-                        raise self._too_long()
-                    self._take_event(event, source)
-                    if source is not None and source.future.done():
-                        with anyio.move_on_after(_TAIL_SECONDS):
-                            async for _ in pieces:
-                                pass
-                        return
+            with self._unfinished.share(parser.end) as fits:
+                async for chunk in pieces:
+                    for event in parser.events(chunk):
+                        if isinstance(event, TooLong):
+                            raise self._too_long()
+                        self._take_event(event, source)
+                        if source is not None and source.future.done():
+                            with anyio.move_on_after(_TAIL_SECONDS):
+                                async for _ in pieces:
+                                    pass
+                            return
+                    if not fits(parser.held):
+                        raise self._too_much()
 
     def _too_long(self) -> UpstreamLost:
         return self._lost(f"sent a message over the limit of {self._limit} bytes")
+
+    def _too_much(self) -> UpstreamLost:
+        return self._lost(f"sent over {self._unfinished.most} bytes of messages at once, none of them whole")
 
     def _take_event(self, event: Event, source: Pending | None) -> None:
         if event.type == b"message" and event.data:

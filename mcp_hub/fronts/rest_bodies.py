@@ -73,7 +73,7 @@ class StreamInfo(Struct, omit_defaults=True):
     """A stream. `first` and `last` number the events that are kept; `message` is the last of its progress.
 
     `name` is what was called, `tool` what its server calls it. `questions` are those that are open; `result`, `error`
-    (data of the `error` event) or `reason` say how it ended.
+    (data of the `error` event) or `reason` say how it ended. `durable` is false while it is in memory only, or absent.
     """
 
     stream: str
@@ -92,6 +92,7 @@ class StreamInfo(Struct, omit_defaults=True):
     result: JsonObjectText | UnsetType = UNSET
     error: JsonObjectText | UnsetType = UNSET
     reason: str | UnsetType = UNSET
+    durable: bool | UnsetType = UNSET
 
 
 class StreamList(Struct):
@@ -101,11 +102,15 @@ class StreamList(Struct):
 
 
 class EventPage(Struct):
-    """Events behind a cursor; to be asked for again from `cursor` on until it is `closed`."""
+    """Events behind a cursor; to be asked for again from `cursor` on until it is `closed`.
+
+    `durable` is false while the stream is in memory only, or absent.
+    """
 
     events: list[JsonObjectText]
     cursor: int
     closed: bool
+    durable: bool | UnsetType = UNSET
 
 
 class ErrorBody(Struct):

@@ -94,7 +94,7 @@ class RestCalls:
         try:
             await self._closing.connected(request, self._answer(request, stream, forms, wait))
         except Stopping:  # its stream is there to come back to: who made the call again would make it twice
-            raise _Accepted(stream.row) from None
+            raise _Accepted(self._hub, stream.row) from None
         finally:
             let_go(self._hub, session, stream.row.id)
 
@@ -142,7 +142,7 @@ class RestCalls:
         if following.closed or stream.row.has_ended:
             await self._done(request, stream)
         else:
-            raise _Accepted(stream.row)
+            raise _Accepted(self._hub, stream.row)
 
     async def _either(self, request: RestRequest, following: Following, stream: Stream) -> None:
         until = anyio.current_time() + _QUICK
@@ -166,13 +166,13 @@ class _Accepted(Problem):
 
     media = JSON.encode()
 
-    def __init__(self, row: StreamRow) -> None:
+    def __init__(self, hub: Facade, row: StreamRow) -> None:
         location = (b"location", b"/v1/streams/" + row.id.encode())
         super().__init__(202, "accepted", "the call goes on", headers=(location,))
-        self._row = row
+        self._info = info(hub, row)
 
     def encoded(self) -> bytes:
-        return msgspec.json.encode(info(self._row))
+        return msgspec.json.encode(self._info)
 
 
 def _audience(request: RestRequest) -> Audience:

@@ -46,6 +46,10 @@ class Following:
         self._reader = hub.streams.follow(stream, self._bell.ring, after)
 
     @property
+    def stream(self) -> CallId:
+        return self._stream.row.id
+
+    @property
     def cursor(self) -> int:
         """The number of the last event that was taken."""
         return self._reader.cursor

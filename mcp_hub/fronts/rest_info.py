@@ -15,8 +15,9 @@ from mcp_hub.fronts.rest_problem import FailedCall, Problem, ended_in
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.stream_events import timestamp
 from mcp_hub.stores.base import StreamRow
+from mcp_hub.types import CallId
 
-__all__ = ["Ending", "detailed", "info", "last_event", "open_questions", "outcome"]
+__all__ = ["Ending", "detailed", "durable", "info", "last_event", "open_questions", "outcome"]
 
 _GONE: Final = Problem(404, "unknown_stream", "unknown stream: it has expired, is not yours or never was")
 
@@ -45,8 +46,13 @@ class _Origin(msgspec.Struct):
     tool: str
 
 
-def info(row: StreamRow) -> StreamInfo:
-    """What the row alone tells."""
+def durable(hub: Facade, stream: CallId) -> bool | UnsetType:
+    """False if the stream does not survive this hub."""
+    return UNSET if hub.streams.store.survives(stream) else False
+
+
+def info(hub: Facade, row: StreamRow) -> StreamInfo:
+    """What the row tells, and where it is."""
     return StreamInfo(
         stream=row.id,
         status=row.status,
@@ -59,12 +65,13 @@ def info(row: StreamRow) -> StreamInfo:
         last=row.last,
         expires=UNSET if row.expires is None else timestamp(row.expires),
         message=UNSET if row.message is None else row.message,
+        durable=durable(hub, row.id),
     )
 
 
 async def detailed(hub: Facade, row: StreamRow) -> StreamInfo:
     """The same with what is open, or how it ended. Raises `UnknownStream`, `StoreError`."""
-    shown = info(row)
+    shown = info(hub, row)
     if row.last and row.first == 1:
         lines = await fetched(hub.streams.store, row.id, 0, 1)
         if lines and kind_of(lines[0]) == b"start":

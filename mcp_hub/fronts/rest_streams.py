@@ -14,7 +14,7 @@ from mcp_hub.fronts.rest_bodies import EventPage, InputBody, QuestionInfo, Strea
 from mcp_hub.fronts.rest_calls import OF_REST, rest_session
 from mcp_hub.fronts.rest_follow import Closing, Following, let_go, send_ndjson, send_sse
 from mcp_hub.fronts.rest_http import EVENT_STREAM, JSON, NDJSON, RestRequest, respond
-from mcp_hub.fronts.rest_info import detailed, info, open_questions
+from mcp_hub.fronts.rest_info import detailed, durable, info, open_questions
 from mcp_hub.fronts.rest_problem import Problem
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.envelope import object_bytes, raw_object
@@ -42,7 +42,7 @@ class RestStreams:
         is_open = caller.principal == LOCAL.principal
         rows = await self._hub.streams.store.rows(caller.principal, _MOST_STREAMS if is_open else most)
         shown = [row for row in rows if not is_open or row.session.startswith(OF_REST)][:most]
-        await respond(request.send, 200, msgspec.json.encode(StreamList([info(row) for row in shown])))
+        await respond(request.send, 200, msgspec.json.encode(StreamList([info(self._hub, row) for row in shown])))
 
     async def get_stream(self, request: RestRequest) -> None:
         row = await self._hub.streams.find(request.caller.principal, request.path["id"])
@@ -53,7 +53,7 @@ class RestStreams:
         """Idempotent."""
         principal, id_ = request.caller.principal, request.path["id"]
         row = await self._hub.streams.cancel(principal, id_, "its client has cancelled it")
-        await respond(request.send, 200 if row.has_ended else 202, msgspec.json.encode(info(row)))
+        await respond(request.send, 200 if row.has_ended else 202, msgspec.json.encode(info(self._hub, row)))
 
     async def follow_stream(self, request: RestRequest) -> None:
         form = request.accepts(JSON, NDJSON, EVENT_STREAM)[-1]
@@ -78,7 +78,8 @@ class RestStreams:
 
     async def _page(self, request: RestRequest, following: Following, most: int, wait: float) -> None:
         lines = await following.page(most, wait)
-        page = EventPage([Raw(line) for line in lines], following.cursor, following.closed)
+        is_kept = durable(self._hub, following.stream)
+        page = EventPage([Raw(line) for line in lines], following.cursor, following.closed, is_kept)
         await respond(request.send, 200, msgspec.json.encode(page))
 
     async def answer_question(self, request: RestRequest) -> None:
@@ -92,7 +93,7 @@ class RestStreams:
             still = ", ".join(asked) or "none"
             raise Problem(404, "unknown_question", f"no question {body.key[:100]!r} is open (open: {still})")
         row = await self._hub.streams.answer(principal, id_, body.key, _outcome(body, asked[body.key]))
-        await respond(request.send, 202, msgspec.json.encode(info(row)))
+        await respond(request.send, 202, msgspec.json.encode(info(self._hub, row)))
 
 
 def _cursor(request: RestRequest) -> int:

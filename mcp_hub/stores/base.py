@@ -149,6 +149,10 @@ class EventStore(Protocol):
         """Whether what is confirmed from now on survives this process."""
         ...
 
+    def survives(self, stream: CallId) -> bool:
+        """Whether all that is confirmed of this stream survives this process."""
+        ...
+
     async def open(self) -> None:
         """Makes the store ready. Never raises for a file that cannot be used: see `is_durable`."""
         ...

@@ -54,6 +54,9 @@ class FailsafeStore:
     def is_durable(self) -> bool:
         return self._files.is_fit
 
+    def survives(self, stream: CallId) -> bool:
+        return self._away.row(stream) is None
+
     async def open(self) -> None:
         await self._files.open()
 

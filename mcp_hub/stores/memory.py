@@ -84,6 +84,9 @@ class MemoryStore:
     async def close(self) -> None:
         """What there is stays until the process ends."""
 
+    def survives(self, stream: CallId) -> bool:
+        return False
+
     def peek(self, stream: CallId) -> StreamRow | None:
         """The row of a stream that is here."""
         entry = self._streams.get(stream)

@@ -101,6 +101,9 @@ class SqliteStore:
         """Of the file that is or was open for writing (`quarantine.identity`)."""
         return self._desks[0].identity
 
+    def survives(self, stream: CallId) -> bool:
+        return True
+
     # -- the owner
 
     def create(self, row: StreamRow, chunk: Chunk, done: Appended) -> None:

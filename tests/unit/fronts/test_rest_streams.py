@@ -36,13 +36,28 @@ async def test_every_form_has_the_exact_suffix_from_any_place(tmp_path: Path) ->
         for after in range(len(lines) + 1):
             url = f"/v1/streams/{id_}/events?after={after}"
             page, again = await peer.ask("GET", url), await peer.ask("GET", url)
-            expected = b'{"events":[%b],"cursor":%d,"closed":true}' % (b",".join(lines[after:]), len(lines))
+            expected = b'{"events":[%b],"cursor":%d,"closed":true,"durable":false}' % (
+                b",".join(lines[after:]),
+                len(lines),
+            )
             assert page.body == again.body == expected
             ndjson = await peer.ask("GET", url, headers=NDJSON)
             assert ndjson.body == b"".join(line + b"\n" for line in lines[after:])
             sse = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={**SSE, "last-event-id": str(after)})
             assert sse.lines == lines[after:] and sse.events[-1].event == "closed"
             assert [event.id for event in sse.events[:-1]] == [str(seq) for seq in range(after + 1, len(lines) + 1)]
+
+
+@pytest.mark.parametrize("survives", [True, False])
+async def test_stream_that_is_in_memory_only_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: bool
+) -> None:
+    async with rest_hub(tmp_path) as peer:
+        id_, _ = await finished(peer)
+        monkeypatch.setattr(peer.app.streams.store, "survives", lambda stream: survives)
+        bodies = [(await peer.ask("GET", f"/v1/streams/{id_}{more}")).json for more in ("", "/events")]
+        bodies += (await peer.ask("GET", "/v1/streams")).json["streams"]
+        assert [body.get("durable") for body in bodies] == [None if survives else False] * 3
 
 
 async def test_client_that_takes_several_forms_gets_the_one_that_says_most(tmp_path: Path) -> None:
@@ -94,7 +109,7 @@ async def test_long_poll_waits_for_the_next_event_but_no_longer_than_it_may(tmp_
         while (seen := (await peer.ask("GET", f"{url}?wait=0")).json)["cursor"] < 3:
             await anyio.lowlevel.checkpoint()
         at_once = (await peer.ask("GET", f"{url}?after=3&wait=0")).json
-        assert at_once == {"events": [], "cursor": 3, "closed": False} and not seen["closed"]
+        assert at_once == {"events": [], "cursor": 3, "closed": False, "durable": False} and not seen["closed"]
         polling = peer.start("GET", f"{url}?after=3")
         await anyio.wait_all_tasks_blocked()
         assert not polling.status
@@ -216,7 +231,7 @@ async def test_cursor_beyond_the_end_is_refused_and_one_at_the_end_closes_at_onc
         at_end = await peer.ask("GET", f"/v1/streams/{id_}/events?after={len(lines)}", headers=SSE)
         assert [event.event for event in at_end.events] == ["closed"]
         polled = await peer.ask("GET", f"/v1/streams/{id_}/events?after={len(lines)}")
-        assert polled.json == {"events": [], "cursor": len(lines), "closed": True}
+        assert polled.json == {"events": [], "cursor": len(lines), "closed": True, "durable": False}
 
 
 async def test_trimmed_events_are_gone(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ async def test_a_stream_goes_on_in_memory_when_the_disk_is_full(tmp_path: Path) 
         await fill_disk(store)
         with structlog.testing.capture_logs() as logs:
             await append(store, row, 31, 10, size=20_000, message="on")
+            assert store.survives(other.id) and not store.survives(row.id)
             await append(store, row, 41, 10, size=20_000)
             await append(store, other, 2, 10)
             await works(store)
@@ -171,6 +172,7 @@ async def test_after_a_full_disk_everything_comes_home(tmp_path: Path) -> None:
             await append(store, rows[0], 6, continuation=b"c")
         assert (said(logs, "warning"), store.is_durable) == (["store_recovered"], True)
         await append(store, rows[2], 5)
+        assert store.survives(rows[0].id) and not store.survives(born.id)
         await append(store, born, 2)
         await store.has_news()
         assert await store.inbox() == [Letter(rows[0].id, "input", b"{}")]

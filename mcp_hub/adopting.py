@@ -85,6 +85,10 @@ class Adoption:
         stays = (*settings.servers, *([self.virtual] if self.virtual else ()))
         self.fleet.put(fresh, stays, settings.hub.drain_timeout, lambda name: _CHANGED if name in stays else _GONE)
 
+    def revive(self, server: str) -> bool:
+        """Lets processes of its sessions that were given up be started anew; False if there are none."""
+        return self.fleet.revive(server)
+
     def restart(self, server: str) -> None:
         """Makes a server anew; what runs at the old one may end. Raises `KeyError` for one that is not configured."""
         settings = self.current.settings

@@ -84,6 +84,11 @@ class Fleet:
             elif isinstance(running, Scoped) and isinstance(twin, Scoped):
                 running.use(twin)
 
+    def revive(self, name: str) -> bool:
+        """Lets processes of its sessions that were given up be started anew; False if there are none."""
+        upstream = self.upstreams[name]
+        return isinstance(upstream, Scoped) and upstream.revive()
+
     def wake(self, name: str) -> None:
         """Starts one that would wait until it is needed."""
         if isinstance(upstream := self.upstreams[name], Supervisor | Scoped):

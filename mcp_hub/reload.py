@@ -37,7 +37,7 @@ class Reload:
     """What came of one reload. `trigger` is file, signal or request; `at` in seconds since the epoch.
 
     `errors` are what is wrong with the file, a finding each; with any of them nothing has changed. `revived` are
-    servers that had failed and are tried again.
+    servers that had failed, or whose processes of sessions had, and are tried again.
     """
 
     trigger: str
@@ -60,6 +60,10 @@ class Target(Protocol):
 
     def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
         """Goes by `settings` from now on; servers that are `restarted` are made anew. Without a pause."""
+        ...
+
+    def revive(self, server: str) -> bool:
+        """Lets processes of its sessions that were given up be started anew; False if there are none."""
         ...
 
 
@@ -126,6 +130,7 @@ class Reloader:
         stays = (*change.kept, *change.adjusted)
         revived = tuple(name for name in stays if self._target.state(name) in _GIVEN_UP)
         self._target.adopt(settings, change, (*change.added, *change.restarted, *revived))
+        revived = tuple(name for name in stays if name in revived or self._target.revive(name))
         self.settings, self._stamp = settings, loaded.stamp or stamp
         for put in prepared:
             put()

@@ -135,6 +135,7 @@ class Snapshot:
 class UpstreamStatus:
     """What a person wants to know of an upstream at one moment; `reason` says why it is not ready.
 
+    One that is ready has a `reason` where processes of its own for single sessions have failed.
     `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
     stopped only until it is needed.
     """

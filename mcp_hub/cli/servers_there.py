@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.cli import tables, waiting
 from mcp_hub.cli.results import visible
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
-from mcp_hub.types import JsonObject, Kind, UpstreamStatus
+from mcp_hub.types import JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient, ServerStatus
@@ -40,8 +40,8 @@ async def list_there(client: "HubClient", as_json: bool) -> int:
         click.echo(visible(f"no servers that may be used at {client.url}"))
     else:
         tables.print_table(tables.server_table(statuses, count))
-        resting = [status for status in statuses if status.rests]
-        tables.print_lines(tables.reasons([*resting, *missing], ()))
+        told = [s for s in statuses if s.rests or (s.reason and s.version and s.state is UpstreamState.READY)]
+        tables.print_lines(tables.reasons([*told, *missing], ()))
         tables.print_lines(tables.warnings(statuses, ()))
         tables.print_lines([(visible(line), "yellow") for line in _notices(found)])
     return EXIT_UNAVAILABLE if missing else 0

@@ -190,6 +190,7 @@ class FlagInfo(Struct):
 class ServerInfo(Struct, omit_defaults=True):
     """A server now. `reason` says why it is not ready, `rests` that it is stopped until it is needed.
 
+    A server that is ready has a `reason` where processes of its own for single sessions have failed.
     `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is what it calls itself.
     `listed` is when its lists were read last, `age` the seconds since, `entries` how many of each kind it listed.
     `warnings` say what is missing from them; `stderr` are its last lines there, the newest last.

@@ -5,7 +5,7 @@ modern era has none, so its callers share one process per principal (protocol.md
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Self
 
 import anyio
@@ -14,7 +14,7 @@ import anyio.abc
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import Era, RawJson, Snapshot, UpstreamStatus
+from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 from mcp_hub.upstreams.legacy import Legacy
 from mcp_hub.upstreams.supervisor import Supervisor
@@ -55,6 +55,8 @@ class Scoped:
         self._scope = scope
         self._clock = clock
         self._members: dict[str, _Member] = {}
+        self._restarts = 0
+        """Of processes that have ended."""
         self._tasks: anyio.abc.TaskGroup | None = None
         self._log_level: str | None = None
         self.successor: CallHandler | None = None
@@ -85,13 +87,15 @@ class Scoped:
         key = self._key(call)
         member = self._members.get(key) or self._start(key)
         member.busy += 1
+        is_over = member.supervisor.is_over
         try:
             return await member.supervisor.call(call, channel)
         finally:
             member.busy -= 1
             if self._emptied is not None:
                 self._emptied.set()
-            member.idle_since = self._clock.now()
+            if not is_over:  # what is refused is no use of it
+                member.idle_since = self._clock.now()
             if self._scope == "call":
                 self._end(key)
 
@@ -115,7 +119,7 @@ class Scoped:
         with member.scope:
             await member.supervisor.run()
         if self._members.get(key) is member:
-            del self._members[key]
+            self._end(key)
 
     def _make_room(self) -> None:
         idle = [(member.idle_since, key) for key, member in self._members.items() if not member.busy]
@@ -135,6 +139,7 @@ class Scoped:
     def _end(self, key: str) -> None:
         member = self._members.pop(key, None)
         if member is not None:
+            self._restarts += member.supervisor.status().restarts
             member.scope.cancel()
 
     async def drain(self, seconds: float, why: str = "stopped on request") -> None:
@@ -158,9 +163,22 @@ class Scoped:
         self._first.restart()
 
     def use(self, twin: Self) -> None:
-        """Goes by the limits of `twin` from now on; processes that run for a session or a call keep theirs."""
+        """Goes by the limits of `twin` from now on, with all processes that run."""
         self._make, self._idle = twin._make, twin._idle
         self._first.use(twin._first)
+        limits = twin._make()
+        for member in self._members.values():
+            member.supervisor.use(limits)
+
+    def revive(self) -> bool:
+        """Has the sessions whose process was given up get a fresh one with their next call; False if there are none."""
+        over = [key for key, member in self._members.items() if member.supervisor.is_over]
+        for key in over:
+            if self._members[key].busy:
+                self._members[key].supervisor.restart()
+            else:
+                self._end(key)
+        return bool(over)
 
     def legacy(self) -> Legacy:
         """What a successor needs to stand in for it."""
@@ -189,8 +207,15 @@ class Scoped:
         )
 
     def status(self) -> UpstreamStatus:
-        """That of the listed process."""
-        return self._first.status()
+        """That of the listed process, with the restarts of all, and the reason of those that were given up."""
+        first, members = self._first.status(), [member.supervisor for member in self._members.values()]
+        restarts = first.restarts + self._restarts + sum(member.status().restarts for member in members)
+        over = [member.status() for member in members if member.is_over]
+        reason = first.reason
+        if over and (first.state is UpstreamState.READY or first.rests):
+            failed = f"{len(over)} of {len(members)} {self._scope} processes failed: {over[-1].reason}"
+            reason = f"{reason}; {failed}" if reason else failed
+        return replace(first, restarts=restarts, reason=reason)
 
     def snapshot(self) -> Snapshot | None:
         return self._first.snapshot()

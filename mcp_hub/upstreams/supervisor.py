@@ -20,6 +20,7 @@ from mcp_hub.protocol import eras
 from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamStatus
+from mcp_hub.upstreams import lifecycle
 from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.connection import Connection
@@ -214,6 +215,12 @@ class Supervisor:
     def is_listed(self) -> bool:
         """Whether this hub has read its lists, not only an earlier one."""
         return self._lists.is_fresh
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was given up or stopped, so that nothing but `restart` starts it again."""
+        life = self._keeper.life
+        return life.state in lifecycle.FINAL and not life.rests
 
     def wake(self) -> None:
         """Somebody needs it: it is started if it rests."""

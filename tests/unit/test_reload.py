@@ -32,12 +32,16 @@ class Hub:
     def __init__(self) -> None:
         self.adopted: list[tuple[Settings, Plan, tuple[str, ...]]] = []
         self.states: dict[str, UpstreamState] = {}
+        self.failed_sessions: set[str] = set()
 
     def state(self, server: str) -> UpstreamState:
         return self.states.get(server, UpstreamState.READY)
 
     def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
         self.adopted.append((settings, change, restarted))
+
+    def revive(self, server: str) -> bool:
+        return server in self.failed_sessions
 
 
 def made(path: Path, text: str = ONE) -> tuple[Reloader, Hub]:
@@ -184,6 +188,16 @@ async def test_servers_that_were_given_up_are_tried_again_others_are_not(tmp_pat
     hub.states["b"] = UpstreamState.FAILED
     done = await reloader.reload("signal")
     assert done.revived == ("b",) and hub.adopted[0][2] == ("b",) and hub.adopted[0][1].is_empty
+
+
+async def test_sessions_whose_process_was_given_up_are_revived_without_a_restart_of_their_server(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "servers.yaml"
+    reloader, hub = made(path)
+    hub.failed_sessions = {"a", "gone"}
+    done = await reloader.reload("signal")
+    assert done.revived == ("a",) and hub.adopted[0][2] == ()
 
 
 async def test_reading_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,122 @@
+"""Processes of single sessions: failed ones are seen and revived, and what they run they may end. On virtual time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.abc
+import msgspec
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.types import Era, UpstreamState
+from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.keeper import SupervisorRules
+from mcp_hub.upstreams.lifecycle import RestartRule
+from mcp_hub.upstreams.scoped import Scoped
+from mcp_hub.upstreams.supervisor import Supervisor
+from tests.unit.calls.virtual_time import LoopClock
+from tests.unit.upstreams.local_calls import Recorder, request
+from tests.unit.upstreams.toy_servers import Toys, plays
+
+
+@dataclass
+class Sessions:
+    """A server with a process for each session; `toys` are those of the sessions."""
+
+    toys: Toys
+    scoped: Scoped
+    tasks: anyio.abc.TaskGroup
+    outcomes: list[str] = field(default_factory=list)
+
+    async def call(self, session: str = "s") -> str:
+        call = msgspec.structs.replace(request("x"), session=session, era=Era.HANDSHAKE)
+        try:
+            await self.scoped.call(call, Recorder())  # type: ignore[arg-type]
+            came = "ok"
+        except Exception as exc:
+            came = str(exc)
+        self.outcomes.append(came)
+        return came
+
+    async def crash(self, deaths: int) -> None:
+        """The process of the session that was started last dies, as often."""
+        for _ in range(deaths):
+            assert await self.call() == "ok" and self.toys.last is not None
+            self.toys.last.die()
+            await anyio.sleep(1)
+
+    async def fail(self) -> None:
+        await self.crash(2)
+        assert "is failed: killed" in await self.call()
+
+
+def made(toys: Toys, intensity: int = 1, idle: float = 600.0) -> Scoped:
+    rules, first = SupervisorRules(restart=RestartRule(intensity)), Toys()
+
+    def supervisor(of: Toys) -> Supervisor:
+        return Supervisor("toy", of.connect, rules, clock=LoopClock(), changes=Changes(), jitter=lambda: 0.0)
+
+    return Scoped(supervisor(first), lambda: supervisor(toys), "session", LoopClock(), idle)
+
+
+@asynccontextmanager
+async def sessions(toys: Toys | None = None, idle: float = 600.0) -> AsyncIterator[Sessions]:
+    toys = toys or Toys()
+    async with anyio.create_task_group() as tasks:
+        scoped = made(toys, idle=idle)
+        tasks.start_soon(scoped.run)
+        await anyio.sleep(1)
+        yield Sessions(toys, scoped, tasks)
+        tasks.cancel_scope.cancel()
+    assert toys.alive == 0
+
+
+@plays
+async def test_a_failed_process_is_named_and_its_restarts_count() -> None:
+    async with sessions() as far:
+        assert await far.call("other") == "ok" and far.scoped.status().reason is None
+        await far.fail()
+        status = far.scoped.status()
+        assert status.state is UpstreamState.READY and status.restarts == 1
+        assert status.reason == "1 of 2 session processes failed: killed (gave up after 2 failures in 60 s)"
+        far.scoped.session_ended("s")
+        assert far.scoped.status().reason is None
+        assert far.scoped.status().restarts == 1, "a count never goes back"
+
+
+@plays
+async def test_a_failed_process_is_made_anew_by_the_next_call_once_revived() -> None:
+    async with sessions() as far:
+        assert await far.call("other") == "ok" and not far.scoped.revive()
+        await far.fail()
+        starts = far.toys.starts
+        assert far.scoped.revive() and far.toys.starts == starts and not far.scoped.revive()
+        assert await far.call() == await far.call("other") == "ok" and far.toys.starts == starts + 1
+
+
+@plays
+async def test_a_server_whose_program_was_missing_is_tried_again() -> None:
+    async with sessions() as far:
+        far.toys.fails = [StartFailed("no such command")] * 2
+        assert "is failed: no such command" in await far.call()
+        assert far.scoped.revive() and await far.call() == "ok"
+
+
+@plays
+async def test_other_limits_reach_processes_that_run() -> None:
+    async with sessions() as far:
+        assert await far.call() == "ok"
+        far.scoped.use(made(Toys(), intensity=50))
+        await far.crash(4)
+        assert await far.call() == "ok" and far.scoped.status().restarts == 4
+
+
+@plays
+async def test_refused_calls_do_not_keep_a_failed_process() -> None:
+    async with sessions(idle=100.0) as far:
+        await far.fail()
+        for _ in range(20):
+            came = await far.call()
+            await anyio.sleep(10)
+        assert came == "ok" and far.scoped.status().reason is None

@@ -31,11 +31,12 @@ _SWEEP: Final = 30.0
 
 @dataclass(eq=False, slots=True)
 class _Member:
-    """One process: its supervisor and the scope that ends it."""
+    """One process: its supervisor and the scope that ends it; `is_last` if it ends with the calls that it runs."""
 
     supervisor: Supervisor
     idle_since: float
     busy: int = 0
+    is_last: bool = False
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
@@ -87,6 +88,7 @@ class Scoped:
         key = self._key(call)
         member = self._members.get(key) or self._start(key)
         member.busy += 1
+        member.is_last = self._scope == "call"  # a session that was thought to be over is not
         is_over = member.supervisor.is_over
         try:
             return await member.supervisor.call(call, channel)
@@ -96,7 +98,7 @@ class Scoped:
                 self._emptied.set()
             if not is_over:  # what is refused is no use of it
                 member.idle_since = self._clock.now()
-            if self._scope == "call":
+            if member.is_last and not member.busy and self._members.get(key) is member:
                 self._end(key)
 
     def _key(self, call: Call) -> str:
@@ -190,7 +192,11 @@ class Scoped:
         self._first.inherit(legacy)
 
     def session_ended(self, session: str) -> None:
-        self._end(session)
+        """Its process ends, once the calls that it runs have."""
+        if (member := self._members.get(session)) is not None and member.busy:
+            member.is_last = True
+        else:
+            self._end(session)
 
     async def subscribe(self, uri: str) -> None:
         """Watches the listed process: a process that serves one session is none that others could hear of."""

@@ -120,3 +120,29 @@ async def test_refused_calls_do_not_keep_a_failed_process() -> None:
             came = await far.call()
             await anyio.sleep(10)
         assert came == "ok" and far.scoped.status().reason is None
+
+
+@plays
+async def test_what_a_session_still_runs_when_it_is_over_ends_by_itself() -> None:
+    async with sessions(Toys(calls=50.0)) as far:
+        far.tasks.start_soon(far.call)
+        await anyio.sleep(10)
+        far.tasks.start_soon(far.call)
+        await anyio.sleep(10)
+        far.scoped.session_ended("s")
+        await anyio.sleep(35)
+        assert far.outcomes == ["ok"] and far.toys.alive == 1, "one more runs"
+        await anyio.sleep(10)
+        assert far.outcomes == ["ok", "ok"] and far.toys.alive == 0 and far.toys.starts == 1
+
+
+@plays
+async def test_a_session_that_is_over_and_comes_back_finds_its_process() -> None:
+    async with sessions(Toys(calls=50.0)) as far:
+        far.tasks.start_soon(far.call)
+        await anyio.sleep(10)
+        far.scoped.session_ended("s")
+        assert await far.call() == await far.call() == "ok" and far.toys.starts == far.toys.alive == 1
+        far.scoped.session_ended("s")
+        await anyio.sleep(1)
+        assert far.toys.alive == 0

@@ -64,6 +64,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name == "serve":
+            _hold_hangups()
         command = getattr(import_module(f"mcp_hub.cli.{cmd_name}"), _COMMANDS[cmd_name])
         assert isinstance(command, click.Command)
         return command
@@ -73,6 +75,13 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:  # before a command has its own handler
             raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def _hold_hangups() -> None:
+    """Before the rest of the hub is imported, which takes a while."""
+    from mcp_hub.cli.signals import hold_hangups
+
+    hold_hangups()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

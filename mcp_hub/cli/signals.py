@@ -6,14 +6,16 @@ ends, as every program that somebody has started there, unless it was started so
 
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import FrameType
 
 import anyio
 import anyio.abc
 import structlog
 
-__all__ = ["Signals", "received_signals"]
+__all__ = ["Signals", "hold_hangups", "received_signals"]
 
 log = structlog.get_logger(__name__)
 
@@ -41,14 +43,47 @@ class Signals:
         self._reload = anyio.Event()
 
 
+class _Held:
+    """What came of SIGHUP while the hub started; `terminal` as `_terminal` had it at the beginning."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.has_come = False
+        self.terminal: int | None = None
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        self.has_come = True
+
+
+_held = _Held()
+
+
+def hold_hangups() -> None:
+    """From now on a SIGHUP is remembered for `received_signals`: it does not end a hub that still starts."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # what is ignored stays so: it ends nothing
+        _held.is_on, _held.terminal = True, _terminal()
+        signal.signal(signal.SIGHUP, _held.receive)
+
+
+def _taken_over() -> tuple[int | None, bool]:
+    """The terminal, and whether signals were held until now."""
+    if not _held.is_on:
+        return _terminal(), False
+    _held.is_on = False
+    return _held.terminal, True
+
+
 @asynccontextmanager
 async def received_signals() -> AsyncIterator[Signals]:
     """Signals are taken from here on, until the end of the block."""
-    terminal = _terminal()
+    terminal, was_held = _taken_over()
     signals = Signals(lambda: terminal is not None and not _answers(terminal))
     try:
         async with anyio.create_task_group() as tasks:
             await tasks.start(_receive, signals)
+            if was_held and _held.has_come:
+                signals.receive(signal.SIGHUP)
             yield signals
             tasks.cancel_scope.cancel()
     finally:

@@ -72,7 +72,7 @@ IMPURE = {"anyio", "asyncio", "socket", "subprocess", "starlette", "uvicorn", "s
 
 SDK = {
     *("wire", "upstreams.peer", "upstreams.http", "upstreams.auth"),
-    *("fronts.mcp_server", "fronts.streamable_http", "fronts.header_ladder", "fronts.legacy_sse"),
+    *("fronts.mcp_server", "fronts.streamable_http", "fronts.legacy_sse"),
 }
 ABSTRACT = {"hub", "catalog", "calls", "sessions", "fronts", "dashboard"}
 SEAMS = {"upstreams.base", "upstreams.changes", "upstreams.producers", "stores.base", "stores.documents"}

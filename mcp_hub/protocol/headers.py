@@ -14,7 +14,17 @@ import msgspec
 from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.types import RawJson, RawObject
 
-__all__ = ["Mirrors", "Path", "header_value", "mirrored", "param_headers", "request_headers"]
+__all__ = [
+    "Mirrors",
+    "Path",
+    "annotated",
+    "header_value",
+    "mirrored",
+    "param_headers",
+    "rendered",
+    "request_headers",
+    "value_at",
+]
 
 Path = tuple[str, ...]
 """The chain of `properties` keys that leads to a parameter."""
@@ -95,8 +105,8 @@ def param_headers(schema: object) -> dict[str, Path]:
     Raises `ValueError` for annotations that the specification forbids: a client must leave the tool out.
     """
     found: dict[str, Path] = {}
-    for path, annotated in _annotated(schema):
-        token, kind = annotated[_ANNOTATION], annotated.get("type")
+    for path, node in annotated(schema):
+        token, kind = node[_ANNOTATION], node.get("type")
         if not path:
             raise ValueError(f"{_ANNOTATION} on something that is no property of the arguments")
         where = ".".join(path)
@@ -111,7 +121,7 @@ def param_headers(schema: object) -> dict[str, Path]:
     return found
 
 
-def _annotated(schema: object) -> Iterator[tuple[Path | None, dict[str, object]]]:
+def annotated(schema: object) -> Iterator[tuple[Path | None, dict[str, object]]]:
     """Every annotated schema with its path; None off the chain of `properties`."""
     rest: list[tuple[Path | None, object]] = [((), schema)]
     while rest:
@@ -136,17 +146,18 @@ def _inside(path: Path | None, keyword: str, value: object) -> list[tuple[Path |
 
 def mirrored(headers: Mapping[str, Path], arguments: object) -> dict[str, str]:
     """The headers with the values that `arguments` have; one without a value, or with null, is left out."""
-    values = {name: _rendered(_at(arguments, path)) for name, path in headers.items()}
+    values = {name: rendered(value_at(arguments, path)) for name, path in headers.items()}
     return {name: header_value(value) for name, value in values.items() if value is not None}
 
 
-def _at(value: object, path: Path) -> object:
+def value_at(value: object, path: Path) -> object:
+    """What is at the end of a chain of members; None where it breaks off."""
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
-def _rendered(value: object) -> str | None:
+def rendered(value: object) -> str | None:
     """A primitive as text, else None."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -41,7 +41,7 @@ def header_text(value: str | None) -> str | None:
     if found is None:
         return value
     try:
-        text = base64.b64decode(found[1], validate=True)
+        text = base64.b64decode(found[1])
         return text.decode() if base64.b64encode(text).decode() == found[1] else None
     except ValueError:
         return None

@@ -152,6 +152,16 @@ async def test_argument_that_is_mirrored_in_a_header_has_to_agree(hub: Hub, alic
         assert status == 200 or answer.json()["error"]["code"] == -32020
 
 
+async def test_header_of_an_argument_that_comes_twice_is_a_mismatch(hub: Hub, alice: HttpClient) -> None:
+    values = {"mcp-protocol-version": VERSION, "mcp-method": "tools/call", "mcp-name": "r_in"}
+    headers = [*bearer(accept=BOTH, content_type="application/json").items(), *values.items()]
+    body = line(1, "tools/call", params=modern({"name": "r_in", "arguments": {"region": "eu"}}))
+    for regions, status in ((["eu"], 200), (["us", "eu"], 400), (["eu", "eu"], 400)):
+        answer = await send(hub, "POST", [*headers, *(("mcp-param-region", region) for region in regions)], body)
+        assert answer.status_code == status, answer.text
+        assert status == 200 or answer.json()["error"]["code"] == -32020
+
+
 async def test_unknown_method_is_404_in_the_modern_era(alice: HttpClient) -> None:
     answer = await alice.request("tools/nothing", modern())
     assert (answer.status, answer.last["error"]["code"]) == (404, -32601)

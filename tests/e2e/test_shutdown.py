@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,12 +12,13 @@ import pytest
 
 from tests.e2e.client import Hub, StdioClient, modern, until
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub, is_alive, stdio_hub
+from tests.pace import paced
 from tests.upstreams.launch import argv, events, received, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
-GUARD = 2.5
-"""Seconds: the promise is 2, the rest is for a busy machine."""
+GUARD = 2.0
+"""Seconds: the promise."""
 ENDS = {"stdio": ("SIGINT", "SIGTERM", "EOF"), "http": ("SIGINT", "SIGTERM")}
 WAYS = [(front, end) for front, ends in ENDS.items() for end in ends]
 
@@ -38,14 +38,14 @@ async def serving(front: str, text: str, root: Path, *names: str) -> AsyncIterat
 
 async def end(running: StdioClient | Hub, way: str) -> float:
     """Ends the hub and waits for it; the seconds that it took."""
-    started = time.monotonic()
-    if way == "EOF":
-        assert running.process.stdin is not None
-        await running.process.stdin.aclose()
-    else:
-        running.process.send_signal(getattr(signal, way))
-    assert await running.wait(10) == 0, running.stderr
-    return time.monotonic() - started
+    async with paced(running.pid) as pace:
+        if way == "EOF":
+            assert running.process.stdin is not None
+            await running.process.stdin.aclose()
+        else:
+            running.process.send_signal(getattr(signal, way))
+        assert await running.wait(10) == 0, running.stderr
+    return pace.seconds
 
 
 async def spawned(peer: Peer, name: str, **arguments: Any) -> int:

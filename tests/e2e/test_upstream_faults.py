@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.bad_upstreams import BUSY, LOST, OVERDUE, UNAVAILABLE, config, echoes, listed
+from tests.e2e.bad_upstreams import AT_ONCE, BUSY, LOST, OVERDUE, UNAVAILABLE, config, echoes, listed
 from tests.e2e.client import HttpClient
 from tests.interaction.fronts import HANDSHAKE, Peer, connected, http_hub
 from tests.upstreams.launch import argv
@@ -63,7 +63,7 @@ async def test_log_lines_on_stdout_are_no_answers(text: str, tmp_path: Path) -> 
     script.write_text(f"#!/bin/sh\necho '{text}'\nexec {command}\n")
     script.chmod(0o755)
     async with http_hub(config({"a": [str(script)]}), tmp_path) as running, connected(running, HANDSHAKE) as peer:
-        with anyio.fail_after(3):
+        with anyio.fail_after(AT_ONCE):
             await listed(peer, "a")
         await echoes(peer, "a")
         assert "backing_off" not in running.stderr
@@ -77,7 +77,7 @@ async def test_bad_utf8_in_an_answer_is_replaced(faults: Peer) -> None:
 
 @pytest.mark.parametrize("variant", GARBAGE)
 async def test_garbage_in_place_of_an_answer_ends_the_call_and_nothing_else(faults: Peer, variant: str) -> None:
-    with anyio.fail_after(3):
+    with anyio.fail_after(AT_ONCE):
         seen = await faults.call("garbage_garble", {"variant": variant})
     if "error" in seen.answer:
         assert seen.error["code"] in (LOST, OVERDUE, -32603, -1), seen.error
@@ -93,7 +93,7 @@ READABLE = [variant for variant in GARBAGE if variant not in ("not-json", "float
 
 @pytest.mark.parametrize("variant", READABLE)
 async def test_garbage_whose_id_can_be_read_ends_the_call_at_once(faults: Peer, variant: str) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(AT_ONCE):
         seen = await faults.call("garbage_garble", {"variant": variant})
     assert seen.answer.get("error", {}).get("code") != OVERDUE
 
@@ -112,7 +112,7 @@ async def test_garbage_with_other_calls_in_flight_leaves_them_alone(faults: Peer
     async def call(name: str, arguments: Mapping[str, Any], key: str) -> None:
         seen[key] = await faults.call(name, arguments)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(AT_ONCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, "garbage_slow", {"seconds": 0.5}, "slow")
             for variant in ("not-json", "float-id", "no-id", "null-id", "malformed"):
@@ -123,7 +123,7 @@ async def test_garbage_with_other_calls_in_flight_leaves_them_alone(faults: Peer
 
 @pytest.mark.parametrize("name", ["long", "endless"])
 async def test_line_over_the_limit_is_a_typed_error_and_the_next_call_works(faults: Peer, name: str) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(AT_ONCE):
         error = (await faults.call(f"{name}_env")).error
     assert error["code"] in ((LOST,) if name == "long" else (LOST, OVERDUE))
     if error["code"] == LOST:
@@ -134,16 +134,16 @@ async def test_line_over_the_limit_is_a_typed_error_and_the_next_call_works(faul
 
 
 async def test_server_that_closes_its_output_is_lost_and_comes_back(faults: Peer) -> None:
-    with anyio.fail_after(3):
+    with anyio.fail_after(AT_ONCE):
         error = (await faults.call("shut_env")).error
     assert error["code"] == LOST
     await echoes(faults, "good")
-    await echoes(faults, "shut", 10)
+    await echoes(faults, "shut")
 
 
 async def test_server_that_stops_reading_costs_its_callers_their_time_limit(faults: Peer) -> None:
     for _ in range(3):
-        with anyio.fail_after(3):
+        with anyio.fail_after(AT_ONCE):
             error = (await faults.call("deaf_env")).error
         assert error["code"] in (OVERDUE, LOST, UNAVAILABLE, BUSY)
         assert "deaf" in error["message"]

@@ -35,6 +35,7 @@ SERVERS = [(f"h{i}", f"m{i}") for i in range(6)]
 """One of each era; in its first schedule a handshake server has not asked anything before."""
 NONCE = re.compile(r"s\d+p\d+l\d+e\.\d+")
 SECRET = re.compile(r"s\d+p\d+l\d+e")
+SUPPRESSED = re.compile(r"\d+ log messages suppressed: the reader was too slow")
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 NOBODY = "nobody to ask"
 OVER = ("the call has ended", "the question was withdrawn")
@@ -185,6 +186,9 @@ def check_call(client: Client, call: Call, *, is_new: bool) -> None:
 def check_logs(client: Client, call: Call, mine: set[str]) -> None:
     by_nonce = {one.nonce: one for one in client.calls}
     for params in call.notified("message"):
+        if params.get("logger") == "mcp-hub":
+            assert SUPPRESSED.fullmatch(params["data"]), params  # of a flood, on a busy machine
+            continue
         assert params["data"] in mine, params
         levels = by_nonce[params["data"]].levels
         is_wanted = any(level is not None and LEVELS.index(params["level"]) >= LEVELS.index(level) for level in levels)

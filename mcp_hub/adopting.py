@@ -1,8 +1,9 @@
 """How a running hub comes to go by other settings, all at once: a part of the composition root (`app`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from mcp_hub.calls.registry import Registry
 from mcp_hub.calls.runner import TimeLimits
@@ -35,8 +36,7 @@ class Forgetful(Protocol):
     def forget(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(msgspec.Struct, frozen=True):
     """The parts of a hub that the settings are in. `virtual`: as for `view_rules`."""
 
     current: Current

@@ -6,11 +6,11 @@ their ending, then all upstreams are closed side by side.
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import anyio
+import msgspec
 import structlog
 
 from mcp_hub import __version__
@@ -76,8 +76,7 @@ _LAST_WRITES: Final = 0.5
 """Seconds in which the endings of durable streams have to be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class App:
+class App(msgspec.Struct, frozen=True):
     """A running hub without a front."""
 
     current: Current

@@ -4,10 +4,10 @@ Parts that are asked for each call are handed `Current`, so that a reload needs 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import platformdirs
 
 from mcp_hub.calls.rules import CallRules
@@ -41,8 +41,7 @@ __all__ = [
 _ANYBODY: Final = Audience()
 
 
-@dataclass(slots=True)
-class Current:
+class Current(msgspec.Struct):
     """The settings that hold now; a reload puts others in their place."""
 
     settings: Settings

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -71,8 +70,7 @@ class _Left(msgspec.Struct):
     how: msgspec.Raw
 
 
-@dataclass(frozen=True, slots=True)
-class LongResults:
+class LongResults(msgspec.Struct, frozen=True):
     """Where results that are cut are kept, and how they are read on."""
 
     keeping: Keeping

@@ -1,6 +1,6 @@
 """What people may do to a running hub: a part of the composition root (`app`)."""
 
-from dataclasses import dataclass
+import msgspec
 
 from mcp_hub.adopting import Adoption
 from mcp_hub.fronts.rest_bodies import ReloadAnswer, ServerInfo
@@ -12,8 +12,7 @@ from mcp_hub.watching import Watch
 __all__ = ["Operations"]
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
+class Operations(msgspec.Struct, frozen=True):
     """Restarts and reloads, as a `rest_servers.Operator`; `watch` sees how it is."""
 
     reloader: Reloader

@@ -5,12 +5,12 @@ loop: servers whose connection changed are replaced, all others are not touched.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
 
 from mcp_hub import file_watch
@@ -32,8 +32,7 @@ _MOST_FINDINGS: Final = 50
 _GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 
 
-@dataclass(frozen=True, slots=True)
-class Reload:
+class Reload(msgspec.Struct, frozen=True):
     """What came of one reload. `trigger` is file, signal or request; `at` in seconds since the epoch.
 
     `errors` are what is wrong with the file, a finding each; with any of them nothing has changed. `revived` are

@@ -4,10 +4,12 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
@@ -35,8 +37,7 @@ _IDLE: Final = 600.0
 """`idle_stop` in seconds where it is not set: of a server that is started when it is needed, as it will be again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(msgspec.Struct, frozen=True):
     """What all upstreams share. `folder` is where relative commands and modules are looked for."""
 
     env: Mapping[str, str]

@@ -10,7 +10,6 @@ gone delays nothing. The module needs the extra `otel`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
@@ -55,8 +54,7 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 Attributes = dict[str, str | int]
 
 
-@dataclass(frozen=True, slots=True)
-class Providers:
+class Providers(msgspec.Struct, frozen=True):
     """Where spans go, and durations, if they do."""
 
     tracers: TracerProvider

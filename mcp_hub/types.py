@@ -5,7 +5,6 @@ spliced, never parsed into models and dumped again (architecture.md, "Raw JSON i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, NewType
 
@@ -86,8 +85,7 @@ Mode = Literal["full", "search", "names"]
 """How the tools of a list are exposed (context.md §1); `auto` is a rule that comes to one of these."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Audience:
+class Audience(msgspec.Struct, frozen=True, eq=False):
     """What a list depends on besides the profile: the kind of client that asks. One object a kind: it is a key.
 
     `expose` None leaves it to the profile. `max_tools` is how many the client takes (None = any number);
@@ -107,16 +105,14 @@ PROGRAM: Final = Audience(expose="full", max_result_tokens=0)
 """Who asks for no model: listed every tool, given whole results."""
 
 
-@dataclass(frozen=True, slots=True)
-class CacheHint:
+class CacheHint(msgspec.Struct, frozen=True):
     """How long and how widely a list may be cached (2026-07-28, server/utilities/caching)."""
 
     ttl_ms: int = 0
     public: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """What one upstream offered when it was last listed: raw definitions in the upstream's own order.
 
     `warnings` say what is missing from the lists: pages that were cut off, a kind that could not be listed.
@@ -125,14 +121,13 @@ class Snapshot:
     server: str
     era: Era
     lists: Mapping[Kind, tuple[bytes, ...]]
-    hints: Mapping[Kind, CacheHint] = field(default_factory=dict)
-    capabilities: JsonObject = field(default_factory=dict)
+    hints: Mapping[Kind, CacheHint] = msgspec.field(default_factory=dict)
+    capabilities: JsonObject = msgspec.field(default_factory=dict)
     instructions: str | None = None
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamStatus:
+class UpstreamStatus(msgspec.Struct, frozen=True):
     """What a person wants to know of an upstream at one moment; `reason` says why it is not ready.
 
     One that is ready has a `reason` where processes of its own for single sessions have failed.

@@ -4,11 +4,11 @@ Everything is sampled when somebody asks. Texts of servers are masked, and cut w
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 from msgspec import UNSET
 
 from mcp_hub.calls.registry import Registry
@@ -43,8 +43,7 @@ Grouped = Mapping[str, Sequence[_Found]]
 """By server."""
 
 
-@dataclass(slots=True)
-class Watch:
+class Watch(msgspec.Struct):
     """A hub as it is now. A `fronts.health.Watched` and a `fronts.metrics.Sampled`."""
 
     current: Current
@@ -53,8 +52,8 @@ class Watch:
     upstreams: Mapping[str, Upstream]
     approvals: Approvals
     reloader: Reloader
-    _inspector: Inspector = field(default_factory=Inspector)
-    _turn: anyio.Lock = field(default_factory=anyio.Lock)
+    _inspector: Inspector = msgspec.field(default_factory=Inspector)
+    _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
 
     @property

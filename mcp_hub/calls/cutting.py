@@ -7,7 +7,6 @@ handed back to be kept (`stores.documents`). The same result is always cut the s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -36,16 +35,14 @@ _ESTIMATED: Final = 64
 _blocks = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """A text that was cut, in UTF-8, under the id that the result names."""
 
     id: str
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """What takes the place of a result, and the texts that are to be kept for it."""
 
     result: bytes
@@ -63,8 +60,7 @@ class _Block(msgspec.Struct):
 _block = msgspec.json.Decoder(_Block).decode
 
 
-@dataclass(slots=True)
-class _Text:
+class _Text(msgspec.Struct):
     """The text of the block at `place`; `cost` in tokens, `note` is to be said where it is cut."""
 
     place: int
@@ -255,8 +251,7 @@ def _shortened(text: _Text, body: bytes, id_: str, tokens: int, estimate: Estima
     return f"[… {len(body)} bytes cut; read_result id={id_}{text.note}]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(msgspec.Struct, frozen=True):
     """A text to shorten, and the tokens that its head and its tail may have."""
 
     text: _Text

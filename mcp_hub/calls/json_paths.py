@@ -7,7 +7,6 @@ Python's floats have them. Not imported with the hub: it takes a tenth of a seco
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -40,8 +39,7 @@ _MOST_MATCHED: Final = 256 << 10
 """Bytes of one text for a pattern: nothing looks at the time within it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(msgspec.Struct, frozen=True):
     """The values in UTF-8, each as JSON on a line of its own, and how many they are."""
 
     body: bytes

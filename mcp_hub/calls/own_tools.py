@@ -8,7 +8,6 @@ is a result for the model to read; an error answer is that of the call which was
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -79,8 +78,7 @@ OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))
 """The same bytes always."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """Who calls: their soft deadline in seconds, how a result's URIs look to them, and what letting go of a call is."""
 
     deadline: float
@@ -168,8 +166,7 @@ class OwnTools:
         return ending
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(msgspec.Struct, frozen=True):
     """The call that was waited for has come to this."""
 
     row: StreamRow

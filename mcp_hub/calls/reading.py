@@ -6,8 +6,9 @@ whole text.
 
 import codecs
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from mcp_hub.calls.fitting import DENSE, Estimate, head_within
 from mcp_hub.calls.patterns import compiled
@@ -32,8 +33,7 @@ _BEFORE: Final = 3
 _CONTINUES: Final = 0xC0, 0x80
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """The text from byte `start` on, up to byte `end`."""
 
     text: str
@@ -41,8 +41,7 @@ class Page:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """Lines that matched, each as `line:offset: text`; `next` is where to search on, None at the end.
 
     `is_slow`: the time was over before the end, or as much as can be shown, was found.

@@ -4,7 +4,6 @@ Bytes are only measured: what is between two borders is the text as it came.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -25,8 +24,7 @@ _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(msgspec.Struct, frozen=True):
     """An array within a text of `size` bytes: its place including brackets, its items' lengths, its JSON path."""
 
     body: bytes

@@ -6,10 +6,10 @@ calls run and `waiting` wait in order of arrival; one more is refused with `Busy
 
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import anyio
+import msgspec
 import structlog
 
 from mcp_hub.calls import runner
@@ -52,12 +52,11 @@ class Tracer(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(msgspec.Struct):
     """One principal's calls."""
 
     running: int = 0
-    waiting: deque[CallRecord] = field(default_factory=deque)
+    waiting: deque[CallRecord] = msgspec.field(default_factory=deque)
 
 
 class Registry:

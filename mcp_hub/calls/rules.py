@@ -1,6 +1,5 @@
 """What is configured for calls, as far as they themselves are concerned."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -20,8 +19,7 @@ class CallRules(msgspec.Struct, frozen=True):
     idempotent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
+class StreamLimits(msgspec.Struct, frozen=True):
     """`detached` calls of one principal that run without a client, `followers` of one stream.
 
     `retention` in seconds after the end.
@@ -32,8 +30,7 @@ class StreamLimits:
     retention: float = 86400.0
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimits:
+class TimeLimits(msgspec.Struct, frozen=True):
     """Seconds: `silence`, the longest an upstream may say nothing for a call; `total`, the longest a call may take.
 
     `setting` names what to raise where that silence is normal. `answer` is the longest a caller may leave a question

@@ -5,13 +5,13 @@ client makes of them for its model may cost a little more or less. Source: conte
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.catalog.compact import compact_tool
 from mcp_hub.catalog.definitions import in_era
@@ -114,8 +114,7 @@ class TokenAccount(msgspec.Struct, frozen=True):
     tools: tuple[ToolTokens, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What an account is of: the names go into it as they are. `starting` are servers that have never been listed.
 
     With `server` only its tools are counted one by one and in `total`; lists are of all. `heaviest` is how many to

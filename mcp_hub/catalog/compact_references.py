@@ -6,7 +6,8 @@ found by other ways than JSON pointers, nothing at all is decided (`Unproven`).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from mcp_hub.catalog.compact_keywords import DATA, DEFINITIONS, IDENTITY, PLACES, Json, Schema, path_of, subschemas
 
@@ -22,8 +23,7 @@ class Unproven(Exception):
     """The schema refers in a way that compaction cannot prove to keep."""
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(msgspec.Struct, frozen=True):
     """A schema with a `$ref` to a unit; `depth` counts the JSON values around it in its own unit."""
 
     holder: Schema
@@ -31,20 +31,19 @@ class Use:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class References:
+class References(msgspec.Struct, frozen=True):
     """What refers to what. `schemas` has each unit's own, outer before inner; `leads` has the units each refers to.
 
     `entered` units must stay, because something points into them. A pinned keyword, known by the `id` of its schema,
     must stay where it is, because a pointer passes it. `outside` are the references to other documents.
     """
 
-    schemas: dict[Unit, list[Schema]] = field(default_factory=dict)
-    uses: dict[Unit, list[Use]] = field(default_factory=dict)
-    leads: dict[Unit, dict[Unit, None]] = field(default_factory=dict)
-    entered: set[Unit] = field(default_factory=set)
-    pinned: set[tuple[int, str]] = field(default_factory=set)
-    outside: list[str] = field(default_factory=list)
+    schemas: dict[Unit, list[Schema]] = msgspec.field(default_factory=dict)
+    uses: dict[Unit, list[Use]] = msgspec.field(default_factory=dict)
+    leads: dict[Unit, dict[Unit, None]] = msgspec.field(default_factory=dict)
+    entered: set[Unit] = msgspec.field(default_factory=set)
+    pinned: set[tuple[int, str]] = msgspec.field(default_factory=set)
+    outside: list[str] = msgspec.field(default_factory=list)
 
 
 def survey(root: Schema) -> References:

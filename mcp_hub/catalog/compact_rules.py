@@ -1,7 +1,6 @@
 """What one schema can do without: keywords that assert nothing, and a detour to say "or null"."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -57,8 +56,7 @@ _IDLE: Mapping[str, Callable[[Json], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """The rules for the parts of one schema."""
 
     pinned: frozenset[tuple[int, str]]

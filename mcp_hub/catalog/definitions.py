@@ -8,7 +8,6 @@ line breaks between JSON tokens go, because a stdio frame is one line.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
@@ -51,8 +50,7 @@ _LONG_NUMBER = re.compile(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1))
 _STRING = re.compile(rb'"[^"]*"')
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True):
     """A usable definition. `key` is the upstream's name, URI or template; `summary` the description's first line.
 
     `traits` are what it says of itself: the hints of a tool's annotations, and tags, of which the protocol knows none:
@@ -66,8 +64,7 @@ class Definition:
     traits: Traits = UNTOLD
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
+class Quarantined(msgspec.Struct, frozen=True):
     """A definition that is not exported. `key` is `#n`, its place in the list from 1, when it has none."""
 
     server: str

@@ -1,7 +1,8 @@
 """What changed from one view to another: the lists that differ, and how to turn the old ones into the new."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.view import CatalogView
@@ -10,8 +11,7 @@ from mcp_hub.types import Kind
 __all__ = ["ListDiff", "ViewDiff", "apply", "diff"]
 
 
-@dataclass(frozen=True, slots=True)
-class ListDiff:
+class ListDiff(msgspec.Struct, frozen=True):
     """What turns one list into another: ids that go, entries that are new or changed, and the ids in final order."""
 
     removed: tuple[str, ...]
@@ -19,8 +19,7 @@ class ListDiff:
     order: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ViewDiff:
+class ViewDiff(msgspec.Struct, frozen=True):
     """The lists that differ; `bool(diff)` says whether any does."""
 
     lists: Mapping[Kind, ListDiff]

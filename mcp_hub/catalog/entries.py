@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from mcp_hub.catalog import names, uris
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, parse
 from mcp_hub.catalog.filters import any_matches
@@ -39,8 +41,7 @@ class Entry:
         return b"x-mcp-header" in self.raw
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """A definition as its server offers it, before filters; only of tools can there be an `override`."""
 
     server: str

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 __all__ = ["EVERYTHING", "UNTOLD", "Filter", "Hints", "Selector", "Traits", "any_matches", "first_match"]
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(msgspec.Struct, frozen=True):
     """How a tool behaves, as it says itself (server/tools, `ToolAnnotations`); what is not said is the worse."""
 
     read_only: bool = False
@@ -20,8 +20,7 @@ class Hints:
     open_world: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(msgspec.Struct, frozen=True):
     """What a definition can be selected by besides its names."""
 
     tags: frozenset[str] = frozenset()
@@ -31,8 +30,7 @@ class Traits:
 UNTOLD: Final = Traits()
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """An entry of a filter all of whose parts have to hold: globs on a name and on a tag, and hints as they must be."""
 
     name: str | None = None
@@ -61,8 +59,7 @@ class Selector:
 _NOTHING: Final = Selector()
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """Selectors and globs on names (`*`, `?`, `[a-z]`; case matters; `*` also crosses `/`).
 
     No `allow` means all, an empty one nothing; `deny` wins.

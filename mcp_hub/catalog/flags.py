@@ -8,7 +8,6 @@ selector behind a symbol, blanks between Braille. Source: reliability.md §4; Un
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
@@ -54,8 +53,7 @@ _FIRST_JOINING_SCRIPT: Final = "\u0590"
 """Latin, Greek and Cyrillic, below it, join nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """One thing to look at. `where` is the path in the definition, `text` what is there, decoded, `why` says it."""
 
     kind: FlagKind

@@ -6,7 +6,6 @@ sentence (`send_mail`, `createIssue`), or where the text says when to use them (
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -29,8 +28,7 @@ _ABOUT_USE = re.compile(
 _PROSE: Final = ("description", "title")
 
 
-@dataclass(frozen=True, slots=True)
-class Flagged:
+class Flagged(msgspec.Struct, frozen=True):
     """A flag of one tool, `exported` being the name that clients know."""
 
     server: str
@@ -39,8 +37,7 @@ class Flagged:
     flag: Flag
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(msgspec.Struct, frozen=True):
     """Names of tools, and the servers that have them: distinct ones, all of them, and what they look like."""
 
     distinct: Mapping[str, frozenset[str]]
@@ -48,11 +45,10 @@ class _Names:
     looks: Mapping[str, frozenset[tuple[str, str]]]
 
 
-@dataclass(slots=True)
-class Inspector:
+class Inspector(msgspec.Struct):
     """Looks through lists of tools, and again only through what is new in them."""
 
-    _known: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = field(default_factory=dict)
+    _known: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = msgspec.field(default_factory=dict)
 
     def inspect(self, tools: Sequence[Entry]) -> list[Flagged]:
         """The flags of all these tools, in their order, at most `MOST_FLAGS` of each. Takes 0.3 ms or so a tool."""

@@ -6,7 +6,6 @@ what the tool takes.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -251,8 +250,7 @@ class _Find(msgspec.Struct, forbid_unknown_fields=True):
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """Where one caller's `find_tools` looks: the view without the hub's own tools, and `search(query, limit, server)`.
 
     `budget` in tokens bounds an answer; `starting` are the servers whose tools are not known yet.

@@ -8,8 +8,9 @@ import re
 from base64 import b32encode
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import sha256
+
+import msgspec
 
 __all__ = ["MIN_LENGTH", "RESERVED", "Origin", "Wanted", "assign", "begins_with"]
 
@@ -25,8 +26,7 @@ _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """One tool or prompt that needs a name. No `prefix` means `never`; `always` repeats one that is there.
 
     One that `yields` gets what the others leave: it cannot take a name from them.

@@ -5,10 +5,10 @@ arguments that are fixed, the `properties` of its top level. Values of arguments
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.catalog.definitions import Definition, first_line
 from mcp_hub.catalog.filters import first_match
@@ -22,12 +22,11 @@ _required = msgspec.json.Decoder(list[str]).decode
 _NONE: Final[RawObject] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Supplied:
+class Supplied(msgspec.Struct, frozen=True):
     """Arguments by name, encoded: those filled in where the caller leaves them out, and those that are always sent."""
 
-    arguments: RawObject = field(default_factory=dict)
-    fixed: RawObject = field(default_factory=dict)
+    arguments: RawObject = msgspec.field(default_factory=dict)
+    fixed: RawObject = msgspec.field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.arguments or self.fixed)
@@ -47,8 +46,7 @@ class Supplied:
         return msgspec.Raw(object_bytes({**own, **missing, **self.fixed}))
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(msgspec.Struct, frozen=True):
     """What the settings say of one tool, or of all that a glob matches. `pin` None leaves it to `ViewRules.pinned`."""
 
     name: str | None = None

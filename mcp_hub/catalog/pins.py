@@ -6,7 +6,6 @@ The first list of a server is approved as it is; what differs later stays a find
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -78,8 +77,7 @@ class Record(msgspec.Struct, frozen=True):
     version: int = _VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """A tool that is not what was approved. `members` are those that differ; none of a new one.
 
     `digest` is that of what the server says now, `since` when it was first seen, in Unix seconds.

@@ -1,8 +1,9 @@
 """What the settings say of lists, as frozen data: of one server, and of one kind of caller."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.overrides import Override
@@ -13,8 +14,7 @@ Expose = Literal["auto", "full", "search", "names"]
 """What clients are listed (context.md §1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRules:
+class ServerRules(msgspec.Struct, frozen=True):
     """What the settings say of one server's listing. No `prefix` means `never`; `rename` maps upstream names.
 
     `tools` and `prompts` see the upstream's and the exported name; `resources` sees URIs and URI templates.
@@ -24,18 +24,17 @@ class ServerRules:
 
     prefix: str | None = None
     always: bool = False
-    rename: Mapping[str, str] = field(default_factory=dict)
+    rename: Mapping[str, str] = msgspec.field(default_factory=dict)
     tools: Filter = EVERYTHING
     resources: Filter = EVERYTHING
     prompts: Filter = EVERYTHING
-    overrides: Mapping[str, Override] = field(default_factory=dict)
+    overrides: Mapping[str, Override] = msgspec.field(default_factory=dict)
     expose: Literal["full", "search"] | None = None
     compact: bool | None = None
     yields: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ViewRules:
+class ViewRules(msgspec.Struct, frozen=True):
     """The servers in the order of their lists, and the profile's own filters.
 
     `tools` and `prompts` see exported names, `resources` URIs and URI templates, the upstream's and the exported ones.

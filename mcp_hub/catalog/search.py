@@ -6,7 +6,6 @@ see and nothing else, so what is hidden cannot be found or guessed from scores; 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -51,8 +50,7 @@ class Answer(msgspec.Struct, frozen=True):
     is_weak: bool
 
 
-@dataclass(slots=True, eq=False)
-class _Server:
+class _Server(msgspec.Struct, eq=False):
     name: tuple[str, ...]
     """The distinct telling words of its name."""
     place: int

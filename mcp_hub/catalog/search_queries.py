@@ -3,7 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from mcp_hub.catalog.search_documents import pairs
 from mcp_hub.catalog.search_postings import Postings
@@ -22,8 +23,7 @@ _JOINED, _MISSPELLED, _ALIAS = 0.5, 0.7, 0.6
 _MAX_MISSPELLED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a query seeks: step 0 is the whole of it, the others are its clauses if it has several."""
 
     words: dict[str, list[tuple[int, float]]]

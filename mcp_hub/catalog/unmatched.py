@@ -4,8 +4,9 @@ Not judged are hints (no tool may be destructive now), and URIs: what no server 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from mcp_hub.catalog.entries import Offer, offered, present
 from mcp_hub.catalog.filters import Filter, Selector, any_matches
@@ -18,8 +19,7 @@ _LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}
 """Keys of filters, and what each is for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unmatched:
+class Unmatched(msgspec.Struct, frozen=True):
     """A pattern, and where it stands in the configuration: keys and list indexes from the root."""
 
     path: tuple[str | int, ...]

@@ -9,9 +9,10 @@ to the first server that mentioned it, for as long as that is remembered.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from urllib.parse import quote, unquote
+
+import msgspec
 
 from mcp_hub.catalog.links import Remembered
 
@@ -84,8 +85,7 @@ def _host(server: str) -> str:
     return quote(server, safe="", errors="surrogatepass")
 
 
-@dataclass(frozen=True, slots=True)
-class _Matcher:
+class _Matcher(msgspec.Struct, frozen=True):
     """A template as alternating literals and expressions; the first part is a literal, maybe empty."""
 
     literals: tuple[str, ...]

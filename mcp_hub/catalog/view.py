@@ -7,7 +7,6 @@ found.
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from heapq import nlargest
 from itertools import compress
@@ -15,6 +14,7 @@ from operator import not_
 from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.catalog import uris
 from mcp_hub.catalog.definitions import Quarantined, in_era

@@ -6,7 +6,6 @@ Works on what running hubs have recorded; nothing is started. A hub that runs ta
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from shlex import quote
 
 import click
@@ -29,8 +28,7 @@ from mcp_hub.types import JsonObject
 __all__ = ["approve"]
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """One tool that waits for approval."""
 
     finding: Finding

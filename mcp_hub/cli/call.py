@@ -7,7 +7,6 @@ With `--detach` the call is left to a hub that runs already, and the id of its s
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 import click
@@ -47,8 +46,7 @@ class _Hub(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     """One call as the command line has it."""
 
     name: str

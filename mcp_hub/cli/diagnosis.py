@@ -5,8 +5,9 @@ messages; `tests/e2e/test_cli_servers.py` gets each of them from a real server.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.cli.tables import last_lines, reason
@@ -78,8 +79,7 @@ that echoes the hub's own requests (`cat`) refuses `initialize` in the hub's own
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(msgspec.Struct, frozen=True):
     """The verdict about one server: a code of `CODES`, what is the matter, and the lines that it wrote last."""
 
     server: str

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -31,8 +31,7 @@ _SPARE: Final = 5.0
 """Seconds beyond the longest `start_timeout`, for a server to be stopped and its last words to be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What was seen of one server; `seconds` until it was ready or had failed, None if it was neither in time."""
 
     diagnosis: Diagnosis
@@ -41,13 +40,12 @@ class Finding:
     seconds: float | None
 
 
-@dataclass(slots=True)
-class Stopwatch:
+class Stopwatch(msgspec.Struct):
     """When each server settled, in seconds since the start."""
 
     clock: Clock
     started: float
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
 
     def look(self, statuses: Sequence[UpstreamStatus]) -> None:
         for status in statuses:

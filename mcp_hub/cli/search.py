@@ -1,7 +1,6 @@
 """`mcp-hub search`: what find_tools tells a model, what that costs, and why the hits are in this order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -42,8 +41,7 @@ _LONGEST: Final = 1 << 20
 """Characters of a query; the search itself looks at fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     query: str
     server: str | None
     limit: int

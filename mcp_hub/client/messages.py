@@ -4,7 +4,6 @@ Source: specification 2026-07-28, basic/transports/streamable-http.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -61,8 +60,7 @@ def endpoint(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") or "/mcp", parts.query, ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One POST."""
 
     id: int

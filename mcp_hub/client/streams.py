@@ -7,12 +7,12 @@ out: never a gap, never a repeat, one ending.
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 import anyio
 import httpx2
+import msgspec
 
 from mcp_hub.client.rest import Refused, Rest, said, unreachable
 from mcp_hub.client.rest_messages import error_for, problem_of, status_of
@@ -29,8 +29,7 @@ _HELD: Final = 5.0
 """Seconds after which a connection was of use though nothing came over it: the call is silent, not the hub."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """A call to be made: where, with which body, and the idempotency key that stands for it."""
 
     url: str

@@ -5,9 +5,9 @@ replaced in.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
+import msgspec
 from pydantic import ConfigDict
 
 from mcp_hub.config.findings import nearest, quoted
@@ -39,8 +39,7 @@ class ClientSettings(Section):
     max_result_tokens: Amount | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRules:
+class ClientRules(msgspec.Struct, frozen=True):
     """What holds for one client; `soft_deadline` in seconds, None for never; other None leave it to the profile."""
 
     max_tools: int

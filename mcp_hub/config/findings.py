@@ -3,7 +3,8 @@
 import difflib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from mcp_hub.errors import ConfigError
 
@@ -13,8 +14,7 @@ DataPath = tuple[str | int, ...]
 """Where a value sits: keys and list indexes from the root, as written in the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing to mend, or to know; the line is looked up by path when it is not given."""
 
     path: DataPath
@@ -22,8 +22,7 @@ class Finding:
     line: int | None = None
 
 
-@dataclass(slots=True)
-class Report:
+class Report(msgspec.Struct):
     """Collects findings about one file, so that a person sees all of them at once.
 
     `lines` is keyed by paths as written; `written` gives the file's own word for a top-level key.
@@ -31,11 +30,11 @@ class Report:
     """
 
     name: str
-    lines: Mapping[DataPath, int] = field(default_factory=dict)
-    written: Mapping[str | int, str] = field(default_factory=dict)
-    errors: list[Finding] = field(default_factory=list)
-    warnings: list[Finding] = field(default_factory=list)
-    slips: list[Finding] = field(default_factory=list)
+    lines: Mapping[DataPath, int] = msgspec.field(default_factory=dict)
+    written: Mapping[str | int, str] = msgspec.field(default_factory=dict)
+    errors: list[Finding] = msgspec.field(default_factory=list)
+    warnings: list[Finding] = msgspec.field(default_factory=list)
+    slips: list[Finding] = msgspec.field(default_factory=list)
 
     def error(self, path: DataPath, message: str) -> None:
         self.errors.append(Finding(path, message))

@@ -10,9 +10,10 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import msgspec
 
 from mcp_hub.config.findings import DataPath
 from mcp_hub.config.keyrings import KeyringProblem, password
@@ -151,18 +152,17 @@ OnFailure = Callable[[DataPath, str, Unresolved], object]
 """Given path, text as written and what is wrong with it: what stands there instead."""
 
 
-@dataclass(slots=True)
-class Interpolation:
+class Interpolation(msgspec.Struct):
     """Fills in trees of plain data, and remembers which paths changed, which values may be secret and where, and what
     is wrong with where they are from.
     """
 
     env: Mapping[str, str]
     base: Path
-    secrets: set[str] = field(default_factory=set)
-    changed: set[DataPath] = field(default_factory=set)
-    secret_at: set[DataPath] = field(default_factory=set)
-    warnings: list[tuple[DataPath, str]] = field(default_factory=list)
+    secrets: set[str] = msgspec.field(default_factory=set)
+    changed: set[DataPath] = msgspec.field(default_factory=set)
+    secret_at: set[DataPath] = msgspec.field(default_factory=set)
+    warnings: list[tuple[DataPath, str]] = msgspec.field(default_factory=list)
 
     def fill(self, tree: object, path: DataPath, on_failure: OnFailure) -> object:
         """A copy of `tree`, which sits at `path`, with its texts resolved; keys stay as they are."""

@@ -7,9 +7,9 @@ as text (`on:` is "on"), merge keys and aliases work. JSON may have comments and
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import json5
+import msgspec
 import yaml
 
 from mcp_hub.config.findings import DataPath, Finding, on_one_line
@@ -26,12 +26,11 @@ _TAG = "tag:yaml.org,2002:"
 _JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """Plain data, the 1-based line of each path in it (as far as known), and duplicate keys found on the way."""
 
     data: object
-    lines: Mapping[DataPath, int] = field(default_factory=dict)
+    lines: Mapping[DataPath, int] = msgspec.field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     is_json: bool = False
 

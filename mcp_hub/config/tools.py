@@ -4,9 +4,9 @@ What that leaves open of its calls its server says, else `defaults`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, Self
 
+import msgspec
 from pydantic import Field, model_validator
 
 from mcp_hub.config.defaults import Defaults
@@ -59,8 +59,7 @@ class ToolSettings(Section):
         return tuple(key for key in _OF_LISTS if getattr(self, key) != getattr(nothing, key))
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRules:
+class ToolRules(msgspec.Struct, frozen=True):
     """What holds for the calls of one tool; `orphan` None leaves it to the hub's own rule, a float is seconds."""
 
     task: TaskRule

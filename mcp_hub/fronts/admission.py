@@ -6,8 +6,9 @@ queues here. Calls have a queue of their own (`calls.registry`).
 
 from collections import OrderedDict
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy
@@ -27,8 +28,7 @@ class TooFast(Busy):
     """Refused for coming too fast rather than for being too many at a time: 429 over HTTP. No call ends with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionLimits:
+class AdmissionLimits(msgspec.Struct, frozen=True):
     """Of one principal: requests being answered, bytes of their large bodies, requests and new sessions per second
     (0: as many as come). The names are those of `hub.http`.
     """

@@ -1,6 +1,6 @@
 """What a front lets one client do at most, of what is decided message by message. Sources: reliability.md §2."""
 
-from dataclasses import dataclass
+import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.depth import is_deeper
@@ -10,8 +10,7 @@ from mcp_hub.types import RawJson
 __all__ = ["FrontLimits"]
 
 
-@dataclass(frozen=True, slots=True)
-class FrontLimits:
+class FrontLimits(msgspec.Struct, frozen=True):
     """Parts of `hub.limits`: levels of JSON, messages in one array, unanswered requests of one stdio or SSE client,
     `subscriptions/listen` streams of one principal.
     """

@@ -11,7 +11,6 @@ This is a subclass of uvicorn's protocol, the only place that knows how it works
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -40,8 +39,7 @@ _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 """A request target that names a host (RFC 9112 §3.2.2), as for a proxy."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """Connections at a time, bytes of a request's head, seconds for it and for the body. Names as in `hub.http`.
 
     `stalled` are the seconds in which a client has to take something of what waits for it (streams.md §4).

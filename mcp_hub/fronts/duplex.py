@@ -6,10 +6,10 @@ announced. Which era a request belongs to is the front's business as far as mode
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+import msgspec
 import structlog
 
 from mcp_hub.calls.parking import Leg
@@ -65,12 +65,11 @@ class ClientWire(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class _Later:
+class _Later(msgspec.Struct, eq=False):
     """A request whose answer is being waited for."""
 
     id: bytes
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
     def cancel(self) -> None:
         self.scope.cancel()

@@ -9,10 +9,13 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.sessions.session import LOCAL, Caller
 
@@ -24,8 +27,7 @@ _HOST: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:@/\
 """A name or an IPv4 address, or an IPv6 address in brackets; a port."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """The status to answer with, why, headers that the status calls for, and a word for programs."""
 
     status: int

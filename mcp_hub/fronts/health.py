@@ -6,7 +6,6 @@ only. Source: reliability.md §3, "Health is told truthfully".
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -29,8 +28,7 @@ _GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 _HEADERS: Final = ((b"cache-control", b"no-store"),)
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why the hub is not ready: a word for programs and a sentence, without names."""
 
     code: str

@@ -5,10 +5,10 @@ specification 2025-03-26, basic/transports "Sending Messages to the Server" 5.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.exchange import respond

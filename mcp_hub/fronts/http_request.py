@@ -1,10 +1,10 @@
 """One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import msgspec
 
 from mcp_hub.calls.parking import Leg
 from mcp_hub.errors import RpcError
@@ -26,8 +26,7 @@ from mcp_hub.types import Era, RawJson, RawObject
 __all__ = ["HttpRequest", "answer_call", "begin", "json_error", "json_result"]
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(msgspec.Struct, frozen=True):
     """A POST. `headers` are folded (the last of a name), `raw_headers` as they came."""
 
     message: Envelope

@@ -3,7 +3,6 @@
 Source: streams.md §3, "Handshake session records".
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -32,13 +31,12 @@ class _Body(msgspec.Struct, omit_defaults=True):
     subscriptions: list[str] = []
 
 
-@dataclass(slots=True)
-class KeptSession:
+class KeptSession(msgspec.Struct):
     """A session, until when its record lives (Unix seconds; 0: it has none), and what it is to subscribe to again."""
 
     session: Session
     until: float = 0.0
-    lapsed: dict[str, None] = field(default_factory=dict)
+    lapsed: dict[str, None] = msgspec.field(default_factory=dict)
     is_over: bool = False
 
     def encoded(self) -> bytes:

@@ -6,7 +6,6 @@ not used: behind a raw middleware it would contribute nothing but 0.5 s of impor
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
@@ -31,23 +30,20 @@ from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 __all__ = ["Binding", "Deferred", "Identity", "Listen", "Reply", "modern_session", "uninitialized"]
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """How the hub introduces itself; `instructions` composes its text when it is asked for."""
 
     server_info: JsonObject
     instructions: Callable[[str | None], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred:
+class Deferred(msgspec.Struct, frozen=True):
     """The answer is what this comes to, in a moment."""
 
     reply: Awaitable[bytes | Leg]
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
+class Listen(msgspec.Struct, frozen=True):
     """The answer is a stream of notifications, to be had from the binding's `streams`."""
 
     wanted: Filter

@@ -8,11 +8,11 @@ Source: specification 2025-11-25 and 2026-07-28, basic/authorization; RFC 6750, 
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
 import jwt
+import msgspec
 from jwt.types import Options
 
 from mcp_hub.fronts.guard import Refusal
@@ -40,8 +40,7 @@ _PROVEN: Final[Options] = {
 """Times are checked here, by the clock of this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Issuer:
+class Issuer(msgspec.Struct, frozen=True):
     """An authorization server: its keys, and what its tokens have to say. `scope_profiles` in order of precedence."""
 
     name: str
@@ -51,12 +50,11 @@ class Issuer:
     scopes: frozenset[str] = frozenset()
     principal_claim: str = "sub"
     profile_claim: str | None = None
-    scope_profiles: Mapping[str, str] = field(default_factory=dict)
+    scope_profiles: Mapping[str, str] = msgspec.field(default_factory=dict)
     profile: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """The hub as authorization servers know it, and what every token needs. RFC 9728."""
 
     url: str
@@ -96,8 +94,7 @@ class _Refused(Exception):
     """A token that is not taken; the message is for whoever sent it and repeats nothing of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     caller: Caller
     until: float
     issuer: Issuer

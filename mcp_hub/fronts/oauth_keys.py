@@ -10,7 +10,6 @@ import json
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 import jwt
+import msgspec
 import structlog
 
 from mcp_hub.clock import Clock
@@ -65,8 +65,7 @@ class Keys(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(msgspec.Struct, frozen=True):
     kid: str | None
     by_algorithm: Mapping[str, jwt.PyJWK]
 
@@ -89,8 +88,7 @@ class SharedKey:
         """There is nothing to read."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeySource:
+class KeySource(msgspec.Struct, frozen=True):
     """A key set by `url` or `path`, and the algorithms that its keys are wanted for."""
 
     url: str | None

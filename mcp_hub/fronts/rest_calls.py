@@ -6,12 +6,12 @@ What its tool asks on the way goes to the stream and waits for an answer there.
 
 import re
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final, Literal
 
 import anyio
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from mcp_hub.calls.stream import Stream
 from mcp_hub.catalog.definitions import in_era

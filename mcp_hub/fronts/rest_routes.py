@@ -1,9 +1,10 @@
 """The routes of the REST front as one table: it dispatches, and the OpenAPI document is made from it. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 from mcp_hub.catalog.accounting import TokenAccount
 from mcp_hub.fronts import rest_bodies as bodies
@@ -13,8 +14,7 @@ __all__ = ["PREFIX", "ROUTES", "Answer", "Found", "Parameter", "Route", "find"]
 PREFIX: Final = "/v1"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """One in the query, or a header. `kind` is its JSON type."""
 
     name: str
@@ -24,8 +24,7 @@ class Parameter:
     is_required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A response that is no problem. `forms` are the bodies by media type; None: a stream or a document of its own."""
 
     status: int
@@ -33,8 +32,7 @@ class Answer:
     forms: Mapping[str, type | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """One method of one path; `operation` names its handler. `problems` are the statuses of its own problems."""
 
     method: str
@@ -165,8 +163,7 @@ ROUTES: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The routes of one path by method, and its parameters, decoded."""
 
     by_method: Mapping[str, Route]

@@ -1,12 +1,12 @@
 """What the tools cost a model, over REST and for `mcp-hub tokens`: the same account for both. Source: context.md §6."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.catalog.accounting import HEAVIEST, Asked, Measures, TokenAccount, account
 from mcp_hub.errors import ConfigError

@@ -16,11 +16,11 @@ basic/transports "Sending Messages to the Server" 6 and "Resumability and Redeli
 """
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import structlog
 
 from mcp_hub.calls import cursors, runner
@@ -73,8 +73,7 @@ _UNKNOWN: Final = _refusal(400, "unknown event id")
 _TRIMMED: Final = _refusal(410, "events after this one are no longer kept")
 
 
-@dataclass(slots=True, eq=False)
-class Client:
+class Client(msgspec.Struct, eq=False):
     """What one session has under way: its calls by request id, None for one that is starting, and its questions.
 
     `untold` has what ended calls still had to say to it about their questions while it was away, `letters` the answers
@@ -82,10 +81,12 @@ class Client:
     """
 
     kept: KeptSession
-    requests: dict[int | str, "Line | None"] = field(default_factory=dict)
-    asking: Asking = field(default_factory=Asking)
-    untold: dict[CallId, list[bytes]] = field(default_factory=dict)
-    letters: deque[tuple[CallId, str, RawJson | RpcError]] = field(default_factory=lambda: deque(maxlen=_MOST_LETTERS))
+    requests: dict[int | str, "Line | None"] = msgspec.field(default_factory=dict)
+    asking: Asking = msgspec.field(default_factory=Asking)
+    untold: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
+    letters: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
+        default_factory=lambda: deque(maxlen=_MOST_LETTERS)
+    )
     is_gone: bool = False
 
     @property
@@ -97,8 +98,7 @@ class Client:
         return key in self.requests and ((line := self.requests[key]) is None or not line.has_ended)
 
 
-@dataclass(slots=True, eq=False)
-class Line:
+class Line(msgspec.Struct, eq=False):
     """A call's messages for the client that made it, and the connection that they go to, if there is one.
 
     `since` is when that became an event stream; `after` where it began. `waiting` counts the connections that are about

@@ -7,7 +7,6 @@ that keeps the id if one can be read. Source: JSON-RPC 2.0 §4-5; the hostile li
 
 import json
 import re
-from dataclasses import dataclass
 from itertools import islice
 
 import msgspec
@@ -60,8 +59,7 @@ class _Answer(msgspec.Struct):
     jsonrpc: str | msgspec.UnsetType = Unset
 
 
-@dataclass(frozen=True, slots=True)
-class BadMessage:
+class BadMessage(msgspec.Struct, frozen=True):
     """A line that is no message: the JSON-RPC code to answer with, why, and its id if it could be read."""
 
     code: int

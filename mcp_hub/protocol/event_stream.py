@@ -5,8 +5,9 @@ Source: WHATWG HTML, "Server-sent events", "Parsing an event stream". Not here: 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from mcp_hub.protocol.framing import TooLong
 
@@ -23,8 +24,7 @@ _LONGEST_RETRY: Final = 9
 """Digits of a pause in milliseconds: eleven days."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One event; its `type` is `message` unless the stream says otherwise."""
 
     type: bytes

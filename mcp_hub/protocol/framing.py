@@ -3,7 +3,7 @@
 Source: specification, transports/stdio ("messages are delimited by newlines").
 """
 
-from dataclasses import dataclass
+import msgspec
 
 __all__ = ["Framer", "TooLong"]
 
@@ -11,8 +11,7 @@ _HEAD = 4096
 """Bytes kept of a line that is too long: enough to read its id, which every writer we know puts first."""
 
 
-@dataclass(frozen=True, slots=True)
-class TooLong:
+class TooLong(msgspec.Struct, frozen=True):
     """Stands where a line over the limit stood; `head` is its beginning, `size` its length so far."""
 
     head: bytes

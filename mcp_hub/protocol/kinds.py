@@ -1,16 +1,16 @@
 """The table that lets tools, resources, templates and prompts share one implementation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+import msgspec
 
 from mcp_hub.types import Kind
 
 __all__ = ["BY_LIST_METHOD", "KINDS", "KindSpec"]
 
 
-@dataclass(frozen=True, slots=True)
-class KindSpec:
+class KindSpec(msgspec.Struct, frozen=True):
     """How one kind is listed: method, member of the result, identifying member, capability that offers it."""
 
     list_method: str

@@ -5,7 +5,6 @@ Source: specification 2025-11-25, client/{elicitation,sampling,roots}; 2026-07-2
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -120,8 +119,7 @@ def _mode(members: RawObject) -> str:
         return "form"
 
 
-@dataclass(frozen=True, slots=True)
-class InputRequiredResult:
+class InputRequiredResult(msgspec.Struct, frozen=True):
     """What a modern server wants before it goes on: questions by its own keys, and a state to hand back; or one."""
 
     requests: dict[str, Question]

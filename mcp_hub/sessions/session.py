@@ -1,9 +1,9 @@
 """Who is asking: a handshake session lives as long as its connection or `Mcp-Session-Id`, a modern one a request."""
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from mcp_hub.errors import Busy
@@ -15,8 +15,7 @@ _CROWD: Final = 4
 """Sessions that were never used are a crowd above this part of a principal's: a quarter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """What the front knows before a message is read: whose calls these are, and what they may see.
 
     `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local` (streams.md §3). Over stdio the
@@ -32,8 +31,7 @@ class Caller:
 LOCAL = Caller()
 
 
-@dataclass(slots=True)
-class Session:
+class Session(msgspec.Struct):
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`);
@@ -47,10 +45,10 @@ class Session:
     caller: Caller
     era: Era
     version: str
-    capabilities: JsonObject = field(default_factory=dict)
-    client_info: JsonObject = field(default_factory=dict)
+    capabilities: JsonObject = msgspec.field(default_factory=dict)
+    client_info: JsonObject = msgspec.field(default_factory=dict)
     log_level: str | None = None
-    subscriptions: dict[tuple[str, str], str] = field(default_factory=dict)
+    subscriptions: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
     lists: dict[Kind, int] | None = None
     is_over: bool = False
     answers_after: float | None | UnsetType = UNSET
@@ -64,8 +62,7 @@ class Session:
         self.answers_after, self.audience, self.mode = UNSET, None, None
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(msgspec.Struct):
     """A session, when it was used last (counted), and whether it ever was since it began."""
 
     session: Session
@@ -73,12 +70,11 @@ class _Kept:
     is_fresh: bool = True
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(msgspec.Struct):
     """One principal's sessions, each kind the longest unused first."""
 
-    fresh: OrderedDict[str, _Kept] = field(default_factory=OrderedDict)
-    used: OrderedDict[str, _Kept] = field(default_factory=OrderedDict)
+    fresh: OrderedDict[str, _Kept] = msgspec.field(default_factory=OrderedDict)
+    used: OrderedDict[str, _Kept] = msgspec.field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
         return len(self.fresh) + len(self.used)

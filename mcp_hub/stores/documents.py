@@ -8,8 +8,9 @@ replay, another hub on the same folder) names the same document. Source: context
 import base64
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 from mcp_hub.stores.base import StoreError
 
@@ -19,8 +20,7 @@ _ID: Final = re.compile(r"r[a-z2-7]{12}")
 _BITS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentLimits:
+class DocumentLimits(msgspec.Struct, frozen=True):
     """Seconds that a document is kept after it was put last, and bounds in bytes and in number of documents.
 
     What comes beyond a bound drives out the oldest: the principal's own for the bounds of one, anybody's for the total

@@ -2,15 +2,15 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from mcp_hub.stores.documents import DocumentLimits, Part, check_size, document_id
 
 __all__ = ["MemoryDocuments"]
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(msgspec.Struct):
     body: bytes
     expires: float
 

@@ -1,8 +1,9 @@
 """What a store keeps at most, and which chunks of a stream go when it is too long. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 __all__ = ["LETTERS", "PAGE_BYTES", "StoreLimits", "surplus"]
 
@@ -12,8 +13,7 @@ PAGE_BYTES: Final = 1 << 20
 """Of events in one page, unless the first alone is longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLimits:
+class StoreLimits(msgspec.Struct, frozen=True):
     """Per stream (streams.md §3) and for the whole store. How long an ended stream is kept is the row's `ttl`.
 
     Above `ended` streams or `total_bytes` the oldest ended ones go at the next sweep. `memory_bytes` is for events that

@@ -1,7 +1,6 @@
 """The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -42,8 +41,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     result_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What an upstream asks its caller, params as sent."""
 
     method: str

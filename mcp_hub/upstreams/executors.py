@@ -4,10 +4,10 @@ Source: streams.md §2, "Client-executed tools".
 """
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
@@ -20,8 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualLimits:
+class VirtualLimits(msgspec.Struct, frozen=True):
     """`executors` of the hub, `tools` and bytes of `definitions` of each, and its calls: `waiting` to be fetched,
     `running` at the worker. Seconds: `silence`, the longest without a post for a call that was fetched and has no
     question open; `catch_up` and `keeping`, the longest a post is held because readers are behind, and until it is
@@ -39,8 +38,7 @@ class VirtualLimits:
     producer: ProducerLimits = ProducerLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class CallOffer:
+class CallOffer(msgspec.Struct, frozen=True):
     """A call for the worker: the tool's own name, its arguments, the client's `_meta`, events that may be posted."""
 
     tool_call_id: str
@@ -50,16 +48,14 @@ class CallOffer:
     credit: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelOffer:
+class CancelOffer(msgspec.Struct, frozen=True):
     """A call that the worker has fetched is over, though not by its word; nobody waits for the result."""
 
     tool_call_id: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class InputOffer:
+class InputOffer(msgspec.Struct, frozen=True):
     """The answer to a question under the worker's `key`: what the caller sent, or the error object instead."""
 
     tool_call_id: str
@@ -73,27 +69,25 @@ CANCELLED: Final = RpcError("the call was cancelled")
 Offer = CallOffer | CancelOffer | InputOffer
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
+class Posted(msgspec.Struct, frozen=True):
     """The post was taken, now or before (`is_duplicate`). At most `credit` events may follow; 0: wait."""
 
     credit: int
     is_duplicate: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Executor:
+class Executor(msgspec.Struct, eq=False):
     """A worker's registration; the lease ends when it is `due`. `news` are of calls that were `given` to it."""
 
     key: tuple[str, str]
     epoch: int = 0
-    tools: dict[str, bytes] = field(default_factory=dict)
+    tools: dict[str, bytes] = msgspec.field(default_factory=dict)
     lease: float = 0.0
     due: float = 0.0
-    waiting: OrderedDict[str, "Work"] = field(default_factory=OrderedDict)
-    given: dict[str, "Work"] = field(default_factory=dict)
-    news: deque[CancelOffer | InputOffer] = field(default_factory=deque)
-    bell: anyio.Event = field(default_factory=anyio.Event)
+    waiting: OrderedDict[str, "Work"] = msgspec.field(default_factory=OrderedDict)
+    given: dict[str, "Work"] = msgspec.field(default_factory=dict)
+    news: deque[CancelOffer | InputOffer] = msgspec.field(default_factory=deque)
+    bell: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def ring(self) -> None:
         self.bell.set()
@@ -115,8 +109,7 @@ class Executor:
         return offers
 
 
-@dataclass(slots=True, eq=False)
-class Work:
+class Work(msgspec.Struct, eq=False):
     """One call. `heard` is when the worker last posted for it, `asking` how many of its questions are open."""
 
     executor: Executor
@@ -127,4 +120,4 @@ class Work:
     heard: float = 0.0
     asking: int = 0
     outcome: Completed | RpcError = CANCELLED
-    done: anyio.Event = field(default_factory=anyio.Event)
+    done: anyio.Event = msgspec.field(default_factory=anyio.Event)

@@ -7,7 +7,6 @@ its era: `tasks` and `modern_tasks`. Source: streams.md §6, "upstream task: kee
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
@@ -74,8 +73,7 @@ class Known(msgspec.Struct, frozen=True):
     created: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A connection as tasks see it. `is_outlived` if the server keeps its tasks when the connection is lost.
 
     `is_left` says whether a call that is cancelled now leaves its task to another hub.

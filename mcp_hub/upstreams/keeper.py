@@ -6,11 +6,11 @@ decided in `lifecycle`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 import anyio.abc
+import msgspec
 import structlog
 
 from mcp_hub.clock import Clock
@@ -45,8 +45,7 @@ _NOT_STARTED: Final = "not started yet: it is when it is needed"
 _IDLE: Final = "idle: it is started when it is needed"
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorRules:
+class SupervisorRules(msgspec.Struct, frozen=True):
     """Limits of one upstream, in seconds where not said otherwise.
 
     `ready_wait` is how long a call waits for an upstream that is about to be started again; for its first start it
@@ -63,8 +62,7 @@ class SupervisorRules:
     idle_stop: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(msgspec.Struct, frozen=True):
     """Why an attempt or a session ended; `hopeless` is the state that follows if another one cannot go better."""
 
     reason: str

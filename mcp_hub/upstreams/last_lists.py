@@ -13,7 +13,6 @@ import secrets
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +34,7 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 """Names of lists, and of lists that are being written."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastList:
+class LastList(msgspec.Struct, frozen=True):
     """What a server offered, what it said of itself, and when that was (Unix seconds)."""
 
     snapshot: Snapshot
@@ -87,8 +85,7 @@ class LastLists:
         return ListFile(self._folder, server, key, self._most_bytes, self._most_files)
 
 
-@dataclass(frozen=True, slots=True)
-class ListFile:
+class ListFile(msgspec.Struct, frozen=True):
     """The file of one server. `most_bytes` bounds it, `most_files` the folder that it is in."""
 
     folder: Path

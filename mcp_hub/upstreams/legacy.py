@@ -1,14 +1,13 @@
 """What the successor of an upstream takes over from it, so that clients notice nothing while it starts."""
 
-from dataclasses import dataclass
+import msgspec
 
 from mcp_hub.upstreams.last_lists import LastList
 
 __all__ = ["Legacy"]
 
 
-@dataclass(frozen=True, slots=True)
-class Legacy:
+class Legacy(msgspec.Struct, frozen=True):
     """The lists that stand until there are others, the log level that clients want, and references to resources."""
 
     lists: LastList | None

@@ -4,8 +4,10 @@ States and rules from OTP supervisors and systemd (reliability.md §3): more tha
 seconds → failed; before that the pause doubles with each attempt in a row that did not get ready, with jitter, capped.
 """
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.types import UpstreamState
 
@@ -34,16 +36,14 @@ _STABLE: Final = 10.0
 """Seconds that a server under a rule without an end has to be ready for its next pause to be the shortest again."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartRule:
+class RestartRule(msgspec.Struct, frozen=True):
     """At most `intensity` deaths in any `period` seconds; None: never given up."""
 
     intensity: int | None = 5
     period: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(msgspec.Struct, frozen=True):
     """Where an upstream stands. `delay` is the pause before the next attempt while backing off, in seconds.
 
     `rests` if it is stopped only until somebody needs it.

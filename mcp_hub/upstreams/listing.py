@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import anyio
 import anyio.to_thread
@@ -23,8 +22,7 @@ __all__ = ["ListLimits", "Listed", "list_kinds", "prepared"]
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ListLimits:
+class ListLimits(msgspec.Struct, frozen=True):
     """At most `pages` pages and `entries` entries of one kind; what is beyond is left out with a warning.
 
     `prepare` is given lists of `long` entries or more in a worker thread before anybody sees them: what it makes ready
@@ -37,19 +35,17 @@ class ListLimits:
     long: int = 250
 
 
-@dataclass(slots=True)
-class Listed:
+class Listed(msgspec.Struct):
     """One kind's list as far as it was read."""
 
-    raws: list[bytes] = field(default_factory=list)
+    raws: list[bytes] = msgspec.field(default_factory=list)
     hint: CacheHint = CacheHint()
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
     is_late: bool = False
     """Whether the rest is worth asking for again: the server was silent."""
 
 
-@dataclass(slots=True)
-class _Late:
+class _Late(msgspec.Struct):
     """Until when a page is waited for, see `list_kinds`."""
 
     silence: float

@@ -6,12 +6,12 @@ to the one call in flight, or to the session that all calls in flight are of, el
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from mcp_hub import __version__
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
@@ -54,19 +54,17 @@ _CHANGED: Final = {
 _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 
 
-@dataclass(frozen=True, slots=True)
-class PeerInfo:
+class PeerInfo(msgspec.Struct, frozen=True):
     """What the handshake or the discovery settled."""
 
     era: Era
     version: str
-    server_info: JsonObject = field(default_factory=dict)
-    capabilities: JsonObject = field(default_factory=dict)
+    server_info: JsonObject = msgspec.field(default_factory=dict)
+    capabilities: JsonObject = msgspec.field(default_factory=dict)
     instructions: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _GivenUp:
+class _GivenUp(msgspec.Struct, frozen=True):
     """A call that was given up: its session, and until when the server may still log and ask on its behalf."""
 
     session: str

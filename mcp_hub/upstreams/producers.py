@@ -7,7 +7,6 @@ carries its last events and its ending; after it nothing is taken. Source: strea
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -89,8 +88,7 @@ class TooMany(Refused):
     """The hub has as many executors as it takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerLimits:
+class ProducerLimits(msgspec.Struct, frozen=True):
     """`window`: events that may be ahead of the readers. `event`, `post`, `text`: bytes of one event, of all that a
     post carries, and of the deltas that become the result of a call which is completed without one. `questions`:
     such of one call whose answers the worker has not fetched yet."""
@@ -102,8 +100,7 @@ class ProducerLimits:
     questions: int = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(msgspec.Struct, frozen=True):
     """One post as it came. `content` is short for one text delta; without it and `events` it is a sign of life.
 
     `result` and `error`, at most one of them, belong to `complete`.
@@ -118,8 +115,7 @@ class Post:
     error: RawJson | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """A question to the caller under a key of the worker's own."""
 
     key: str
@@ -130,8 +126,7 @@ class Ask:
 Produced = Progress | Delta | Log | ToolCall | ToolResult | Ask
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """What a post that was taken says."""
 
     events: tuple[Produced, ...]

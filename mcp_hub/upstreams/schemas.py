@@ -9,7 +9,6 @@ import math
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import pydantic
@@ -38,8 +37,7 @@ class ArgumentsRefused(HubError):
     """Arguments that do not fit the signature; the message names each wrong one, for the model to read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(msgspec.Struct, frozen=True):
     """The arguments of one function: their JSON Schema, and the way from JSON text to Python values."""
 
     names: tuple[str, ...]

@@ -5,11 +5,12 @@ modern era has none, so its callers share one process per principal (protocol.md
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Self
 
 import anyio
 import anyio.abc
+import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
@@ -29,15 +30,14 @@ _SWEEP: Final = 30.0
 """Seconds between two looks for idle processes, at most."""
 
 
-@dataclass(eq=False, slots=True)
-class _Member:
+class _Member(msgspec.Struct, eq=False):
     """One process: its supervisor and the scope that ends it; `is_last` if it ends with the calls that it runs."""
 
     supervisor: Supervisor
     idle_since: float
     busy: int = 0
     is_last: bool = False
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
 
 class Scoped:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import IO, Final
 
 import anyio
+import msgspec
 import structlog
 
 from mcp_hub.errors import StartFailed
@@ -40,8 +41,7 @@ _DEAF: Final = 30.0
 """Seconds after which a server that reads nothing of them is ended and started again."""
 
 
-@dataclass(frozen=True, slots=True)
-class StdioSpec:
+class StdioSpec(msgspec.Struct, frozen=True):
     """What to run and how to talk to it. `argv[0]` is absolute; `key` names the server in the era memory."""
 
     argv: Sequence[str]

@@ -22,7 +22,6 @@ import re
 import threading
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType, UnionType
 from typing import TypeVar, overload
 
@@ -41,8 +40,7 @@ LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far the tool is: `progress` grows with every report, `total` is what it grows to, if that is known."""
 
     progress: float
@@ -61,8 +59,7 @@ class Progress:
         return events.Progress(self.progress, self.total, {"message": msgspec.Raw(msgspec.json.encode(self.message))})
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """The final result of a tool, for those that say more than a plain return value can.
 
     `Result(value)` is the same as returning the value. `content` (text, or a list of texts and content blocks) and
@@ -129,8 +126,7 @@ class Context:
         await self._drained()
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """A function with all that the hub needs to list and run it."""
 
     name: str

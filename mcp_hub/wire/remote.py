@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -19,6 +18,7 @@ import anyio.abc
 import httpx2
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.protocol import envelope

@@ -145,7 +145,9 @@ async def test_list_changed_arrives_when_a_slow_server_is_ready(front: str, tmp_
                     assert "slow_echo" not in await peer.names()
                 await running.wait_stderr('"slow".*upstream_ready')
                 while "slow_echo" not in await peer.names():
-                    await stream.wait_for(lambda message: message["method"] == "notifications/tools/list_changed", AT_ONCE)
+                    await stream.wait_for(
+                        lambda message: message["method"] == "notifications/tools/list_changed", AT_ONCE
+                    )
 
 
 async def _changed_until(client: StdioClient, position: int) -> None:

@@ -1,10 +1,10 @@
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mcp_hub.catalog.diffs import apply, diff
 from mcp_hub.catalog.filters import EVERYTHING, Filter

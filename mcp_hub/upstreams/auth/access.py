@@ -7,11 +7,12 @@ asks. Of a refresh token that is replaced with each use, two askers would end th
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import anyio
 import httpx2
+import msgspec
 import structlog
 
 from mcp_hub.clock import wall_time
@@ -35,8 +36,7 @@ _GRACE: Final = 1.0
 hub itself must be gone within 2 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(msgspec.Struct, frozen=True):
     """Why a server refused a request. `ends` if no other would fare better; `can_retry` if another start might."""
 
     reason: str

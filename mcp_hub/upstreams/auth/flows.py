@@ -10,10 +10,10 @@ basic/authorization; RFC 8414, 8707, 9207, 9728, 7591, 7636.
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import httpx2
+import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
@@ -80,8 +80,7 @@ class _Storage:
         learn([client_info.client_secret] if client_info.client_secret else [])
 
 
-@dataclass(frozen=True, slots=True)
-class _Login:
+class _Login(msgspec.Struct, frozen=True):
     """One login under way."""
 
     url: str

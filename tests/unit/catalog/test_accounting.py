@@ -2,12 +2,12 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mcp_hub.catalog import accounting
 from mcp_hub.catalog.accounting import Asked, Measures, ModeTokens, TokenAccount, Tokens, account

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build

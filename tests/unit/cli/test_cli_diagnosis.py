@@ -1,9 +1,9 @@
 """The verdicts of `mcp-hub doctor`, as a table over states, reasons and lists."""
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.view import ServerRules, ViewRules, build

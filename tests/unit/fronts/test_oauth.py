@@ -5,11 +5,11 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jwt
 import pytest
+from msgspec.structs import replace
 
 from mcp_hub.fronts.guard import Refusal
 from mcp_hub.fronts.oauth import Issuer, Resource, TokenVerifier

@@ -30,9 +30,10 @@ _DENSE = (
 # no word is longer than 40 characters: the rest is another one
 _CASED = "[A-Z]{1,40}(?=[A-Z][a-z])|[A-Z]?[a-z]{1,40}|[A-Z]{1,40}"
 _ASCII = re.compile(rf"{_CASED}|[0-9]{{1,40}}")
+# compiled when they are needed, since that takes long, and most tools are in ASCII;
 # Indic vowel signs are no letters to `re`, but belong to the word
-_ANY = re.compile(rf"[{_DENSE}]+|\d{{1,40}}|(?:[^\W\d_{_DENSE}]|[\u0900-\u0dff]){{1,40}}")
-_IS_DENSE = re.compile(f"[{_DENSE}]")
+_ANY = rf"[{_DENSE}]+|\d{{1,40}}|(?:[^\W\d_{_DENSE}]|[\u0900-\u0dff]){{1,40}}"
+_IS_DENSE = f"[{_DENSE}]"
 _RUN = re.compile(r"[A-Za-z]+")
 _CASED_PIECE = re.compile(_CASED)
 # accents of Latin, Greek and Cyrillic, vowel points of Arabic
@@ -46,7 +47,7 @@ def words(text: str, limit: int) -> list[str]:
     if text.isascii():
         return [_stem(word) for word in _ASCII.findall(text)[:limit]]
     found: list[str] = []
-    for run in _ANY.findall(_folded(text)):
+    for run in re.findall(_ANY, _folded(text)):
         found += _pieces(run)
         if len(found) >= limit:
             break
@@ -96,7 +97,7 @@ def _folded(text: str) -> str:
 def _pieces(run: str) -> list[str]:
     if run.isascii():
         return [_stem(word) for word in _ASCII.findall(run)]
-    if not _IS_DENSE.match(run) or len(run) == 1:
+    if not re.match(_IS_DENSE, run) or len(run) == 1:
         return [run.lower()]
     return [run[place : place + 2] for place in range(len(run) - 1)]
 

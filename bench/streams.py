@@ -10,6 +10,7 @@ from bench.cases import Figures, Named, Run, echoes, share, timed, warm
 from bench.cold import idle, restart, settings
 from bench.follow import Event, Follower, call_request, check, follow_all, follow_request
 from bench.ledger import RelayFailed, Stats, percentile
+from bench.machinery import machinery
 from bench.relays import STORES, Setup, Side
 
 __all__ = ["measure_streams"]
@@ -205,6 +206,8 @@ def measure_streams(run: Run) -> None:
     limits = ["limit"] if "limit" in run.options.relays else []
     named: Named = {"short-call": lambda sides: short_call(run, sides)}
     share(run, Setup("stdio"), named, [*limits, *STORES])
+    if run.wants("short-call"):
+        machinery(run)
     steady = {
         "streams-throughput": lambda sides: throughput(run, sides),
         "streams-latency": lambda sides: latency(run, sides),

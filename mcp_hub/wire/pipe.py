@@ -253,7 +253,8 @@ class Pipe(asyncio.Protocol):
                 else:
                     self._handler.on_request(message)
             elif message.id is not Unset:
-                self._take_answer(message, line)
+                if not self._settles(message):
+                    self._take_answer(message, line)
             else:
                 self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor an id"), line)
         else:
@@ -262,6 +263,17 @@ class Pipe(asyncio.Protocol):
                 self._take(part)
             if rest is not None:
                 self._take_bad(*rest)
+
+    def _settles(self, message: Envelope) -> bool:
+        """Whether it is the usual answer: whole, with a number for an id, to what somebody waits for."""
+        id_ = bytes(message.id)  # type: ignore[arg-type]  # the caller has seen that it is set
+        if not id_.isdigit() or len(id_) > 18 or (message.result is Unset and message.error is Unset):
+            return False
+        pending = self.requests.pending.pop(int(id_), None)
+        if pending is None:
+            return False
+        pending.settle(message)
+        return True
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
         """The messages of a line that is none as a whole, and what is left of it: a client's has none."""

@@ -3,8 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from mcp_hub import masking
+
+settings.register_profile("suite", max_examples=50)  # what is not told otherwise; `make fuzz` is for the long search
+settings.load_profile("suite")
 
 
 @pytest.fixture

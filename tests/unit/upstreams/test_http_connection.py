@@ -137,15 +137,16 @@ class OldMcp(OldServer):
             await self.say(id=request.message["id"], result=INITIALIZED)
 
 
-async def test_the_end_of_the_old_stream_is_known_at_once() -> None:
+async def test_the_end_of_the_old_stream_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unlike a process, it has nothing more to say."""
+    monkeypatch.setattr("mcp_hub.upstreams.peer._LAST_WORDS", 4 * WAIT)
     old = OldMcp()
     async with serving(old) as server, connection(server, transport="sse") as (_, peer):
         pending = peer.send("tools/list")
         await server.until("tools/list")
         assert old.stream is not None
         await old.stream.end()
-        with pytest.raises(UpstreamLost, match="the event stream ended"), anyio.fail_after(0.5):
+        with pytest.raises(UpstreamLost, match="the event stream ended"), anyio.fail_after(WAIT):
             await peer.answer(pending)
 
 

@@ -51,7 +51,11 @@ def any_session_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_SESSION", 0.0)
 
 
-async def test_a_forgotten_session_begins_anew_at_once_and_the_calls_go_on(any_session_counts: None) -> None:
+async def test_a_forgotten_session_begins_anew_at_once_and_the_calls_go_on(
+    any_session_counts: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "_BASE", 4 * WAIT)  # the pause after a failure is longer than anybody waits here
+    monkeypatch.setattr(lifecycle, "_CAP", 4 * WAIT)
     remote = Remote()
     async with serving(remote) as server, supervised(server) as far:
         await ready(far)
@@ -61,12 +65,10 @@ async def test_a_forgotten_session_begins_anew_at_once_and_the_calls_go_on(any_s
         async def one() -> None:
             done.append(await run(far))
 
-        began = anyio.current_time()
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
                 tasks.start_soon(one)
         assert len(done) == 20
-        assert anyio.current_time() - began < 0.5, "shorter than the pause after a failure"
         assert len(server.of("initialize")) == 2 and far.status().restarts == 1
         assert not server.of("DELETE"), "there is nothing to end"
 

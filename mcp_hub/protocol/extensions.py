@@ -26,7 +26,8 @@ def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
     if era is Era.HANDSHAKE and extension != STREAMS:
         return False
     places = ("extensions",) if era is Era.MODERN else ("extensions", "experimental")
-    return any(isinstance(found := capabilities.get(place), dict) and extension in found for place in places)
+    offers = (capabilities.get(place) for place in places)
+    return any(isinstance(found, dict) and isinstance(found.get(extension), dict) for found in offers)
 
 
 def offered(era: Era) -> JsonObject:

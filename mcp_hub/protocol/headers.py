@@ -35,10 +35,15 @@ _ANNOTATION: Final = "x-mcp-header"
 _TYPES: Final = ("string", "integer", "boolean")
 _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that `Mcp-Name` repeats, by method."""
-_DATA: Final = frozenset({"default", "examples", "const", "enum"})
-"""Keywords whose values are instances: what looks like an annotation there is none."""
-_MAPS: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-"""Keywords whose values map names to schemas: the names are no keywords."""
+_ONE: Final = frozenset(
+    "items contains unevaluatedItems additionalProperties propertyNames unevaluatedProperties "
+    "not if then else contentSchema".split()
+)
+"""Keywords of JSON Schema 2020-12 whose value is a schema."""
+_LISTS: Final = frozenset("allOf anyOf oneOf prefixItems".split())
+"""Those whose value is a list of schemas."""
+_MAPS: Final = frozenset("properties patternProperties dependentSchemas $defs definitions".split())
+"""Those whose value maps names to schemas. Under any other keyword what looks like an annotation is data."""
 
 
 def header_value(text: str) -> str:
@@ -126,9 +131,7 @@ def annotated(schema: object) -> Iterator[tuple[Path | None, dict[str, object]]]
     rest: list[tuple[Path | None, object]] = [((), schema)]
     while rest:
         path, node = rest.pop()
-        if isinstance(node, list):
-            rest += [(None, item) for item in node]
-        elif isinstance(node, dict):
+        if isinstance(node, dict):
             if _ANNOTATION in node:
                 yield path, node
             for keyword, value in node.items():
@@ -136,12 +139,14 @@ def annotated(schema: object) -> Iterator[tuple[Path | None, dict[str, object]]]
 
 
 def _inside(path: Path | None, keyword: str, value: object) -> list[tuple[Path | None, object]]:
-    if keyword in _DATA or keyword == _ANNOTATION:
-        return []
+    if keyword in _ONE:
+        return [(None, value)]
+    if keyword in _LISTS and isinstance(value, list):
+        return [(None, inner) for inner in value]
     if keyword in _MAPS and isinstance(value, dict):
         chain = path if keyword == "properties" else None
         return [((*chain, name) if chain is not None else None, inner) for name, inner in value.items()]
-    return [(None, value)]
+    return []
 
 
 def mirrored(headers: Mapping[str, Path], arguments: object) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What a modern request repeats in headers; the SDK's server side is the other opinion."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -52,11 +53,18 @@ def test_value_that_is_absent_or_no_primitive_has_no_header(given_: Any) -> None
     assert mirrored(param_headers(of(region=annotated("string"))), given_) == {}
 
 
+KEYWORDS = (  # that hold schemas, JSON Schema 2020-12; and some that do not
+    "items contains unevaluatedItems additionalProperties propertyNames unevaluatedProperties not if then else "
+    "contentSchema allOf anyOf oneOf prefixItems properties patternProperties dependentSchemas $defs definitions "
+    "default examples const enum $ref format x-ours"
+).split()
 VALID = [
     of(a={"type": "string"}),
     of(**{"x-mcp-header": {"type": "string"}}),
     of(a={"type": "object", "default": {"x-mcp-header": 1}, "enum": [{"x-mcp-header": 1}]}),
     of(a=annotated("string", "A"), b=annotated("integer", "B")),
+    {**of(a=annotated("string")), "x-ours": annotated("number"), "x-list": [annotated("string")]},
+    of(a={"$ref": "#/$defs/a", "x-ours": {"properties": {"b": annotated("string")}}}),
 ]
 INVALID = [
     of(a=annotated("number")),
@@ -71,6 +79,20 @@ INVALID = [
     {"$defs": {"a": annotated("string")}},
     {**annotated("string"), **of()},
 ]
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"x": x}], ids=["one", "list", "map"])
+def test_annotations_count_where_the_sdk_sees_a_schema(keyword: str, wrap: Callable[[object], object]) -> None:
+    for inner in (annotated("string"), of(b=annotated("string"))):
+        schema = of(a={"type": "string", keyword: wrap(inner)}, region=annotated("string"))
+        verdict = inbound.find_invalid_x_mcp_header(schema)
+        try:
+            found = param_headers(schema)
+        except ValueError:
+            assert verdict is not None
+        else:
+            assert verdict is None and set(found.values()) == set(inbound.x_mcp_header_map(schema))
 
 
 @pytest.mark.parametrize("schema", VALID)

@@ -39,6 +39,8 @@ _DOUBLINGS: Final = 10
 """From the shortest pause past the longest."""
 _RESUMES: Final = 5
 """Attempts in a row to resume the stream of a request without a new event."""
+_AWAY: Final = (429, 502, 503, 504)
+"""What a server that restarts, or the proxy before it, answers meanwhile."""
 
 
 class HttpWire(RemoteWire):
@@ -186,8 +188,10 @@ class HttpWire(RemoteWire):
                     if not is_stream(response):
                         if response.status_code == 404:
                             self._forget(_UNKNOWN)
-                        raise self._lost(f"{why}, and did not resume it: HTTP {response.status_code}")
-                    await self._follow(response, parser, pending)
+                        if response.status_code not in _AWAY or silent + 1 == _RESUMES:
+                            raise self._lost(f"{why}, and did not resume it: HTTP {response.status_code}")
+                    else:
+                        await self._follow(response, parser, pending)
             except httpx2.TransportError as exc:
                 why = f"broke off the connection: {reason_of(exc)}"
             pause = _pause(parser, pause)

@@ -114,6 +114,38 @@ async def test_a_stream_that_brings_nothing_new_is_given_up_after_some_attempts(
         assert len(talk.server.of("GET")) == 5
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_server_that_restarts_is_asked_again_for_its_stream(status: int) -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        if request.method == "GET" and len(talk.server.seen) == 2:
+            return await reply.status(status)
+        stream = await reply.stream()
+        if request.method == "GET":
+            return await stream.event({"jsonrpc": "2.0", "id": 1, "result": {}})
+        await stream.event(id="1", retry=SOON)
+        await stream.end()
+
+    async with wired(script) as talk:
+        assert (await talk.ask()).result
+        assert [request.headers.get("last-event-id") for request in talk.server.seen] == [None, "1", "1"]
+
+
+async def test_a_server_that_stays_away_is_given_up_after_some_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_SHORTEST", 0.001)
+
+    async def script(request: Request, reply: Reply) -> None:
+        if request.method == "GET":
+            return await reply.status(503)
+        stream = await reply.stream()
+        await stream.event(id="1", retry=1)
+        await stream.end()
+
+    async with wired(script) as talk:
+        with pytest.raises(UpstreamLost, match="did not resume it: HTTP 503$"):
+            await talk.ask()
+        assert len(talk.server.of("GET")) == 5
+
+
 @pytest.mark.parametrize("status", [405, 404, 400])
 async def test_a_server_that_does_not_resume_says_so_and_the_request_is_lost(status: int) -> None:
     async def script(request: Request, reply: Reply) -> None:

@@ -4,6 +4,9 @@ A modern client is asked by the result of its request instead (`delivery`). An a
 given twice or to nothing is dropped (2025-11-25, basic/index "Responses").
 """
 
+import secrets
+from typing import Final
+
 import msgspec
 
 from mcp_hub.calls.runner import CallRecord
@@ -18,15 +21,20 @@ from mcp_hub.wire.base import Pending, Requests, WireClosed
 
 __all__ = ["Asking"]
 
+_IDS: Final = 1 << 30
+"""Where ids may begin: they stay what clients with 32 bits for them can keep."""
+
 
 class Asking:
     """What one client is being asked. `requests` is the table of its wire, or its own where the wire has none.
 
+    A session without a wire may be had at several hubs, one after the other or side by side: the ids of its own table
+    begin anywhere, so that an answer to one hub's question is none to another's.
     `ends_hub` if the hub ends with the wire: what is open then stays so, for the hub that goes on with the call.
     """
 
     def __init__(self, requests: Requests | None = None, *, ends_hub: bool = False) -> None:
-        self._requests = requests if requests is not None else Requests()
+        self._requests = requests if requests is not None else Requests(1 + secrets.randbelow(_IDS))
         self._ends_hub = ends_hub
         self._open: dict[tuple[CallId, str], Pending] = {}
 

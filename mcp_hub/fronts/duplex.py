@@ -144,7 +144,7 @@ class Duplex:
         id_ = envelope.usable_id(message.id)
         if id_ is None or message.jsonrpc != "2.0":
             what = "the id must be a string or an integer" if id_ is None else 'jsonrpc must be "2.0"'
-            self._refuse(id_, RpcError(f"invalid request: {what}", code=INVALID_REQUEST))
+            self._refuse_broken(id_, RpcError(f"invalid request: {what}", code=INVALID_REQUEST))
             return
         key = envelope.id_key(id_)
         if (earlier := self._open.get(key)) is not None:
@@ -243,6 +243,11 @@ class Duplex:
     def _refuse(self, id_: bytes | None, error: RpcError) -> None:
         self._wire.send(envelope.error_frame(id_, error.encoded()))
 
+    def _refuse_broken(self, id_: bytes | None, error: RpcError) -> None:
+        """Refuses what is no request; under the id of one that waits for its answer that would be the answer."""
+        is_open = id_ is not None and envelope.id_key(id_) in self._open
+        self._refuse(None if is_open else id_, error)
+
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         if message.method != "notifications/cancelled":
             return
@@ -265,7 +270,7 @@ class Duplex:
         if self.takes_batches and bad.code == INVALID_REQUEST and batches.is_array(line):
             self.on_batch(line)
         else:
-            self._refuse(bad.id, RpcError(bad.reason, code=bad.code))
+            self._refuse_broken(bad.id, RpcError(bad.reason, code=bad.code))
 
     @property
     def takes_batches(self) -> bool:
@@ -282,7 +287,7 @@ class Duplex:
 
     def _take(self, message: Envelope | BadMessage) -> None:
         if isinstance(message, BadMessage):
-            self._refuse(message.id, RpcError(message.reason, code=message.code))
+            self._refuse_broken(message.id, RpcError(message.reason, code=message.code))
         elif message.method is Unset:
             self.on_answer(message)
         elif message.id is Unset:

@@ -71,10 +71,10 @@ class WireHandler(Protocol):
 
 
 class Requests:
-    """The table of requests under way; ids count up from 1 and are never used twice."""
+    """The table of requests under way; ids count up from `first` and are never used twice."""
 
-    def __init__(self) -> None:
-        self._next_id = 1
+    def __init__(self, first: int = 1) -> None:
+        self._first = self._next_id = first
         self._loop: asyncio.AbstractEventLoop | None = None
         self._late: dict[int, None] = {}
         self.pending: dict[int, Pending] = {}
@@ -100,7 +100,7 @@ class Requests:
 
     def was_asked(self, id_: int) -> bool:
         """Whether a request had this id, answered or not."""
-        return 0 < id_ < self._next_id
+        return self._first <= id_ < self._next_id
 
     def is_late(self, id_: int) -> bool:
         """Whether this answers a request that was abandoned; true once."""

@@ -201,6 +201,31 @@ async def test_id_that_is_in_use_in_another_spelling_is_refused_in_that_spelling
     assert (await wire.answer(first))["result"]["content"][0]["text"] == "first"
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600),
+        (b'{"id":1,"method":"ping"}', -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"result":nope}', -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{', -32700),
+    ],
+)
+async def test_what_is_no_request_settles_none_that_has_its_id(
+    hub: tuple[App, Tools], wire: Wire, line: bytes, code: int
+) -> None:
+    _, tools = hub
+    wire.call(1, "hold", nonce="first")
+    message = envelope.decode(line)
+    if isinstance(message, envelope.BadMessage):
+        wire.duplex.on_bad_line(message, line)
+    else:
+        wire.duplex.on_request(message)
+    assert wire.sent[-1]["id"] is None and wire.sent[-1]["error"]["code"] == code
+    tools.go.set()
+    assert (await wire.answer(1))["result"]["content"][0]["text"] == "first"
+
+
 async def test_id_of_a_request_that_is_no_call_is_in_use_too(hub: tuple[App, Tools]) -> None:
     async with serving(hub[0], lambda meta: modern_session(LOCAL, meta, "one")) as wire:
         wire.receive("tasks/get", {"taskId": "none", **modern()}, 5)

@@ -91,3 +91,11 @@ async def test_a_question_to_a_session_that_is_over_is_not_waited_for() -> None:
     await sleep(0.01)
     (refused,) = call.answers
     assert isinstance(refused, RpcError) and "the client is gone" in str(refused)
+
+
+@virtual
+async def test_one_session_at_two_hubs_is_asked_under_ids_of_their_own() -> None:
+    """An answer to the question of one, late or sent to the other, is none to a question of the other."""
+    world = World()
+    ids = [world.client().asking._requests.expect("elicitation/create").id for _ in range(100)]
+    assert len(set(ids)) == 100 and all(0 < id_ <= 1 << 30 for id_ in ids)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.exchange import respond
 from mcp_hub.fronts.http_request import HttpRequest, json_error
-from mcp_hub.protocol.envelope import BadMessage, Envelope, error_frame, usable_id
+from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, error_frame, id_key, usable_id
 
 __all__ = ["answer_batch"]
 
@@ -37,11 +37,12 @@ async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMe
     `request` is the POST; its own message does not count.
     """
     parts = [_Part() for _ in messages]
+    taken: set[tuple[int | str, bool]] = set()
     async with anyio.create_task_group() as tasks:
         for message, part in zip(messages, parts, strict=True):
             if isinstance(message, BadMessage):
                 part.body = json_error(message.id, message.code, message.reason)
-            else:
+            elif _is_new(message, taken):
                 one = replace(request, message=message, send=part.send, takes_sse=False)
                 tasks.start_soon(_answer, one, part, handle)
     answers = [body for part in parts if (body := part.body.strip())]
@@ -49,6 +50,15 @@ async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMe
         await respond(request.send, 200, b"[%b]" % b",".join(answers))
     else:
         await request.accepted()
+
+
+def _is_new(message: Envelope, taken: set[tuple[int | str, bool]]) -> bool:
+    """Whether no request before it has its id, spelled alike: that one's answer settles the id."""
+    if message.method is Unset or (id_ := usable_id(message.id)) is None:
+        return True
+    known = len(taken)
+    taken.add((id_key(id_), id_.startswith(b'"')))
+    return len(taken) > known
 
 
 async def _answer(request: HttpRequest, part: _Part, handle: Handle) -> None:

@@ -17,7 +17,7 @@ from mcp_hub.fronts.bounds import FrontLimits
 from mcp_hub.fronts.exchange import Receive, Send
 from mcp_hub.fronts.rest_problem import Problem
 from mcp_hub.protocol.depth import is_deeper
-from mcp_hub.protocol.envelope import one_line
+from mcp_hub.protocol.envelope import one_line, without_lone_surrogates
 from mcp_hub.sessions.session import Caller
 
 __all__ = ["EVENT_STREAM", "JSON", "MOST_WAIT", "NDJSON", "ClientGone", "RestRequest", "Writer", "refuse", "respond"]
@@ -103,7 +103,9 @@ class RestRequest:
         try:
             msgspec.json.decode(text or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            raise Problem(400, "invalid_json", f"the body is not JSON: {problem}") from None
+            is_half = without_lone_surrogates(text) != text
+            why = "it holds half of a character (a lone surrogate)" if is_half else problem
+            raise Problem(400, "invalid_json", f"the body is not JSON: {why}") from None
         except RecursionError:
             raise Problem(400, "invalid_json", "the body is nested too deep") from None
         if is_deeper(text, self.limits.depth):

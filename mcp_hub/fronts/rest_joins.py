@@ -36,15 +36,23 @@ def digest_of(name: str, arguments: RawJson) -> str:
     Numbers count as they are written. `arguments` is valid JSON. Raises `Problem` if it is nested too deep.
     """
     try:
-        value = json.loads(bytes(arguments), parse_int=_literal, parse_float=_literal)
-        text = json.dumps([name, value], sort_keys=True, separators=(",", ":"))
+        value = json.loads(bytes(arguments), parse_int=_Number, parse_float=_Number, object_pairs_hook=_members)
+        text = repr([name, value])
     except RecursionError:
         raise Problem(400, "invalid_json", "the arguments are nested too deep") from None
     return sha256(text.encode()).hexdigest()
 
 
-def _literal(text: str) -> list[str]:
-    return ["\0number", text]
+class _Number(str):
+    """A number as it is written, which no text looks like."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _members(pairs: list[tuple[str, object]]) -> tuple[tuple[str, object], ...]:
+    """An object, which no array looks like: the last of equal names counts."""
+    return tuple(sorted(dict(pairs).items(), key=lambda pair: pair[0]))
 
 
 async def earlier(hub: Facade, principal: str, key: str, digest: str) -> Stream | None:

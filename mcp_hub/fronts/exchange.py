@@ -27,6 +27,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 KEEP_ALIVE: Final = 15.0
 """Seconds of silence before a comment: proxies cut idle responses at 30 s and more."""
+_UNOPENED: Final = 2.0
+"""Seconds of silence before a response that can be resumed becomes a stream: its client needs a place to come back to,
+but many calls end sooner, with JSON."""
 _PATIENCE: Final = 0.25
 _SLICE: Final = 4096
 """Events: more than one read of an upstream's pipe can hold, so that a client that reads never falls behind."""
@@ -168,7 +171,9 @@ class Exchange:
             return False
         if self._is_resumed and not (self._streaming or self.delivery.is_behind):
             return True
-        with anyio.move_on_after(KEEP_ALIVE if self.is_slow else math.inf) as patience:
+        opens = self._can_stream and self._on_stream is not None and not self._streaming
+        silence = _UNOPENED if opens else KEEP_ALIVE
+        with anyio.move_on_after(silence if self.is_slow else math.inf) as patience:
             await self._bell.wait()
         return patience.cancelled_caught
 

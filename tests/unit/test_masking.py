@@ -71,6 +71,14 @@ def test_a_secret_is_blacked_out_whichever_of_its_characters_are_escaped(secret:
     assert len(shown) <= Mask({secret}).longest
 
 
+def test_a_secret_is_blacked_out_as_python_writes_it() -> None:
+    """With two kinds of quotes and what is not printable, unlike JSON and URLs."""
+    secret = "pass'word\"s \x1b12"
+    for shown in (repr(secret), repr({"key": secret}), str(ValueError(secret)), f"{ValueError(secret)!r}"):
+        masked = Mask({secret})(shown)
+        assert MASK in masked and "pass" not in masked and "word" not in masked and "12" not in masked
+
+
 @pytest.mark.parametrize("secret", ["s3cret-k", "s3cret-key", "s3cret-ke", "p\u00e4ss??>>word~~"])
 @pytest.mark.parametrize("before", ["", "u", "us", "use", "user:"])
 @pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])

@@ -54,7 +54,7 @@ async def test_keep_alive_comments_carry_no_place() -> None:
     world = World()
     call = MadeCall(world, world.client())
     await sleep(50)
-    assert call.post.ids == [0] and call.post.body.count(b": keep-alive\n\n") == 3
+    assert call.post.ids == [0] and call.post.body.count(b": keep-alive\n\n") == 4
 
 
 @virtual

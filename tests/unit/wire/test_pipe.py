@@ -173,6 +173,7 @@ async def test_an_unreadable_answer_without_an_id_settles_none_of_several() -> N
     "noise",
     [
         *(b"starting the engine", b"Listening on 8080 {ok", b"\xff\xfe\x00", b"   ", b"[1, 2]", b"null"),
+        b'{"jsonrpc":"2.0","id":%b,"result":{}}' % (b"9" * 5000),  # more digits than int() takes
         *(b'{"level":"info","msg":"up"}', b'{"level":"info","msg":', b'{"id":1,"level":"info"}', b'{"id":1,"level":'),
     ],
 )

@@ -7,6 +7,7 @@ told there is told again. A session that is unknown but stored is accepted again
 
 import re
 from collections.abc import Mapping
+from functools import partial
 
 import anyio
 import msgspec
@@ -122,9 +123,10 @@ class HandshakeHttp:
             refusal = json_error(id_, INVALID_REQUEST, "a request with this id is still being answered")
             await respond(request.send, 400, refusal)
             return
+        changed = partial(self._changed, client.kept, request) if request.message.method in _CHANGING else None
         client.requests[key] = None  # taken from here on, also while the call waits for its server to start
         try:
-            begun = await begin(self._binding, request, client.session, id_)
+            begun = await begin(self._binding, request, client.session, id_, changed)
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
             return
@@ -133,8 +135,6 @@ class HandshakeHttp:
         if begun is not None:
             running, meta = begun
             await self._resumption.answer(client, request, id_, key, meta.token, running)
-        elif request.message.method in _CHANGING:
-            await self._changed(client.kept, request)
 
     async def _initialize(self, request: HttpRequest) -> None:
         id_ = request.id()

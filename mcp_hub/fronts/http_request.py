@@ -1,6 +1,6 @@
 """One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import anyio
@@ -71,10 +71,12 @@ class HttpRequest(msgspec.Struct, frozen=True):
         await respond(self.send, status, envelope.error_frame(id_, error.encoded()))
 
 
-async def begin(binding: Binding, request: HttpRequest, session: Session, id_: bytes) -> tuple[Leg, RequestMeta] | None:
+async def begin(
+    binding: Binding, request: HttpRequest, session: Session, id_: bytes, changed: Callable[[], Awaitable[None]] | None
+) -> tuple[Leg, RequestMeta] | None:
     """Starts the call of a request, to be followed at once; None after the response to a request that needs none.
 
-    Raises `RpcError`.
+    `changed` stores what such a request has changed, before the response. Raises `RpcError`.
     """
     params, meta = request.params()
     reply = binding.handle(session, str(request.message.method), params, meta)
@@ -84,6 +86,8 @@ async def begin(binding: Binding, request: HttpRequest, session: Session, id_: b
     if isinstance(reply, Deferred):
         reply = await reply.reply
     if isinstance(reply, bytes):
+        if changed is not None:
+            await changed()
         await json_result(request.send, id_, reply)
         return None
     return reply, meta
@@ -96,7 +100,7 @@ async def answer_call(
 
     Raises `RpcError`. Not here: calls that survive their connection (`resumption`).
     """
-    begun = await begin(binding, request, session, id_)
+    begun = await begin(binding, request, session, id_, None)
     if begun is None:
         return
     leg, meta = begun

@@ -32,10 +32,14 @@ class _Body(msgspec.Struct, omit_defaults=True):
 
 
 class KeptSession(msgspec.Struct):
-    """A session, until when its record lives (Unix seconds; 0: it has none), and what it is to subscribe to again."""
+    """A session, and what it is to subscribe to again.
+
+    `until` is when its record ends (Unix seconds; 0: it has none), `stored` the last such time that the store has.
+    """
 
     session: Session
     until: float = 0.0
+    stored: float = 0.0
     lapsed: dict[str, None] = msgspec.field(default_factory=dict)
     is_over: bool = False
 
@@ -61,26 +65,25 @@ class KeptSessions:
         self._retention = retention
 
     async def keep(self, kept: KeptSession, seconds: float) -> None:
-        """Sees to it that the record is there as long as a stream that may run for so many seconds.
+        """Returns when the record is there as long as a stream that may run for so many seconds.
 
         Without it only a restart of the hub is missed, so nothing fails with the store.
         """
         until = wall_time() + seconds + self._retention
-        if kept.until < until:
-            kept.until = until + _AHEAD
+        if kept.stored < until:
+            kept.until = max(kept.until, until + _AHEAD)
             await self.update(kept)
 
     async def update(self, kept: KeptSession) -> None:
-        """The session has changed: so does its record, if it has one."""
+        """The session has changed: so has its record, if it has one, when this returns."""
         if not kept.until or kept.is_over:
             return
-        session = kept.session
+        session, until = kept.session, kept.until
         try:
-            await self._store.put_session(
-                SessionRow(session.id, session.caller.principal, kept.encoded(), expires=kept.until)
-            )
+            await self._store.put_session(SessionRow(session.id, session.caller.principal, kept.encoded(), until))
         except StoreError as error:
             log.warning("session_not_kept", session=session.id, reason=str(error))
+        kept.stored = max(kept.stored, until)
 
     async def find(self, id_: str, caller: Caller) -> KeptSession | None:
         """The session of that id if there is a record, and it is this caller's. Raises `StoreError`."""
@@ -95,7 +98,7 @@ class KeptSessions:
         if body.profile != caller.profile or body.version not in eras.HANDSHAKE_VERSIONS:
             return None
         session = Session(id_, caller, Era.HANDSHAKE, body.version, body.capabilities, body.client_info, body.log_level)
-        return KeptSession(session, row.expires, dict.fromkeys(body.subscriptions))
+        return KeptSession(session, row.expires, row.expires, dict.fromkeys(body.subscriptions))
 
     async def drop(self, kept: KeptSession) -> None:
         """The client has ended the session."""

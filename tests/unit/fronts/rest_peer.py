@@ -16,12 +16,13 @@ from mcp_hub.config.schema import Settings
 from mcp_hub.fronts.endpoints import Endpoints
 from mcp_hub.fronts.guard import Guard
 from mcp_hub.fronts.rest import Rest
+from mcp_hub.fronts.streamable_http import StreamableHttp
 from mcp_hub.sessions.session import Caller
 from mcp_hub.upstreams.tools import Progress, Registry, Result
 from tests.e2e.client import SseEvent, SseParser
 from tests.upstreams.child import WAIT
 
-__all__ = ["ALICE", "BOB", "NARROW", "RestPeer", "Response", "Tools", "problem", "rest_hub"]
+__all__ = ["ALICE", "BOB", "NARROW", "RestPeer", "Response", "Tools", "mcp_hub", "problem", "rest_hub"]
 
 ALICE, BOB, NARROW = "alice-token", "bob-token", "narrow-token"
 CALLERS = {ALICE: Caller("alice"), BOB: Caller("bob"), NARROW: Caller("alice", "narrow")}
@@ -253,6 +254,18 @@ async def rest_hub(root: Path, *, tokens: bool = True, is_open: bool = True, **h
         yield RestPeer(app, tools, rest, endpoints, tasks)
         tools.go.set()
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def mcp_hub(root: Path) -> AsyncIterator[RestPeer]:
+    """A running hub that serves `/mcp` too."""
+    async with rest_hub(root) as peer:
+        mcp = StreamableHttp(peer.app.hub, peer.app.binding, max_body=100_000, max_sessions=10)
+        peer._endpoints = Endpoints(Guard(CALLERS), mcp.routes, peer.rest)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mcp.run)
+            yield peer
+            tasks.cancel_scope.cancel()
 
 
 def problem(response: Response, status: int, code: str) -> Any:

@@ -10,11 +10,8 @@ import pytest
 
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.fronts.delivery import Delivery
-from mcp_hub.fronts.endpoints import Endpoints
 from mcp_hub.fronts.exchange import Exchange
-from mcp_hub.fronts.guard import Guard
-from mcp_hub.fronts.streamable_http import StreamableHttp
-from tests.unit.fronts.rest_peer import CALLERS, RestPeer, rest_hub
+from tests.unit.fronts.rest_peer import RestPeer, mcp_hub
 from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
@@ -25,13 +22,8 @@ ACCEPT = {"accept": "application/json, text/event-stream", "mcp-protocol-version
 
 @pytest.fixture
 async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
-    async with rest_hub(tmp_path) as rest:
-        mcp = StreamableHttp(rest.app.hub, rest.app.binding, max_body=100_000, max_sessions=10)
-        rest._endpoints = Endpoints(Guard(CALLERS), mcp.routes, rest.rest)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(mcp.run)
-            yield rest
-            tasks.cancel_scope.cancel()
+    async with mcp_hub(tmp_path) as hub:
+        yield hub
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Sessions that outlive the hub: what is kept of them, for how long, and who may use them."""
 
+from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import pytest
 
 from mcp_hub.fronts import kept_sessions as module
@@ -10,6 +12,9 @@ from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.stores.base import EventStore, SessionRow, StoreError
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era
+from tests.unit.fronts.rest_peer import Response, mcp_hub
+from tests.upstreams.child import WAIT
+from tests.upstreams.messages import CLIENT
 
 pytestmark = pytest.mark.anyio
 
@@ -24,9 +29,12 @@ class Store(MemoryStore):
         super().__init__()
         self.writes = 0
         self.is_broken = False
+        self.may_write: anyio.Event | None = None
 
     async def put_session(self, session: SessionRow) -> None:
         self.writes += 1
+        if self.may_write is not None:
+            await self.may_write.wait()
         if self.is_broken:
             raise StoreError("the disk is full")
         await super().put_session(session)
@@ -92,6 +100,55 @@ async def test_it_lives_as_long_as_the_last_stream_and_is_seldom_written(
     assert await sessions.find(ID, ALICE) is not None
     now[0] += 3602
     assert await sessions.find(ID, ALICE) is None
+
+
+async def test_what_is_still_being_written_is_waited_for_by_everybody(sessions: KeptSessions, store: Store) -> None:
+    store.may_write, session = anyio.Event(), kept()
+    async with anyio.create_task_group() as tasks:
+        done: list[int] = []
+
+        async def keep(which: int) -> None:
+            await sessions.keep(session, 10)
+            done.append(which)
+
+        for which in range(2):
+            tasks.start_soon(keep, which)
+            await anyio.wait_all_tasks_blocked()
+        assert done == []
+        store.may_write.set()
+    assert await sessions.find(ID, ALICE) is not None
+
+
+async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with mcp_hub(tmp_path) as peer:
+        headers: dict[str, str | None] = {"accept": "application/json, text/event-stream"}
+
+        def send(method: str, **params: Any) -> Response:
+            message = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+            return peer.start("POST", "/mcp", message, headers)
+
+        begun = await send("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=CLIENT).ended()
+        headers["mcp-session-id"] = id_ = begun.headers["mcp-session-id"]
+        peer.tools.go.set()
+        await send("tools/call", name="steps", arguments={"n": 2}, _meta={"progressToken": 1}).ended()
+        store, may_write, is_writing = peer.app.hub.streams.store, anyio.Event(), anyio.Event()
+        put_session = store.put_session
+
+        async def slowly(row: SessionRow) -> None:
+            is_writing.set()
+            await may_write.wait()
+            await put_session(row)
+
+        monkeypatch.setattr(store, "put_session", slowly)
+        answer = send("logging/setLevel", level="error")
+        with anyio.fail_after(WAIT):
+            await is_writing.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert not answer.status
+        may_write.set()
+        assert (await answer.ended()).json["result"] == {}
+        row = await store.session(id_)
+        assert row is not None and b'"log_level":"error"' in row.body
 
 
 async def test_changes_are_written_only_where_there_is_a_record(sessions: KeptSessions, store: Store) -> None:

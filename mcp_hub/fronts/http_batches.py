@@ -36,13 +36,13 @@ async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMe
 
     `request` is the POST; its own message does not count.
     """
-    parts = [_Part() for _ in messages]
-    taken: set[tuple[int | str, bool]] = set()
+    parts, owners = [_Part() for _ in messages], _owners(messages)
     async with anyio.create_task_group() as tasks:
-        for message, part in zip(messages, parts, strict=True):
+        for at, (message, part) in enumerate(zip(messages, parts, strict=True)):
+            is_owner = (key := _key(message)) is None or owners[key] == at
             if isinstance(message, BadMessage):
-                part.body = json_error(message.id, message.code, message.reason)
-            elif _is_new(message, taken):
+                part.body = json_error(message.id if is_owner else None, message.code, message.reason)
+            elif is_owner:
                 one = replace(request, message=message, send=part.send, takes_sse=False)
                 tasks.start_soon(_answer, one, part, handle)
     answers = [body for part in parts if (body := part.body.strip())]
@@ -52,13 +52,26 @@ async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMe
         await request.accepted()
 
 
-def _is_new(message: Envelope, taken: set[tuple[int | str, bool]]) -> bool:
-    """Whether no request before it has its id, spelled alike: that one's answer settles the id."""
-    if message.method is Unset or (id_ := usable_id(message.id)) is None:
-        return True
-    known = len(taken)
-    taken.add((id_key(id_), id_.startswith(b'"')))
-    return len(taken) > known
+_Key = tuple[int | str, bool]
+
+
+def _key(message: Envelope | BadMessage) -> _Key | None:
+    """The id to answer under, and its spelling; None if nothing is answered under an id."""
+    if isinstance(message, BadMessage):
+        id_ = message.id
+    else:
+        id_ = usable_id(message.id) if message.method is not Unset else None
+    return None if id_ is None else (id_key(id_), id_.startswith(b'"'))
+
+
+def _owners(messages: Sequence[Envelope | BadMessage]) -> dict[_Key, int]:
+    """Which message is answered under an id that several have: the first request, or else the first broken one."""
+    owners: dict[_Key, int] = {}
+    for is_broken in (False, True):
+        for at, message in enumerate(messages):
+            if isinstance(message, BadMessage) is is_broken and (key := _key(message)) is not None:
+                owners.setdefault(key, at)
+    return owners
 
 
 async def _answer(request: HttpRequest, part: _Part, handle: Handle) -> None:

@@ -246,6 +246,8 @@ def _problem(error: producers.Refused) -> Problem:
             return Problem(429, "no_credit", str(error), headers=((b"retry-after", b"1"),), credit=credit)
         case producers.TooLarge(limit=limit):
             return Problem(413, "too_large", str(error), limit=limit)
+        case producers.NameTaken(holder=None):
+            return Problem(409, "name_taken", str(error))
         case producers.NameTaken(holder=holder):
             return Problem(409, "name_taken", str(error), holder=holder)
         case producers.TooMany():

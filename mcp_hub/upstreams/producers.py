@@ -77,10 +77,11 @@ class TooLarge(Refused):
 
 
 class NameTaken(Refused):
-    """Another executor has a tool of this name; `holder` is its id."""
+    """Another executor has a tool of this name; `holder` is its id, None for one of another principal."""
 
-    def __init__(self, tool: str, holder: str) -> None:
-        super().__init__(f'tool "{tool}": the name belongs to executor "{holder}"')
+    def __init__(self, tool: str, holder: str | None) -> None:
+        whose = "an executor of another principal" if holder is None else f'executor "{holder}"'
+        super().__init__(f'tool "{tool}": the name belongs to {whose}')
         self.holder = holder
 
 

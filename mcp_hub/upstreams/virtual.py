@@ -106,8 +106,9 @@ class VirtualUpstream:
     def _executor(self, key: tuple[str, str], named: Iterable[str]) -> Executor:
         """The one of this key, or a new one, if it may have these tools."""
         for tool in named:
-            if tool in self._holders and self._holders[tool].key != key:
-                raise producers.NameTaken(tool, self._holders[tool].key[1])
+            holder = self._holders[tool].key if tool in self._holders else key
+            if holder != key:
+                raise producers.NameTaken(tool, holder[1] if holder[0] == key[0] else None)
         if key not in self._executors:
             if len(self._executors) >= self._limits.executors:
                 raise producers.TooMany(f"the hub has {self._limits.executors} executors already")

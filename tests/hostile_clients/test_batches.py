@@ -57,6 +57,13 @@ async def test_an_id_that_comes_twice_is_answered_once(door: HandshakeDoor) -> N
     assert answer.json[0]["result"]["structuredContent"] == {"text": "first"}
 
 
+async def test_what_is_broken_takes_no_request_s_id(door: HandshakeDoor) -> None:
+    broken = {"jsonrpc": "2.0", "id": 1, "method": 7}
+    answer = await door.post(array(broken, echo(1, "mine"), {**broken, "id": 2}, {**broken, "id": 2}))
+    assert [message.get("id") for message in answer.json] == [None, 1, 2, None]
+    assert answer.json[1]["result"]["structuredContent"] == {"text": "mine"}
+
+
 async def test_an_id_in_another_spelling_is_answered_in_that_spelling(door: HandshakeDoor) -> None:
     slow = rpc("tools/call", {"name": "a_slow", "arguments": {"seconds": 0.2}}, id=1)
     answer = await door.post(array(slow, echo("1"), echo("2"), rpc("ping", None, id="1")))

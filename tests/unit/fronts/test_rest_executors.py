@@ -243,8 +243,10 @@ async def test_registration_that_cannot_be_is_refused(tmp_path: Path, body: obje
 async def test_name_that_another_executor_has_is_refused(tmp_path: Path) -> None:
     async with rest_hub(tmp_path) as peer:
         await register(peer)
-        taken = await peer.ask("PUT", "/v1/executors/w2", {"tools": [BUILD]}, token=BOB)
+        taken = await peer.ask("PUT", "/v1/executors/w2", {"tools": [BUILD]})
         assert problem(taken, 409, "name_taken")["holder"] == "w1"
+        foreign = await peer.ask("PUT", "/v1/executors/w2", {"tools": [BUILD]}, token=BOB)
+        assert "holder" not in problem(foreign, 409, "name_taken") and b"w1" not in foreign.body
 
 
 async def test_who_is_bound_to_a_profile_publishes_no_tools_beyond_it(tmp_path: Path) -> None:

@@ -186,10 +186,10 @@ async def test_the_list_is_ordered_by_executor_and_changes_only_with_definitions
 async def test_a_name_that_another_executor_has_is_refused_and_nothing_changes() -> None:
     async def script(hub: Hub) -> None:
         before = listed(hub), hub.changes.version
-        for principal in ("p", "q"):
-            with pytest.raises(producers.NameTaken, match='"t".*"e"') as caught:
+        for principal, holder, whose in (("p", "e", 'executor "e"'), ("q", None, "an executor of another principal")):
+            with pytest.raises(producers.NameTaken, match=f'"t": the name belongs to {whose}$') as caught:
                 hub.upstream.register(principal, "f", [tool("new"), tool("t")])
-            assert caught.value.holder == "e"
+            assert caught.value.holder == holder
         assert (listed(hub), hub.changes.version) == before
         with pytest.raises(producers.Unknown):
             await hub.fetch(id_="f")

@@ -195,6 +195,11 @@ def _catalog(settings: Settings, fleet: Fleet, changes: Changes, clock: Clock, a
     )
 
 
+def _approvals(loaded: Loaded, env: Mapping[str, str], fleet: Fleet, changes: Changes) -> Approvals:
+    store = PinFiles(state_dir(env) / "approvals")
+    return Approvals(store, loaded.place, policies(loaded.settings), changes, wall_time, fleet.relist)
+
+
 def _operations(loaded: Loaded, env: Mapping[str, str], adoption: Adoption) -> Operations:
     reloader = Reloader(loaded, partial(load, loaded.path, env), adoption)
     own = adoption
@@ -208,15 +213,15 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     clock, changes = SystemClock(), Changes()
     memory, guardian = EraMemory(state_dir(env) / "eras.json"), Guardian(clock)
     last_lists, logins = LastLists(state_dir(env) / "lists"), Logins(grant_store(state_dir(env)))
-    sources = Sources(env, str(loaded.path.parent), memory, clock, changes, guardian, last_lists, logins)
-    upstreams = {name: sources.make(settings, name) for name in settings.servers}
+    fleet, folder, durations = Fleet({}, changes), str(loaded.path.parent), time_limits(settings)
+    approvals = _approvals(loaded, env, fleet, changes)
+    sources = Sources(env, folder, memory, clock, changes, guardian, last_lists, logins, approvals.check)
+    fleet.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     limits, epochs = settings.hub.limits, Epochs(PinFiles(state_dir(env) / "executors"))
     virtual = VirtualUpstream(virtual_name(settings), changes, clock, virtual_limits(settings), next_epoch=epochs)
     if has_executors:
-        upstreams[virtual.name] = virtual
-    fleet, durations = Fleet(upstreams, changes), time_limits(settings)
-    config, key = loaded.place, partial(kept_key, PinFiles(state_dir(env) / "keys"), "request-state")
-    approvals = Approvals(PinFiles(state_dir(env) / "approvals"), config, policies(settings), changes, wall_time)
+        fleet.upstreams[virtual.name] = virtual
+    key = partial(kept_key, PinFiles(state_dir(env) / "keys"), "request-state")
     catalog = _catalog(settings, fleet, changes, clock, approvals)
     streams = Streams(open_store(settings, env), clock, stream_limits(settings))
     registry = Registry(clock, running=limits.running_calls, waiting=limits.waiting_calls, lasting=streams.begin)

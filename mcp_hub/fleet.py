@@ -89,6 +89,11 @@ class Fleet:
         upstream = self.upstreams[name]
         return isinstance(upstream, Scoped) and upstream.revive()
 
+    def relist(self, name: str) -> None:
+        """Its processes list something else than the one whose lists stand for all of them."""
+        if isinstance(upstream := self.upstreams.get(name), Scoped):
+            upstream.relist()
+
     def wake(self, name: str) -> None:
         """Starts one that would wait until it is needed."""
         if isinstance(upstream := self.upstreams[name], Supervisor | Scoped):

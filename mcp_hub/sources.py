@@ -18,7 +18,7 @@ from mcp_hub.logins import Logins
 from mcp_hub.types import Era
 from mcp_hub.upstreams import commands
 from mcp_hub.upstreams.absent import AbsentUpstream
-from mcp_hub.upstreams.base import Upstream
+from mcp_hub.upstreams.base import Gate, Upstream
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.connection import Connection
 from mcp_hub.upstreams.guardian import Guardian
@@ -48,6 +48,7 @@ class Sources(msgspec.Struct, frozen=True):
     guardian: Guardian
     last_lists: LastLists = LastLists(None)
     logins: Logins | None = None
+    gate: Gate | None = None
 
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
@@ -65,18 +66,27 @@ class Sources(msgspec.Struct, frozen=True):
         lists = self.last_lists.of(name, _list_key(name, server))
         has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
         first = Supervisor(
-            name, connect, rules, clock=self.clock, changes=self.changes, lists=lists, takes_turns=has_asked
+            name,
+            connect,
+            rules,
+            clock=self.clock,
+            changes=self.changes,
+            lists=lists,
+            takes_turns=has_asked,
+            gate=self.gate,
         )
         if server.scope in ("session", "call"):
-            members = partial(_member, name, connect, rules, self.clock)
+            members = partial(_member, name, connect, rules, self.clock, self.gate)
             return Scoped(first, members, server.scope, self.clock, _member_idle(settings, name))
         return first
 
 
-def _member(name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock) -> Supervisor:
+def _member(
+    name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock, gate: Gate | None
+) -> Supervisor:
     """One of many processes of a server; its callers wait for it to start, and nobody else hears of its changes."""
     patient = replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
-    return Supervisor(name, connect, patient, clock=clock, changes=Changes())
+    return Supervisor(name, connect, patient, clock=clock, changes=Changes(), gate=gate)
 
 
 def _list_key(name: str, server: ServerSettings) -> str:

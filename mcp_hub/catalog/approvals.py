@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -29,7 +30,9 @@ from mcp_hub.catalog.pins import (
     told,
     without_texts,
 )
+from mcp_hub.catalog.routes import not_approved
 from mcp_hub.types import Kind, Snapshot
+from mcp_hub.upstreams.base import Call
 from mcp_hub.upstreams.changes import Changes
 
 __all__ = ["Approvals", "PinStore", "record_key"]
@@ -69,6 +72,8 @@ def record_key(config: str, server: str) -> str:
 class Approvals:
     """The findings of one hub. `policies` are those of the servers to look at; `config` is the configuration's place.
 
+    `relist` is told of a server whose processes say something else of a tool than the one whose list was compared.
+
     `held` is for the catalog; it blocks only to read a record, once and when another process has changed it.
     """
 
@@ -79,7 +84,9 @@ class Approvals:
         policies: Mapping[str, Policy],
         changes: Changes,
         now: Callable[[], float],
+        relist: Callable[[str], None] = lambda server: None,
     ) -> None:
+        self._relist = relist
         self._store = store
         self._config = config
         self._policies = dict(policies)
@@ -104,17 +111,40 @@ class Approvals:
         found: dict[Origin, Finding] = {}
         for snapshot in snapshots:
             name = snapshot.server
-            policy = self._policies.get(name, "off")
-            if policy == "off":
-                continue
-            server = self._servers.get(name)
+            server = self._server(name)
             if server is None:
-                server = self._servers[name] = _Server(name, record_key(self._config, name), policy)
+                continue
             if server.snapshot is not snapshot:
                 server.snapshot = snapshot
                 self._judge(server)
             found |= {(name, tool): own for tool, own in server.findings.items() if own.is_held}
         return found
+
+    def _server(self, name: str) -> "_Server | None":
+        """None of one that is not looked at."""
+        policy = self._policies.get(name, "off")
+        if policy != "off" and name not in self._servers:
+            self._servers[name] = _Server(name, record_key(self._config, name), policy)
+        return self._servers.get(name)
+
+    def check(self, call: Call, snapshot: Snapshot) -> None:
+        """A `Gate`: what was listed when the call was let in, is not always what its process lists.
+
+        Raises `NotApproved`.
+        """
+        server = self._server(call.upstream) if call.method == "tools/call" else None
+        if server is None or (server.snapshot is snapshot and not server.findings):
+            return
+        tool = msgspec.json.decode(call.params["name"], type=str)
+        found = server.findings.get(tool)
+        if not server.lists_as(snapshot):
+            self._load(server)
+            known, found = found, server.judged(tool, snapshot, self._now())
+            if found is not None and (known is None or known.digest != found.digest):
+                self._relist(server.name)
+        if found is not None and found.is_held:
+            asked = tool if call.asked is msgspec.UNSET else msgspec.json.decode(call.asked, type=str)
+            raise not_approved(asked, found)
 
     def findings(self) -> list[Finding]:
         """All that is not approved, held or not, by servers as they were first listed, then by tools."""
@@ -228,6 +258,19 @@ class _Server:
         news = [own for name, own in self.findings.items() if name not in before or before[name].digest != own.digest]
         if news:
             self._tell(news)
+
+    def lists_as(self, snapshot: Snapshot) -> bool:
+        """Whether these are the tools that were judged."""
+        mine = self.snapshot
+        return mine is not None and (mine is snapshot or mine.lists.get(Kind.TOOL) == snapshot.lists.get(Kind.TOOL))
+
+    def judged(self, tool: str, snapshot: Snapshot, now: float) -> Finding | None:
+        """What is wrong with a tool as another process lists it."""
+        usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), self.name)
+        offered = {own.key: told(own.fields, self.record.tools.get(tool)) for own in usable if own.key == tool}
+        if self.is_unreadable:
+            return Finding(self.name, tool, "unreadable", is_held=self.policy == "block")
+        return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(tool)
 
     def _tell(self, news: Sequence[Finding]) -> None:
         self._lines += 1

@@ -9,12 +9,13 @@ from shlex import quote
 import msgspec
 
 from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.pins import Finding
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotApproved, UnknownEntry
 from mcp_hub.masking import hide
 from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus
 
-__all__ = ["Route", "Unlisted", "route"]
+__all__ = ["Route", "Unlisted", "not_approved", "route"]
 
 Unlisted = Callable[[str], UpstreamStatus | None]
 """The server that a name must be of, going by its prefix, if nobody knows its list."""
@@ -78,7 +79,7 @@ def _named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlist
     entry = view.find(kind, name)
     if entry is None:
         if kind is Kind.TOOL and name in view.withheld:
-            raise _held(view, name)
+            raise not_approved(name, view.withheld[name])
         raise _unknown(view, kind, name, unlisted(name))
     if entry.key != name:
         params = {**params, "name": _encoded(entry.key)}
@@ -103,8 +104,8 @@ def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
     return UnknownEntry(f"Unknown {kind.value}: {name[:200]}; {said}", data={"nearest": [], "upstream": data})
 
 
-def _held(view: CatalogView, name: str) -> NotApproved:
-    found = view.withheld[name]
+def not_approved(name: str, found: Finding) -> NotApproved:
+    """Why a tool that callers know by this name cannot be called."""
     server, tool = decoded(found.server), decoded(found.tool)
     message = f"tool {name} {found.text}; see and approve it by: mcp-hub approve {quote(server)} {quote(tool)}"
     data: JsonObject = {"server": found.server, "tool": found.tool, "reason": found.kind, "members": [*found.members]}

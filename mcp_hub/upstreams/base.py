@@ -9,7 +9,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, UpstreamStatus
 
-__all__ = ["Call", "CallChannel", "CallHandler", "Question", "Upstream"]
+__all__ = ["Call", "CallChannel", "CallHandler", "Gate", "Question", "Upstream"]
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -96,6 +96,10 @@ class CallChannel(Protocol):
 
 CallHandler = Callable[[Call, CallChannel], Awaitable[Completed]]
 """Runs one call to its result. Raises `RpcError` for an error answer; cancellation of the task cancels the call."""
+
+
+Gate = Callable[[Call, Snapshot], None]
+"""Looks at a call that is about to be sent to a process that lists this. Raises `RpcError` if it must not be."""
 
 
 class Upstream(Protocol):

@@ -4,6 +4,7 @@ One more process, the first, is only listed: what it offers stands for all of th
 modern era has none, so its callers share one process per principal (protocol.md §2, "Who asked?").
 """
 
+import math
 from collections.abc import Callable
 from typing import Final, Literal, Self
 
@@ -26,6 +27,8 @@ Scope = Literal["session", "call"]
 
 MOST_PROCESSES: Final = 32
 """Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
+_RELIST: Final = 60.0
+"""Seconds between two restarts of the listed process because others list something else; all may, each time."""
 _SWEEP: Final = 30.0
 """Seconds between two looks for idle processes, at most."""
 
@@ -60,6 +63,7 @@ class Scoped:
         """Of processes that have ended."""
         self._tasks: anyio.abc.TaskGroup | None = None
         self._log_level: str | None = None
+        self._relisted = -math.inf
         self.successor: CallHandler | None = None
         """Who has the calls that come to this one all the same."""
         self._emptied: anyio.Event | None = None
@@ -163,6 +167,12 @@ class Scoped:
         for key in list(self._members):
             self._end(key)
         self._first.restart()
+
+    def relist(self) -> None:
+        """What is listed is not what processes list now: a fresh one is started to be listed, once in a while."""
+        if self._clock.now() - self._relisted >= _RELIST:
+            self._relisted = self._clock.now()
+            self._first.restart()
 
     def use(self, twin: Self) -> None:
         """Goes by the limits of `twin` from now on, with all processes that run."""

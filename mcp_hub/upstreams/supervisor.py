@@ -21,7 +21,7 @@ from mcp_hub.protocol.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamStatus
 from mcp_hub.upstreams import lifecycle
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Gate
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.connection import Connection
 from mcp_hub.upstreams.followed import Followed, TaskLeft, TaskUnknown
@@ -42,7 +42,8 @@ class Supervisor:
     """An `Upstream` behind a connection that is kept up. `connect` makes a fresh one for every start.
 
     `lists` is where its lists outlive the hub; what is there is offered from the beginning. `takes_turns` if it is
-    known to ask its callers: sessions take turns at it then, also while it starts.
+    known to ask its callers: sessions take turns at it then, also while it starts. `gate` sees each call when it is
+    sent, which may be long after it was let in.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class Supervisor:
         jitter: Callable[[], float] = random.random,
         lists: ListFile | None = None,
         takes_turns: bool = False,
+        gate: Gate | None = None,
     ) -> None:
         self.name = name
         self.successor: CallHandler | None = None
         """Who has the calls that this one cannot send any more."""
         self._rules = rules
+        self._gate = gate
         self._changes = changes
         self._log_level: str | None = None
         self._turns = Turns(name)
@@ -83,7 +86,7 @@ class Supervisor:
         """Relays a call, after a short wait if the upstream is on its way up.
 
         Raises `UpstreamUnavailable` with state and reason, `Busy` when another session keeps it too long, and what
-        `Peer.call` raises.
+        the gate and `Peer.call` raise.
         """
         try:
             return await self._in_turn(call, channel, self._call)
@@ -115,6 +118,8 @@ class Supervisor:
         if peer is None or not peer.wire.can_send:
             peer = await self._keeper.next_peer(self._rules.ready_wait)
         for is_retry in (False, True):
+            if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
+                self._gate(call, snapshot)
             try:
                 return await peer.call(call, channel)
             except WireClosed as exc:  # nothing was sent, so trying once more is safe

@@ -168,3 +168,27 @@ async def test_rest_says_why_a_tool_cannot_be_called(tmp_path: Path) -> None:
             said = answer.json()
             assert (answer.status_code, said["code"]) == (403, "not_approved"), said
             assert (said["tool"], said["members"]) == ("echo", ["description"])
+
+
+@pytest.mark.parametrize("scope", ["shared", "session", "call"])
+async def test_a_call_that_waits_for_a_process_is_judged_by_what_that_lists(scope: str, tmp_path: Path) -> None:
+    """The server changes its tool while none of its processes runs that could be asked."""
+    tools_json, journal = tmp_path / "tools.json", tmp_path / "journal"
+    tools_json.write_text(json.dumps([{**ODD, "description": "Fine."}]))
+    program, *args = argv(name="odd", tools_json=tools_json, journal=journal)
+    odd = {"command": program, "args": args, "scope": scope, "approval": "block"}
+    text = json.dumps({"hub": {"prefix": "always", "expose": "full"}, "servers": {"odd": odd}})
+    async with http_hub(text, tmp_path) as hub, RestClient(hub) as rest:
+        with anyio.fail_after(WAIT):
+            while (await rest.call("odd_odd")).status_code != 200:
+                await anyio.lowlevel.checkpoint()
+        tools_json.write_text(json.dumps([ODD]))
+        assert (await rest.ask("POST", "/servers/odd/restart")).status_code in (200, 202)
+        for _ in range(2):
+            said = (await rest.call("odd_odd")).json()
+            assert said["code"] == "not_approved" and "mcp-hub approve odd odd" in said["detail"], said
+        assert {one["tool"] for one in await waiting(tmp_path, "odd")} == {"odd"}
+        with anyio.fail_after(WAIT):
+            while any(tool["name"] == "odd_odd" for tool in (await rest.ask("GET", "/tools")).json()["tools"]):
+                await anyio.lowlevel.checkpoint()
+    assert len(received(journal, "tools/call")) == 1

@@ -17,10 +17,12 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.stores.pins import PinFiles
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.absent import AbsentUpstream
+from mcp_hub.upstreams.base import Call
 from mcp_hub.upstreams.changes import Changes
+from tests.unit.upstreams.local_calls import request
 from tests.upstreams.child import WAIT
 
-__all__ = ["CONFIG", "Hub", "approve", "running", "until"]
+__all__ = ["CONFIG", "Hub", "approve", "call", "running", "until"]
 
 CONFIG = "/etc/servers.yaml"
 Tools = dict[str, str]
@@ -51,12 +53,17 @@ class Hub:
     """A catalog of servers `a` and `b`, with their approvals."""
 
     def __init__(
-        self, folder: Path, policy: Policy = "block", rules: ViewRules | None = None, **policies: Policy
+        self,
+        folder: Path,
+        policy: Policy = "block",
+        rules: ViewRules | None = None,
+        relist: Callable[[str], None] = lambda server: None,
+        **policies: Policy,
     ) -> None:
         self.changes, self.store = Changes(), PinFiles(folder)
         self.a, self.b = Listing("a", self.changes), Listing("b", self.changes)
         chosen: dict[str, Policy] = {"a": policy, "b": policy, **policies}
-        self.approvals = Approvals(self.store, CONFIG, chosen, self.changes, lambda: 1000.0)
+        self.approvals = Approvals(self.store, CONFIG, chosen, self.changes, lambda: 1000.0, relist)
         rules = rules or ViewRules({"a": ServerRules("a"), "b": ServerRules("b")})
         self.catalog = Catalog(
             {"a": self.a, "b": self.b}, {None: rules}, self.changes, SystemClock(), 0, held=self.approvals.held
@@ -79,6 +86,12 @@ class Hub:
     def on_disk(self, policy: Policy = "block", server: str = "a") -> dict[str, str]:
         record = read(self.store.read(record_key(CONFIG, server)))
         return {name: own.kind for name, own in findings_of(server, record, record.tools, policy).items()}
+
+
+def call(tool: str, asked: str, method: str = "tools/call", server: str = "a") -> Call:
+    """A call of a tool that its caller knows by another name."""
+    raw = msgspec.Raw(json.dumps(asked).encode())
+    return msgspec.structs.replace(request(tool, method=method), upstream=server, asked=raw)
 
 
 def approve(folder: Path, *tools: str) -> None:

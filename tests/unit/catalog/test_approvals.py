@@ -20,7 +20,7 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.errors import NotApproved, UnknownEntry
 from mcp_hub.stores.pins import PinFiles
 from mcp_hub.types import PROGRAM, Era, Kind, Snapshot
-from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, running, until
+from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -63,6 +63,58 @@ async def test_a_changed_tool_is_held_back_until_it_is_approved_and_nothing_else
             await hub.catalog.wait_changed(version)
         assert hub.names()["a_pay"] == TURNED["pay"] and hub.call("a_pay") == "pay"
         assert hub.found() == {}
+
+
+async def test_a_call_is_judged_by_what_its_process_lists(tmp_path: Path) -> None:
+    told: list[str] = []
+    hub = Hub(tmp_path, relist=told.append)
+    hub.a.lists(FIRST)
+    hub.names()
+    first, pay = hub.a.snapshot(), call("pay", "a_pay", server="a")
+    hub.a.lists(TURNED)
+    turned = hub.a.snapshot()
+    assert first is not None and turned is not None
+    hub.approvals.check(pay, first)
+    with pytest.raises(NotApproved, match=r"^tool a_pay has changed .*: mcp-hub approve a pay$"):
+        hub.approvals.check(pay, turned)
+    assert told == ["a"], "what was compared is not what is listed"
+    hub.approvals.check(call("list", "a_list", server="a"), turned)
+    hub.approvals.check(call("list", "x", method="prompts/get", server="a"), turned)
+    hub.names()
+    with pytest.raises(NotApproved):
+        hub.approvals.check(pay, turned)
+    hub.approvals.check(pay, first)
+    assert told == ["a"], "it is known by now"
+    hub.approvals.close()
+    approve(tmp_path, "pay")
+    hub.a.lists(TURNED)
+    hub.names()
+    hub.approvals.check(pay, turned)
+    with pytest.raises(NotApproved):
+        hub.approvals.check(pay, first)
+
+
+@pytest.mark.parametrize(("policy", "told"), [("off", []), ("warn", ["a"])])
+async def test_a_call_is_let_through_where_changes_are(tmp_path: Path, policy: Policy, told: list[str]) -> None:
+    heard: list[str] = []
+    hub = Hub(tmp_path, policy, relist=heard.append)
+    hub.a.lists(FIRST)
+    hub.names()
+    hub.a.lists(TURNED)
+    snapshot = hub.a.snapshot()
+    assert snapshot is not None
+    hub.approvals.check(call("pay", "a_pay", server="a"), snapshot)
+    assert heard == told
+
+
+async def test_nothing_is_called_that_cannot_be_compared(tmp_path: Path) -> None:
+    hub = Hub(tmp_path)
+    hub.a.lists(FIRST)
+    snapshot = hub.a.snapshot()
+    assert snapshot is not None
+    hub.store.update(record_key(CONFIG, "a"), lambda text: b"{")
+    with pytest.raises(NotApproved, match="cannot be compared"):
+        hub.approvals.check(call("pay", "a_pay", server="a"), snapshot)
 
 
 async def test_run_tool_says_the_same_to_a_model(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.abc
 import msgspec
+import pytest
 
-from mcp_hub.errors import StartFailed
-from mcp_hub.types import Era, UpstreamState
+from mcp_hub.errors import RpcError, StartFailed
+from mcp_hub.types import Era, Kind, Snapshot, UpstreamState
+from mcp_hub.upstreams.base import Call
 from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.keeper import SupervisorRules
 from mcp_hub.upstreams.lifecycle import RestartRule
@@ -51,8 +53,8 @@ class Sessions:
         assert "is failed: killed" in await self.call()
 
 
-def made(toys: Toys, intensity: int = 1, idle: float = 600.0) -> Scoped:
-    rules, first = SupervisorRules(restart=RestartRule(intensity)), Toys()
+def made(toys: Toys, intensity: int = 1, idle: float = 600.0, first: Toys | None = None) -> Scoped:
+    rules, first = SupervisorRules(restart=RestartRule(intensity)), first or Toys()
 
     def supervisor(of: Toys) -> Supervisor:
         return Supervisor("toy", of.connect, rules, clock=LoopClock(), changes=Changes(), jitter=lambda: 0.0)
@@ -93,6 +95,42 @@ async def test_a_failed_process_is_made_anew_by_the_next_call_once_revived() -> 
         starts = far.toys.starts
         assert far.scoped.revive() and far.toys.starts == starts and not far.scoped.revive()
         assert await far.call() == await far.call("other") == "ok" and far.toys.starts == starts + 1
+
+
+@plays
+async def test_the_listed_process_is_made_anew_once_a_minute_if_others_list_something_else() -> None:
+    first, toys = Toys(), Toys()
+    scoped = made(toys, first=first)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scoped.run)
+        await anyio.sleep(1)
+        for starts in (2, 2, 3):
+            scoped.relist()
+            await anyio.sleep(31)
+            assert (first.starts, toys.starts) == (starts, 0)
+        tasks.cancel_scope.cancel()
+
+
+@plays
+async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists() -> None:
+    toys, seen = Toys(), list[int]()
+
+    def gate(call: Call, snapshot: Snapshot) -> None:
+        seen.append(len(snapshot.lists[Kind.TOOL]))
+        if seen[-1] > 1:
+            raise RpcError("it lists something else")
+
+    rules, clock = SupervisorRules(), LoopClock()
+    supervisor = Supervisor("toy", toys.connect, rules, clock=clock, changes=Changes(), gate=gate)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(supervisor.run)
+        await supervisor.call(request("x"), Recorder())  # type: ignore[arg-type]
+        toys.tools.append("y")
+        supervisor.restart()
+        with pytest.raises(RpcError, match="something else"):
+            await supervisor.call(request("x"), Recorder())  # type: ignore[arg-type]
+        tasks.cancel_scope.cancel()
+    assert seen == [1, 2] and toys.starts == 2
 
 
 @plays

@@ -192,10 +192,10 @@ class UriTable:
         self._remembered = remembered
 
     def resolve(self, uri: str) -> Origin | None:
-        """Listed → its origin; `hub://<server>/…` → that server; mentioned in a result → who mentioned it; an
-        expansion → the template's server; else the only server that has resources at all."""
+        """Listed → its origin; `hub://<server>/…` → that server, and no other; mentioned in a result → who mentioned
+        it; an expansion → the template's server; else the only server that has resources at all."""
         origin = self._origins.get(uri) or self._unwrapped(uri)
-        if origin is not None:
+        if origin is not None or uri[: len(_HUB)].lower() == _HUB:
             return origin
         server = self._remembered.owner(uri)
         if server not in self._servers:

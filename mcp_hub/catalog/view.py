@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from mcp_hub.catalog import uris
 from mcp_hub.catalog.definitions import Quarantined, in_era
 from mcp_hub.catalog.entries import Entry, Origin, entry_of, is_admitted, offered, present
-from mcp_hub.catalog.filters import Filter
+from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.links import Remembered
 from mcp_hub.catalog.pins import Finding
 from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.spellings import spellings
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
@@ -60,7 +61,7 @@ class CatalogView:
         self._table = table
         self._filters = filters
         self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
-        self._hidden = frozenset(hidden[Kind.RESOURCE])
+        self._hidden: frozenset[Origin] | None = None
         self._templates = uris.Templates((entry.server, entry.key) for entry in entries[Kind.TEMPLATE])
         self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
         self._hints = hints
@@ -98,14 +99,34 @@ class CatalogView:
         origin = self._table.resolve(uri)
         if origin is None or origin in self._listed:
             return origin
-        server, upstream_uri = origin
-        filters = self._filters[server]
-        if origin in self._hidden or any(own.denies(upstream_uri, uri) for own in filters):
-            return None
-        if self._templates.covers(server, upstream_uri):
-            return origin
-        hidden = self._hidden_templates.covers(server, upstream_uri)
-        return origin if all(own.admits(upstream_uri, uri) for own in filters) and not hidden else None
+        return origin if self._lets_through(*origin, uri) else None
+
+    def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
+        """Whether the filters do: the URI and whatever its server may make of it."""
+        filters = [own for own in self._filters[server] if own != EVERYTHING]
+        if not filters:
+            return True
+        told = spellings(upstream_uri)
+        if told is None or any((server, text) in self._hidden_resources() for text in told.denied):
+            return False
+        wrapping = uri.removesuffix(upstream_uri)
+        if any(own.denies(text, wrapping + text) for own in filters for text in told.denied):
+            return False
+        is_hidden = any(self._hidden_templates.covers(server, text) for text in told.denied)
+        return all(
+            self._templates.covers(server, text)
+            or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
+            for text in told.allowed
+        )
+
+    def _hidden_resources(self) -> frozenset[Origin]:
+        """In all their spellings; put together when somebody asks for the first time."""
+        if self._hidden is None:
+            hidden = ((server, uri, spellings(uri)) for server, uri in self._origins_hidden[Kind.RESOURCE])
+            self._hidden = frozenset(
+                (server, text) for server, uri, told in hidden for text in (told.denied if told else (uri,))
+            )
+        return self._hidden
 
     def exported_uri(self, server: str, upstream_uri: str) -> str:
         """The URI under which clients know it, or can reach it from now on if it is not listed (it is remembered)."""

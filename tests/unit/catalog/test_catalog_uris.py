@@ -37,6 +37,10 @@ def test_an_expanded_wrapped_template_goes_to_its_server() -> None:
     assert table().resolve("hub://b/db://a%20b") == ("b", "db://a%20b")
     assert table().resolve("hub://b/hub://a/x") == ("b", "hub://a/x")
     assert table().resolve("hub://nobody/db://1") is None
+    alone = UriTable({}, Templates([("a", "{+any}")]), ["a"], ["a"], Remembered())
+    assert alone.resolve("x:1") == ("a", "x:1")
+    for uri in ("hub://nobody/x:1", "HUB://nobody/x:1", "hub://"):
+        assert alone.resolve(uri) is None, uri
 
 
 def test_an_expansion_goes_to_the_first_server_whose_template_it_fits() -> None:

@@ -311,7 +311,8 @@ def test_resource_can_be_hidden_by_a_tag() -> None:
     offered = Snapshot("a", HANDSHAKE, {Kind.RESOURCE: (tagged, resource("x:2"))})
     catalog = view(offered, a=ServerRules(resources=Filter(deny=(Selector(tag="priv*"),))))
     assert listed(catalog, Kind.RESOURCE) == ["x:2"]
-    assert catalog.resolve_uri("x:1") is None
+    assert catalog.resolve_uri("x:1") is None and catalog.resolve_uri("X:%31") is None
+    assert catalog.resolve_uri("x:3") == ("a", "x:3")
 
 
 def test_tool_that_is_exposed_by_other_means_is_found_but_not_listed() -> None:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from mcp_hub.calls import own_tools
 from mcp_hub.calls.keeping import Keeping
+from mcp_hub.calls.left import Left
 from mcp_hub.calls.own_tools import OwnTools
 from mcp_hub.calls.parking import Leg, Parking, is_parked
 from mcp_hub.calls.read_result import ReadResult
@@ -24,7 +25,7 @@ from mcp_hub.catalog.exposure import results_of
 from mcp_hub.catalog.meta_tools import Finding, explaining, finding, refusing
 from mcp_hub.catalog.routes import Route, route
 from mcp_hub.catalog.view import CatalogView
-from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol import extensions, questions, task_shape
@@ -61,13 +62,6 @@ class _Hints(msgspec.Struct, frozen=True):
 
 class _Hinted(msgspec.Struct):
     annotations: _Hints = _Hints()
-
-
-class _Left(msgspec.Struct):
-    """A `StreamRow.continuation`."""
-
-    call: Call
-    how: msgspec.Raw
 
 
 class LongResults(msgspec.Struct, frozen=True):
@@ -339,18 +333,11 @@ class Facade:
 
     async def _go_on(self, row: StreamRow) -> None:
         """Takes up a call that another hub has left behind: its stream is this one's now."""
-        left = msgspec.json.decode(row.continuation or b"", type=_Left)
-        upstream = self._upstreams.get(left.call.upstream)
-
-        async def resumed(call: Call, channel: CallChannel) -> Completed:
-            if upstream is None:
-                raise HubRestarted(f'upstream "{call.upstream}" is not configured here', data={"outcome": "unknown"})
-            return await upstream.resume(call, channel, left.how)
-
+        left = Left.of(row)
         limits, _ = self._limits.get(left.call.upstream, (TimeLimits(60, 60), None))
         progressed = await last_progress(self.streams.store, row)
-        record = self._fitted(self._registry.start(left.call, resumed, limits), None)
-        record.take_up(left.how, progressed, row.last)
+        record = self._fitted(left.started(self._upstreams.get(left.call.upstream), self._registry, limits), None)
+        record.take_up(left.how, progressed, row.last, left.revoked)
         self.streams.take_up(record, row)
         self.streams.orphan(record, _DETACHED)
 

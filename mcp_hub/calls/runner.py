@@ -58,16 +58,16 @@ class CallRecord:
 
     `began` is when its turn came, None before. `sooner` is told when the call may run out of time earlier than it could
     so far, `lasting` when it turns out not to be a short quiet one. `continuation` is what another hub needs to go on
-    with it, which its `writer` is told. `stream` is its durable stream, once it has one: then whoever
-    follows the call is told (`on_stream`), and `info` is what its front wants kept with it. `alarm` is handed the time
-    when it may be due, and says when to ask again (`sooner` for the first time): a timer for each call would cost half
-    a kilobyte. `fit` makes what stands for a result of more bytes than the call takes tokens.
+    with it, which its `writer` is told, `revoked` why that is to end it. `stream` is its durable stream, once it has
+    one: then whoever follows the call is told (`on_stream`), and `info` is what its front wants kept. `alarm` is
+    handed the time when it may be due, and says when to ask again (`sooner` for the first time): a timer for each call
+    would cost half a kilobyte. `fit` makes what stands for a result of more bytes than the call takes tokens.
     """
 
     __slots__ = (
         "__weakref__", "_asked", "_clock", "_doubted", "_guard", "_heard", "_open", "_spoke", "alarm", "began", "call",
-        "continuation", "entered", "fit", "handler", "info", "lasting", "limits", "log", "on_stream", "sooner",
-        "started", "stopping", "stream", "task", "writer",
+        "continuation", "entered", "fit", "handler", "info", "lasting", "limits", "log", "on_stream", "revoked",
+        "sooner", "started", "stopping", "stream", "task", "writer",
     )  # fmt: skip
 
     def __init__(self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock) -> None:
@@ -84,6 +84,7 @@ class CallRecord:
         self._open: dict[str, Question] = {}
         self._asked = 0
         self.continuation: RawJson | None = None
+        self.revoked: str | None = None
         self.sooner: Callable[[float], None] = _untimed
         self.lasting: Callable[[CallRecord], object] | None = None
         self.info: Callable[[], bytes] | None = None
@@ -182,14 +183,14 @@ class CallRecord:
             _, question = self._open.popitem()
             question.answered(RpcError(f"{question.method} was not answered: the call has ended"))
 
-    def take_up(self, how: RawJson, progressed: float, events: int) -> None:
-        """The call was begun by another hub, and its stream goes on behind so many events.
+    def take_up(self, how: RawJson, progressed: float, events: int, revoked: str | None = None) -> None:
+        """The call was begun, and maybe `revoked`, at another hub; its stream goes on behind so many events.
 
         No question gets the key of an earlier one: there are no more of those than events.
         """
         self.lasting = None
         self._asked = events
-        self.continuation = how
+        self.continuation, self.revoked = how, revoked
         self._guard = ProgressGuard(progressed)
 
     def make_lasting(self) -> None:
@@ -271,8 +272,7 @@ class CallRecord:
         )
 
     def _unanswered(self) -> Failed:
-        method = next(iter(self._open.values())).method
-        seconds = self.limits.answer
+        method, seconds = next(iter(self._open.values())).method, self.limits.answer
         return Failed(
             DeadlineExceeded(
                 f"{method} was not answered for {seconds:g} s; raise hub.limits.question_timeout if that is normal",
@@ -285,6 +285,9 @@ class CallRecord:
         if self.log.ended or self.stopping is not None:
             return
         self.stopping = ending
+        if isinstance(ending, Cancelled) and self.continuation is not None:
+            self.revoked = ending.reason or ""
+            self.continuable(self.continuation)
         if self.task is None:
             self.log.append(_BEGUN)
             self.log.append(ending)
@@ -306,7 +309,7 @@ async def _run(record: CallRecord, on_end: Callable[[CallRecord], None]) -> None
     except asyncio.CancelledError:
         ending = record.stopping or Cancelled("the hub is stopping")
     except RpcError as error:
-        ending = Failed(error)
+        ending = record.stopping or Failed(error)
     except Exception:
         log.exception("call_crashed", call_id=record.call.id, upstream=record.call.upstream)
         ending = Failed(RpcError("internal error of the hub; its log has the details"))

@@ -176,8 +176,7 @@ class Streams:
 
     async def find(self, principal: str, id_: str) -> StreamRow:
         """The row of a principal's stream. Raises `UnknownStream`, the same for a foreign one."""
-        stream = await self.open(principal, id_)
-        return stream.row
+        return (await self.open(principal, id_)).row
 
     async def open(self, principal: str, id_: str) -> Stream:
         """A principal's stream, to be followed. Raises `UnknownStream`, the same for a foreign one; `StoreError`."""
@@ -256,6 +255,8 @@ class Streams:
         writer = self._owned.get(row.id)
         if writer is not None:
             self.cancel_call(writer.record, reason)
+            if writer.record.revoked is not None:
+                await writer.committed()  # whoever goes on with the call knows it, too
         elif not row.has_ended:
             await self.store.post(cancelling(row.id, reason))
         return row
@@ -367,8 +368,7 @@ class Streams:
 
     def _inherited(self, row: StreamRow) -> None:
         """A stream has been ended here: what this process writes is no news to it, but to those who follow."""
-        stream = self._foreign.get(row.id)
-        if stream is not None:
+        if (stream := self._foreign.get(row.id)) is not None:
             stream.committed(row)
 
     # -- calls whose client is gone -------------------------------------------------------------------------------

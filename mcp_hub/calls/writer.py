@@ -60,8 +60,8 @@ class StreamWriter:
 
     __slots__ = (
         "_clock", "_coalescer", "_how", "_is_busy", "_is_due", "_is_new", "_leaves", "_lines", "_on_end", "_pending",
-        "_reader", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "_waiters", "error",
-        "followed_until", "is_detached", "is_over", "orphaned_at", "patience", "record", "stream",
+        "_reader", "_revoked", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "_waiters",
+        "error", "followed_until", "is_detached", "is_over", "orphaned_at", "patience", "record", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,7 @@ class StreamWriter:
         self._lines: Sequence[bytes] = ()
         self._row = stream.row
         self._how = None if self._is_new else record.continuation  # as the row has it
+        self._revoked = None if self._is_new else record.revoked
         self._status: CallStatus | None = None if self._is_new else CallStatus.WORKING
         self._is_busy = self._leaves = False
         self._is_due = True
@@ -154,7 +155,8 @@ class StreamWriter:
             if not reader.has_more:
                 return
             coalescer = self._coalescer = Coalescer()
-        coalescer.is_eager = bool(self._waiters) or self.stream.behind <= _BEHIND
+        keeps_up = self.stream.behind <= _BEHIND or now < self.followed_until
+        coalescer.is_eager = keeps_up or bool(self._waiters)
         while reader.has_more and coalescer.count < _MOST_WAITING and coalescer.size < _MOST_BYTES:
             events = reader.take(_SLICE)
             for event in events if coalescer.is_eager else _merged(events):
@@ -163,7 +165,7 @@ class StreamWriter:
     # -- from the coalescer to the store
 
     def _flush(self, now: float) -> None:
-        due, is_news = self._due, self.record.continuation is not self._how
+        due, is_news = self._due, self._has_news
         if is_news or self._taken:
             due = now
         if due is None:
@@ -197,7 +199,7 @@ class StreamWriter:
         self._lines, self._row = self._encoded(events, wall)
         how = None
         if is_news:
-            self._how = self.record.continuation
+            self._how, self._revoked = self.record.continuation, self.record.revoked
             how = _GONE if self._how is None else self._go_on(self._how)
             self._row = msgspec.structs.replace(self._row, continuation=how or None)
         frees_key = before.key is not None and bool(events) and _may_repeat(events[-1])
@@ -232,8 +234,9 @@ class StreamWriter:
         return lines, msgspec.structs.replace(row, last=last, updated=wall, status=self._status.value, message=message)
 
     def _go_on(self, how: RawJson) -> bytes:
-        """What another hub needs: the call, and what its upstream said of it."""
-        return msgspec.json.encode({"call": self.record.call, "how": msgspec.Raw(bytes(how))})
+        """What another hub needs: the call, what its upstream said of it, and why it is to be cancelled, if it is."""
+        left = {"call": self.record.call, "how": msgspec.Raw(bytes(how)), "revoked": self.record.revoked}
+        return msgspec.json.encode(left)
 
     def _appended(self, error: StoreError | None) -> None:
         if self.is_over:
@@ -263,7 +266,12 @@ class StreamWriter:
     @property
     def _has_more(self) -> bool:
         is_waiting = bool(self._taken) or self._reader.has_more or self._due is not None
-        return is_waiting or self.record.continuation is not self._how
+        return is_waiting or self._has_news
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether what another hub needs to go on with the call is not what the row says."""
+        return self.record.continuation is not self._how or self.record.revoked is not self._revoked
 
     def _end(self) -> None:
         self.is_over = True

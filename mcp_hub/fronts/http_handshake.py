@@ -253,8 +253,7 @@ class HandshakeHttp:
         if client is None:
             return
         await self._resumption.sessions.drop(client.kept)
-        for key in list(client.requests):
-            await self._resumption.cancel(client, key, BY_CLIENT)
+        await self._resumption.cancel_all(client, BY_CLIENT)
         if self._clients.get(client.session.id) is client:
             self._sessions.remove(client.session)
             self._end(client.session)

@@ -4,11 +4,14 @@ It has ended, or another process runs it; that one gets the answers to its quest
 """
 
 from collections.abc import Callable, Iterable
-from typing import Self
+from contextlib import suppress
+from typing import Final, Self
 
 import msgspec
+import structlog
 
 from mcp_hub.calls.absent import AbsentCall
+from mcp_hub.calls.streams import Streams
 from mcp_hub.clock import Clock
 from mcp_hub.errors import RpcError, UnknownStream
 from mcp_hub.events import CallEvent, InputRequired
@@ -17,11 +20,15 @@ from mcp_hub.fronts.delivery import Delivery
 from mcp_hub.hub import Facade
 from mcp_hub.protocol.envelope import id_key
 from mcp_hub.sessions.session import Session
-from mcp_hub.stores.base import StreamRow
+from mcp_hub.stores.base import StoreError, StreamRow
 from mcp_hub.types import RawJson
 from mcp_hub.upstreams.base import Call
 
-__all__ = ["Origin", "Replay"]
+__all__ = ["Origin", "Replay", "cancel_kept"]
+
+log = structlog.get_logger(__name__)
+
+_MOST_ROWS: Final = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,6 +83,26 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
             exported_uri=self.exported,
             wants_progress=self.token is not None,
         )
+
+
+async def cancel_kept(streams: Streams, session: Session, reason: str, key: int | str | None = None) -> None:
+    """Ends calls of a session, whichever hub they were sent to; that of one request only, if it is named.
+
+    Looks at the newest `_MOST_ROWS` streams of the principal. What cannot be ended is logged.
+    """
+    principal = session.caller.principal
+    try:
+        for row in await streams.store.rows(principal, _MOST_ROWS):
+            if row.session == session.id and not row.has_ended and key in (None, _key_in(row)):
+                await streams.cancel(principal, row.id, reason)
+    except (UnknownStream, StoreError) as error:
+        log.warning("cancel_not_passed_on", session=session.id, reason=str(error))
+
+
+def _key_in(row: StreamRow) -> int | str | None:
+    with suppress(UnknownStream):
+        return Origin.kept(row).key
+    return None
 
 
 class Replay(Delivery):

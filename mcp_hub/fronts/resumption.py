@@ -36,7 +36,7 @@ from mcp_hub.fronts.detaching import substitute
 from mcp_hub.fronts.exchange import Exchange, Housekeeper, Receive, Send, respond
 from mcp_hub.fronts.http_request import HttpRequest
 from mcp_hub.fronts.kept_sessions import KeptSession, KeptSessions
-from mcp_hub.fronts.replay import Origin, Replay
+from mcp_hub.fronts.replay import Origin, Replay, cancel_kept
 from mcp_hub.hub import Facade
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.envelope import object_bytes
@@ -354,17 +354,19 @@ class Resumption:
     # -- what else a client may do ----------------------------------------------------------------------------------
 
     async def cancel(self, client: Client, key: int | str, reason: str) -> None:
-        """Ends the call of a request, if one is under way."""
+        """Ends the call of a request, if one is under way, at whichever hub."""
         line = client.requests.get(key)
-        if line is None:
-            return
-        if not line.is_elsewhere:
+        if line is not None and not line.is_elsewhere:
             self._hub.cancel(line.delivery.record, reason)
-            return
-        try:
-            await self._hub.streams.cancel(client.session.caller.principal, line.id, reason)
-        except (UnknownStream, StoreError) as error:
-            log.warning("cancel_not_passed_on", stream=line.id, reason=str(error))
+        elif client.kept.until and (line is not None or key not in client.requests):
+            await cancel_kept(self._hub.streams, client.session, reason, key)
+
+    async def cancel_all(self, client: Client, reason: str) -> None:
+        """Ends whatever the session still runs."""
+        for key in list(client.requests):
+            await self.cancel(client, key, reason)
+        if client.kept.until:
+            await cancel_kept(self._hub.streams, client.session, reason)
 
     async def pass_on(self, client: Client) -> None:
         """Sends answers that the client has given to the processes that run the calls."""

@@ -182,6 +182,10 @@ class Pair:
         self.one = DurableHub(made[0]).runs()
         self.two = DurableHub(made[1], takes_up=takes_up).runs()
 
+    def beside(self) -> DurableHub:
+        """A third one."""
+        return DurableHub(HubStore(self.shared)).runs()
+
     def events(self, id_: str) -> list[CallEvent]:
         lines = self.shared.lines(id_)
         assert [decoded(line)[0] for line in lines] == list(range(1, len(lines) + 1))

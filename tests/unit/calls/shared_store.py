@@ -1,6 +1,7 @@
 """One store that several hubs share, as each of them sees it: late, failing, fenced or dead at will. Virtual time."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,8 +18,8 @@ class Shared:
     def __init__(self, limits: StoreLimits | None = None) -> None:
         self.core = MemoryStore(limits)
         self.alive: set[str] = set()
-        self.version = 0
-        self.writer = ""
+        self.writes: Counter[str] = Counter()
+        """By who made them."""
 
     def row(self, id_: str) -> StreamRow | None:
         return self.core.peek(CallId(id_))
@@ -96,8 +97,7 @@ class HubStore(MemoryStore):
 
     def _wrote(self, error: StoreError | None) -> StoreError | None:
         if error is None:
-            self.shared.version += 1
-            self.shared.writer = self.instance
+            self.shared.writes[self.instance] += 1
         return error
 
     def create(self, row: StreamRow, chunk: Chunk, done: Callable[[StoreError | None], None]) -> None:
@@ -123,8 +123,7 @@ class HubStore(MemoryStore):
         return found
 
     async def post(self, letter: Letter) -> bool:
-        self.shared.version += 1
-        self.shared.writer = self.instance
+        self.shared.writes[self.instance] += 1
         return await self.shared.core.post(letter)
 
     async def inbox(self) -> list[Letter]:
@@ -135,9 +134,8 @@ class HubStore(MemoryStore):
         return await self.shared.core.inbox()
 
     async def has_news(self) -> bool:
-        version, before = self.shared.version, self._seen
-        self._seen = version
-        return version != before and self.shared.writer != self.instance
+        before, self._seen = self._seen, self.shared.writes.total() - self.shared.writes[self.instance]
+        return before != self._seen
 
     async def orphans(self) -> list[StreamRow]:
         running = [stream.row for stream in self.shared.core._streams.values() if not stream.row.has_ended]

@@ -190,3 +190,26 @@ async def test_who_follows_a_call_whose_hub_is_killed_is_told_of_its_end() -> No
     cast(Neighbour, beside.store).be_alone()
     await sleep(10)
     assert resumed.is_complete and resumed.messages[-1]["error"]["code"] == RESTARTED
+
+
+@virtual
+async def test_a_client_need_not_follow_a_call_to_cancel_it_at_another_hub() -> None:
+    world = World()
+    calls = [MadeCall(world, world.client(), key) for key in (7, 8)]
+    others = [MadeCall(world, world.client(id_="s2"), 7), MadeCall(world, world.client(), 9)]
+    for call in (*calls, *others):
+        await call.progresses(1)
+    await others[1].ends()
+    beside = world.beside()
+    client = await accepted_again(beside)
+
+    async def cancelled() -> list[Any]:
+        return [letter.stream for letter in await world.store.inbox() if letter.kind == "cancel"]
+
+    for key in ("7", 9, 10):
+        await beside.resumption.cancel(client, key, BY_CLIENT)
+    assert await cancelled() == []
+    await beside.resumption.cancel(client, 7, BY_CLIENT)
+    assert await cancelled() == [calls[0].record.call.id]
+    await beside.resumption.cancel_all(client, BY_CLIENT)
+    assert set(await cancelled()) == {call.record.call.id for call in calls}

@@ -1,0 +1,148 @@
+"""A cancel that was acknowledged holds whatever becomes of the hub; calls that another hub could go on with, only."""
+
+import asyncio
+
+import anyio
+import msgspec
+import pytest
+
+from mcp_hub.calls.left import Left
+from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.events import Cancelled, Completed, Failed, Progress, Started
+from mcp_hub.stores.base import StreamRow
+from mcp_hub.types import RawJson
+from mcp_hub.upstreams.base import Call, CallChannel
+from tests.unit.calls.call_scripts import DONE, LONG, new_call
+from tests.unit.calls.durable_hub import HOW, Pair, settle
+from tests.unit.calls.virtual_time import LoopClock, run, sleep
+
+
+class Far:
+    """A server whose task goes on until it is cancelled; it `has_ended` if it answers that it was, at once."""
+
+    name = "far"
+
+    def __init__(self, *, has_ended: bool = False) -> None:
+        self.has_ended = has_ended
+        self.resumed: list[bytes] = []
+        self.cancelled_after: float | None = None
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """The hub is killed before the server has heard of the cancellation."""
+        channel.continuable(HOW)
+        try:
+            await anyio.sleep_forever()
+        except asyncio.CancelledError:
+            await asyncio.sleep(3)
+            raise
+        raise AssertionError
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        self.resumed.append(bytes(how))
+        began = LoopClock().now()
+        if self.has_ended:
+            raise RpcError("the task was cancelled")
+        try:
+            await sleep(5)
+        except asyncio.CancelledError:
+            self.cancelled_after = LoopClock().now() - began
+            raise
+        return DONE
+
+
+async def left_to(pair: Pair, far: Far, *, cancel: str | None, delay: float = 0.3) -> str:
+    """A call whose hub dies as soon as its cancellation was acknowledged; its id. The other hub goes on with it."""
+
+    async def go_on(row: StreamRow) -> None:
+        left = Left.of(row)
+        record = left.started(far, pair.two.registry, LONG)  # type: ignore[arg-type]  # what is used of it
+        record.take_up(left.how, 0.0, row.last, left.revoked)
+        pair.two.streams.take_up(record, row)
+
+    pair.two.streams.go_on = go_on
+    record = pair.one.registry.start(new_call("p"), far.call, LONG)
+    await sleep(2)
+    if cancel is not None:
+        await pair.one.streams.cancel("p", record.call.id, cancel)
+    assert pair.status(record.call.id) == "working"
+    await pair.one.dies()
+    record.task and record.task.cancel()
+    await settle(lambda: pair.status(record.call.id) != "working")
+    return record.call.id
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_call_that_was_cancelled_is_cancelled_by_whoever_goes_on_with_it(has_ended: bool) -> None:
+    async def scenario() -> None:
+        pair, far = Pair(delay=0.3), Far(has_ended=has_ended)
+        id_ = await left_to(pair, far, cancel="enough")
+        assert pair.events(id_) == [Started(), Cancelled("enough")]
+        assert far.resumed == [bytes(HOW)]
+        assert has_ended or far.cancelled_after == pytest.approx(1), "its server is told once it is there"
+
+    run(scenario)
+
+
+def test_one_that_was_not_ends_as_its_server_says() -> None:
+    async def scenario() -> None:
+        pair = Pair(delay=0.3)
+        assert pair.events(await left_to(pair, Far(), cancel=None))[-1] == DONE
+        pair = Pair(delay=0.3)
+        *_, ending = pair.events(await left_to(pair, Far(has_ended=True), cancel=None))
+        assert isinstance(ending, Failed) and ending.error.message == "the task was cancelled"
+
+    run(scenario)
+
+
+def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
+    async def scenario() -> None:
+        pair, far = Pair(delay=0.3), Far()
+        rows = []
+
+        async def goes_down(row: StreamRow) -> None:
+            rows.append(row)
+            left = Left.of(row)
+            record = left.started(far, pair.two.registry, LONG)  # type: ignore[arg-type]  # what is used of it
+            record.take_up(left.how, 0.0, row.last, left.revoked)
+            pair.two.streams.take_up(record, row)
+            record.continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
+
+        pair.two.streams.go_on = goes_down
+        record = pair.one.registry.start(new_call("p"), far.call, LONG)
+        await sleep(2)
+        await pair.one.streams.cancel("p", record.call.id, "enough")
+        await pair.one.dies()
+        await settle(lambda: bool(rows))
+        await sleep(0.8)
+        await pair.two.dies()
+        third, taken = pair.beside(), []
+
+        async def takes(row: StreamRow) -> None:
+            taken.append(Left.of(row))
+            raise HubRestarted("seen enough")
+
+        third.streams.go_on = takes
+        await settle(lambda: bool(taken))
+        assert [(bytes(left.how), left.revoked) for left in taken] == [(b'{"task":"t1","seen":1}', "enough")]
+
+    run(scenario)
+
+
+def test_a_follower_at_another_hub_that_keeps_up_misses_no_step() -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        alone, followed = pair.one.call(), pair.one.call()
+        await sleep(1)
+        follower = await pair.two.follow(followed.id)
+        await sleep(1)
+        for step in range(1, 301):
+            for call in (alone, followed):
+                call.says(Progress(step))
+            await sleep(0.01)
+        followed.ends()
+        await settle(lambda: follower.at_end)
+        steps = [event.progress for event in follower.events if isinstance(event, Progress)]
+        assert steps == list(range(1, 301))
+        assert len(pair.events(alone.id)) < 100, "nobody waits for each of these"
+
+    run(scenario)

@@ -31,7 +31,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
-from mcp_hub.masking import hide, hide_within
+from mcp_hub.masking import hide_within, shown
 from mcp_hub.types import JsonObject, RawJson
 
 __all__ = [
@@ -72,7 +72,7 @@ class StartFailed(HubError):
     """An upstream did not become ready; the message says what was tried and why it failed, without secrets."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(hide(message))
+        super().__init__(shown(message))
 
 
 class NotKept(HubError):
@@ -105,7 +105,7 @@ class RpcError(HubError):
         raw: RawJson | None = None,
     ) -> None:
         if raw is None:
-            message = hide(message)
+            message = shown(message)
         super().__init__(message)
         self.message = message
         if code is not None:
@@ -114,12 +114,13 @@ class RpcError(HubError):
         self.raw = raw
 
     def encoded(self) -> RawJson:
-        """The error object for the wire; of secrets that the hub knows, none is in it unless an upstream sent it."""
+        """The error object for the wire; no secret that the hub knows and no control character is in it unless an
+        upstream sent it."""
         if self.raw is not None:
             return self.raw
         error: JsonObject = {"code": self.code, "message": self.message}
         if self.data is not None:
-            error["data"] = hide_within(self.data)
+            error["data"] = hide_within(self.data, shown)
         return msgspec.json.encode(error)
 
 

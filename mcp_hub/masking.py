@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["MASK", "Mask", "forget", "hide", "hide_within", "learn"]
+__all__ = ["MASK", "Mask", "forget", "hide", "hide_within", "learn", "shown"]
 
 MASK: Final = "***"
 _SHORTEST: Final = 4
@@ -34,6 +34,7 @@ _ESCAPE: Final = re.compile(
 """One character as URLs (UTF-8) and JSON may write it, whatever else they leave as it is."""
 _WIDEST: Final = 6
 """Characters of an escape for each byte of what it stands for."""
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BEARER: Final = "bearer"
 _LINE: Final = 16
 """Characters of a line that is a secret as the whole is."""
@@ -200,6 +201,11 @@ def hide(text: str) -> str:
         whole = max(0, len(shown) - _known.mask.longest)  # what is cut in two at the end goes as well
         return f"{shown[:whole]}… ({len(text)} characters)"
     return _known.mask(text)
+
+
+def shown(text: str) -> str:
+    """The same with control characters spelled out, but for line breaks and tabs: what a terminal may be given."""
+    return _CONTROL.sub(lambda found: f"<U+{ord(found[0]):04X}>", hide(text))
 
 
 def hide_within(value: object, hidden: Callable[[str], str] = hide) -> object:

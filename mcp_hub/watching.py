@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from mcp_hub.calls.registry import Registry
 from mcp_hub.catalog.approvals import Approvals
+from mcp_hub.catalog.definitions import Quarantined
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.inspection import Flagged, Inspector
 from mcp_hub.catalog.pins import Finding
@@ -38,7 +39,7 @@ _MOST: Final = 100
 """Warnings, flags and unapproved tools of one server; `mcp-hub approve` and `doctor` have all."""
 
 
-_Found = TypeVar("_Found", Finding, Flagged)
+_Found = TypeVar("_Found", Finding, Flagged, Quarantined)
 Grouped = Mapping[str, Sequence[_Found]]
 """By server."""
 
@@ -87,7 +88,8 @@ class Watch(msgspec.Struct):
         """Everything about them, in the order of the file."""
         flagged = await self._flags()
         unapproved = _grouped(self.approvals.findings())
-        return [self._info(status, unapproved, flagged) for status in self.statuses(profile)]
+        left_out = _grouped(self.hub.catalog.view(None).quarantined)
+        return [self._info(status, unapproved, flagged, left_out) for status in self.statuses(profile)]
 
     async def server(self, name: str, profile: str | None) -> ServerInfo | None:
         """One; None if the profile does not have it."""
@@ -130,7 +132,14 @@ class Watch(msgspec.Struct):
                 self._flagged = view, _grouped(found)
             return self._flagged[1]
 
-    def _info(self, status: UpstreamStatus, unapproved: Grouped[Finding], flagged: Grouped[Flagged]) -> ServerInfo:
+    def _info(
+        self,
+        status: UpstreamStatus,
+        unapproved: Grouped[Finding],
+        flagged: Grouped[Flagged],
+        left_out: Grouped[Quarantined],
+    ) -> ServerInfo:
+        missing = (*status.warnings, *(own.text for own in left_out.get(status.server, ())))
         listed, info = status.listed_at, status.server_info or {}
         software = [text for key in ("name", "version") if isinstance(text := info.get(key), str)]
         return ServerInfo(
@@ -146,7 +155,7 @@ class Watch(msgspec.Struct):
             listed=UNSET if listed is None else timestamp(listed),
             age=UNSET if listed is None else round(max(wall_time() - listed, 0.0), 3),
             entries={kind.value: count for kind, count in self.entries(status.server).items()},
-            warnings=[_told(text) for text in status.warnings[:_MOST]],
+            warnings=[_told(text) for text in missing[:_MOST]],
             unapproved=[
                 UnapprovedInfo(_told(own.tool), own.kind, list(own.members), own.is_held)
                 for own in unapproved.get(status.server, ())[:_MOST]

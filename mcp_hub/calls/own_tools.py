@@ -253,7 +253,7 @@ def _as_called(call: Call, row: StreamRow) -> Call:
 def _arguments(call: Call, shape: type[_T]) -> _T:
     """Raises `InvalidParams`."""
     try:
-        return msgspec.json.decode(call.params.get("arguments", b"{}"), type=shape)
+        return msgspec.json.decode(call.params.get("arguments", b"{}"), type=shape, strict=False)
     except (msgspec.DecodeError, RecursionError) as problem:
         raise InvalidParams(f"wrong arguments: {problem}") from None
 

@@ -11,8 +11,10 @@ from typing import Final
 import anyio
 import structlog
 
+from mcp_hub.catalog.definitions import Quarantined
 from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.exposure import decided, exposed
+from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.indexing import Indexes
 from mcp_hub.catalog.links import Remembered, readdress
 from mcp_hub.catalog.names import begins_with
@@ -32,6 +34,8 @@ log = structlog.get_logger(__name__)
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 _MOST_TOLD: Final = 20
 """Tools that are named in one line of the log."""
+_LONGEST_REASON: Final = 300
+"""Characters of what is said there of one that was left out."""
 _LONGEST_PREFIX: Final = 256
 """Characters of an unknown name that are looked at."""
 _MOST_GONE: Final = 1024
@@ -66,6 +70,7 @@ class Catalog:
         self._starting: tuple[str, ...] = ()
         self._views: dict[str | None, CatalogView] = {}
         self._names: dict[str | None, dict[Origin, str]] = {}
+        self._left_out: dict[str | None, set[Quarantined]] = {}
         self._exposed: dict[tuple[str | None, Audience, Mode | None], CatalogView] = {}
         self._modes: dict[tuple[str | None, Audience], Mode] = {}
         self._indexes = Indexes(aliases)
@@ -103,7 +108,19 @@ class Catalog:
         if view is None:
             view = self._views[profile] = build(self._snapshots, self._rules[profile], self._remembered, self._held)
             self._note_names(profile, view)
+            self._note_left_out(profile, view)
         return view
+
+    def _note_left_out(self, profile: str | None, view: CatalogView) -> None:
+        """Tells once of each definition that nobody is listed because it would break a client."""
+        known = set().union(*self._left_out.values())
+        self._left_out[profile] = set(view.quarantined)
+        news: dict[str, list[str]] = {}
+        for own in view.quarantined:
+            if own not in known:
+                news.setdefault(own.server, []).append(decoded(own.text, _LONGEST_REASON))
+        for server, told in news.items():
+            log.warning("definitions_left_out", upstream=server, count=len(told), which=told[:_MOST_TOLD])
 
     def _note_names(self, profile: str | None, view: CatalogView) -> None:
         """Tells of tools that are called otherwise than before (product.md, promise 11)."""

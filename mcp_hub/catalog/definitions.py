@@ -72,6 +72,11 @@ class Quarantined(msgspec.Struct, frozen=True):
     key: str
     reason: str
 
+    @property
+    def text(self) -> str:
+        """The same for people, without the server."""
+        return f"{self.kind.value} {self.key} is left out: {self.reason}"
+
 
 # What clients' models check. Decoding into these gives the verdict and the reason in one pass; most values are
 # thrown away and unknown members never looked at. null counts as absent, as the Python SDK's servers send it.

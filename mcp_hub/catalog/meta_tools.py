@@ -277,7 +277,7 @@ def finding(found: Callable[[], Awaitable[Finding]]) -> CallHandler:
 def _arguments(call: Call) -> _Find:
     """Raises `InvalidParams`."""
     try:
-        wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find)
+        wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         known = ", ".join(_Find.__struct_fields__)
         raise InvalidParams(f"wrong arguments: {str(problem)[:_REASON]}; known are {known}") from None

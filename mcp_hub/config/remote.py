@@ -15,7 +15,7 @@ __all__ = [
     "is_this_machine",
     "is_web_page",
     "origin_parts",
-    "problem_of",
+    "problems_of",
     "refused_place",
 ]
 
@@ -35,24 +35,27 @@ _OWN: Final = re.compile(
 """Headers of the transport: another value would break it."""
 
 
-def problem_of(url: str, headers: Mapping[str, str], bearer: str | None) -> tuple[str, str] | None:
-    """The first setting that cannot be used, and why not."""
-    if (problem := _of_url(url)) is not None:
-        return "url", problem
+def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> list[tuple[str, str]]:
+    """The settings that cannot be used, and why not."""
+    found = [("url", problem)] if (problem := _of_url(url)) is not None else []
     seen: set[str] = set()
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
-            return "headers", "holds something that is no name of a header"
+            found.append(("headers", "holds something that is no name of a header"))
+            continue
         if _OWN.fullmatch(name.lower()) or name.lower() in seen:
-            return "headers", f"{name} is {'given twice' if name.lower() in seen else 'set by the hub itself'}"
+            said = f"{name} is {'given twice' if name.lower() in seen else 'set by the hub itself'}"
+            found.append(("headers", said))
         if not _VALUE.fullmatch(value):
-            return "headers", f"{name} may hold printable ASCII characters only, and no space at its ends"
+            said = f"{name} may hold printable ASCII characters only, and no space at its ends"
+            found.append(("headers", said))
         seen.add(name.lower())
     if bearer is not None and not _TOKEN.fullmatch(bearer):
-        return "bearer", 'expected the token alone, without "Bearer" before it, of printable ASCII characters'
+        said = 'expected the token alone, without "Bearer" before it, of printable ASCII characters'
+        found.append(("bearer", said))
     if bearer is not None and "authorization" in seen:
-        return "bearer", "headers has an Authorization already: keep one of them"
-    return None
+        found.append(("bearer", "headers has an Authorization already: keep one of them"))
+    return found
 
 
 def _of_url(url: str) -> str | None:

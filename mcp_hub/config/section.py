@@ -1,9 +1,11 @@
 """What every section of the configuration has in common, and how its validators report what is wrong."""
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
-__all__ = ["Section", "finding"]
+__all__ = ["Section", "finding", "findings"]
 
 
 class Section(BaseModel):
@@ -17,6 +19,12 @@ class Section(BaseModel):
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+
+
+def findings(problems: Sequence[tuple[str, str]]) -> PydanticCustomError:
+    """One finding for several keys of the mapping being validated, each with what is wrong; it points at the first."""
+    (key, message), *more = problems
+    return finding("; ".join((message, *(f"{other}: {problem}" for other, problem in more))), key)
 
 
 def finding(message: str, key: str = "") -> PydanticCustomError:

@@ -10,7 +10,7 @@ from mcp_hub.config.findings import quoted
 from mcp_hub.config.globs import is_glob
 from mcp_hub.config.oauth import OAuthSettings
 from mcp_hub.config.quantities import as_flag
-from mcp_hub.config.remote import TRANSPORTS, is_cleartext, problem_of
+from mcp_hub.config.remote import TRANSPORTS, is_cleartext, problems_of
 from mcp_hub.config.scalars import (
     Approval,
     ExportedName,
@@ -27,7 +27,7 @@ from mcp_hub.config.scalars import (
     TextLine,
     VariableName,
 )
-from mcp_hub.config.section import Section, finding
+from mcp_hub.config.section import Section, finding, findings
 from mcp_hub.config.tools import ToolSettings
 from mcp_hub.types import JsonObject
 
@@ -166,17 +166,18 @@ class ServerSettings(Section):
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> Self:
+        problems: list[tuple[str, str]] = []
         if self.url is not None and self.enabled:  # a disabled server may lack what is yet to be filled in
             headers = {name: value.get_secret_value() for name, value in self.headers.items()}
-            problem = problem_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
-            if problem is not None:
-                raise finding(problem[1], problem[0])
+            problems += problems_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
             if self.oauth is not None and (self.bearer or any(name.lower() == "authorization" for name in headers)):
-                raise finding("bearer or headers has the credentials already: keep one of them", "oauth")
-            if self.oauth is not None and is_cleartext(self.url):
-                raise finding("needs an https:// url: a token is worth as much as a password", "oauth")
+                problems.append(("oauth", "bearer or headers has the credentials already: keep one of them"))
+            if self.oauth is not None and "url" not in dict(problems) and is_cleartext(self.url):
+                problems.append(("oauth", "needs an https:// url: a token is worth as much as a password"))
         if self.type == "sse" and self.era == "modern":
-            raise finding("the sse transport belongs to the handshake era", "era")
+            problems.append(("era", "the sse transport belongs to the handshake era"))
+        if problems:
+            raise findings(problems)
         return self
 
     def sent_headers(self) -> dict[str, str]:

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, model_validator
 
-from mcp_hub.config.remote import problem_of
+from mcp_hub.config.remote import problems_of
 from mcp_hub.config.scalars import Text, TextLine
-from mcp_hub.config.section import Section, finding
+from mcp_hub.config.section import Section, finding, findings
 
 __all__ = ["PLACES", "TelemetrySettings"]
 
@@ -45,14 +45,15 @@ class TelemetrySettings(Section):
         if self.endpoint is None and self.headers:
             raise finding('belong to an endpoint: set "endpoint", too', "headers")
         if self.endpoint is not None:
-            problem = problem_of(
-                self.endpoint, {key: own.get_secret_value() for key, own in self.headers.items()}, None
-            )
-            if problem is None and set(urlsplit(self.endpoint)[3:]) != {""}:
-                problem = "url", "must have no query and no fragment"
-            if problem is not None:
-                key = "endpoint" if problem[0] == "url" else problem[0]
-                raise finding(problem[1].replace("https://example.com/mcp", "http://127.0.0.1:4318"), key)
+            headers = {key: own.get_secret_value() for key, own in self.headers.items()}
+            problems = [
+                ("endpoint" if key == "url" else key, said.replace("https://example.com/mcp", "http://127.0.0.1:4318"))
+                for key, said in problems_of(self.endpoint, headers, None)
+            ]
+            if "endpoint" not in dict(problems) and set(urlsplit(self.endpoint)[3:]) != {""}:
+                problems.append(("endpoint", "must have no query and no fragment"))
+            if problems:
+                raise findings(problems)
         if self.is_on and not all(map(_is_installed, _NEEDED)):
             said = "needs what is not installed: pip install 'mcp-hub[otel]'"
             raise finding(said, "enabled" if self.endpoint is None else "endpoint")

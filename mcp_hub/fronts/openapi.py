@@ -13,8 +13,8 @@ from mcp_hub.types import JsonObject
 __all__ = ["document"]
 
 _REFERENCE: Final = "#/components/schemas/{name}"
-_EVERYWHERE: Final = (401, 403, 405, 421)
-"""Problems that any route may answer with: the guard's, and a wrong method."""
+_EVERYWHERE: Final = (401, 403, 405, 421, 429, 503)
+"""Problems that any route may answer with: the guard's, a wrong method, too much at once, a hub that stops."""
 
 
 def document(version: str) -> bytes:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from mcp_hub.errors import RpcError
+from mcp_hub.masking import shown
 from mcp_hub.protocol.capabilities import missing
 from mcp_hub.types import Era, JsonObject, RawJson
 
@@ -74,16 +75,27 @@ def from_wire(raw: RawJson) -> RpcError:
     """An upstream's error object as an `RpcError` that is relayed byte for byte.
 
     One that is not an error object (no integer code, no message) becomes -32603 with the original in `data.upstream`:
-    clients drop such an answer, and wait on.
+    clients drop such an answer, and wait on. That is an error of the hub's own, so no secret is shown in it.
     """
     try:
         error = _decode(raw)
     except (msgspec.DecodeError, RecursionError) as exc:
         return RpcError(
             f"upstream answered with a malformed error object: {exc}",
-            data={"upstream": {"error": msgspec.Raw(bytes(raw))}},
+            data={"upstream": {"error": _quoted(bytes(raw))}},
         )
     return RpcError(error.message, code=error.code, raw=raw)
+
+
+def _quoted(raw: bytes) -> object:
+    """As it was sent, unless there is something in it to hide."""
+    text = raw.decode("utf-8", "replace")
+    if shown(text) == text:
+        return msgspec.Raw(raw)
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 def for_caller(

@@ -6,6 +6,7 @@ Posts of an earlier epoch, the worker's life before its last registration, are r
 carries its last events and its ending; after it nothing is taken. Source: streams.md §2, "Client-executed tools".
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Annotated, Final, Literal, TypeVar
@@ -24,6 +25,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+_NAME: Final = re.compile("[^\x00-\x1f\x7f-\x9f]{1,1024}")
+"""Of a tool, as of one that a server lists."""
 _TEXT: Final = msgspec.Raw(b'"text"')
 _NOT_REST: Final = ("progress", "total", "progressToken")
 
@@ -377,8 +380,10 @@ def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, byte
     named: dict[str, bytes] = {}
     for place, raw in enumerate(tools):
         name = _decoded(raw, f"tools[{place}]", _Named).name
-        if not name or name in named:
-            raise Malformed(f"tools[{place}]: " + (f'"{name[:100]}" is there twice' if name else "the name is empty"))
+        if not _NAME.fullmatch(name):
+            raise Malformed(f"tools[{place}]: the name has to be 1 to 1024 characters, none of them control characters")
+        if name in named:
+            raise Malformed(f'tools[{place}]: "{name[:100]}" is there twice')
         named[name] = bytes(raw)
     return named
 

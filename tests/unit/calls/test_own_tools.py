@@ -124,6 +124,19 @@ async def test_what_is_no_call_of_a_tool_is_unknown(hub: SoftHub) -> None:
     assert said(await wait(hub, "st_r")) == UNKNOWN
 
 
+@pytest.mark.parametrize("after", [0, 1, "1", 1.0, None, ""])
+def test_a_number_may_be_written_in_any_way(after: object) -> None:
+    @in_virtual_time
+    async def scenario(hub: SoftHub) -> None:
+        await hub.hello()
+        stream = await hub.softly()
+        sent = await hub.tool("hub_wait", {"stream": stream, "after": after})
+        await hub.running.ends(text("whole"))
+        assert said(sent) == "whole"
+
+    scenario()
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

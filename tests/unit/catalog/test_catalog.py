@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 
 import pytest
+import structlog
 
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import Filter
@@ -63,6 +64,27 @@ class World:
 
     def names(self, profile: str | None = None) -> list[str]:
         return [entry.exported for entry in self.catalog.view(profile).entries(Kind.TOOL)]
+
+
+def test_definitions_that_are_left_out_are_told_of_once() -> None:
+    async def scenario() -> None:
+        world = World()
+        unfit = tuple(b'{"name":"t%d","inputSchema":[]}' % n for n in range(30))
+        world.git.held = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (*unfit, b'{"name":"\\u202eok"}')})
+        world.git.becomes(READY)
+        with structlog.testing.capture_logs() as logs:
+            assert world.names() == world.names("small") == []
+            world.ci.offers("build")
+            assert world.names() == ["ci_build"]
+            (line,) = logs
+            assert (line["event"], line["upstream"], line["count"]) == ("definitions_left_out", "git", 31)
+            assert len(line["which"]) == 20 and line["which"][0].startswith("tool t0 is left out: ")
+            world.git.held = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (*unfit, b'{"name":"\\u202eother"}')})
+            world.git.becomes(READY)
+            world.names()
+            assert logs[1]["count"] == 1 and logs[1]["which"][0].startswith("tool <U+202E>other is left out: ")
+
+    run(scenario)
 
 
 def test_the_view_follows_what_is_offered_and_each_profile_has_its_own() -> None:

@@ -125,7 +125,18 @@ async def test_wrong_arguments_are_explained_to_the_model(arguments: bytes | Non
 
 @pytest.mark.parametrize(
     ("limit", "asked"),
-    [(None, 8), ("", 8), (0, 8), ("0", 1), (1, 1), ("3", 3), (50, 50), (51, MOST_HITS), (999_999_999, MOST_HITS)],
+    [
+        (None, 8),
+        ("", 8),
+        (0, 8),
+        ("0", 1),
+        (1, 1),
+        ("3", 3),
+        (3.0, 3),
+        (50, 50),
+        (51, MOST_HITS),
+        (999_999_999, MOST_HITS),
+    ],
 )
 async def test_a_limit_may_be_text_and_is_bounded(limit: object, asked: int) -> None:
     model = Model()

@@ -95,6 +95,16 @@ def test_what_is_sent_is_secret_wherever_it_was_written() -> None:
             f"{{url: '{URL}', bearer: a, headers: {{authorization: b}}}}",
             "bearer: headers has an Authorization already: keep one of them",
         ),
+        (
+            "{url: 'https://u:s3cr3t@x/', bearer: a b, type: sse, era: modern, headers: {Host: c, 'a b': s3cr3t}}",
+            "url: must not hold a user or a password; use bearer or headers; headers: Host is set by the hub itself; "
+            "headers: holds something that is no name of a header; bearer: expected the token alone, without "
+            '"Bearer" before it, of printable ASCII characters; era: the sse transport belongs to the handshake era',
+        ),
+        (
+            "{url: 'https://[', oauth: {}, headers: {Authorization: a}}",
+            "url: is no URL; oauth: bearer or headers has the credentials already: keep one of them",
+        ),
         (f"{{url: '{URL}', bearer: '${{NOPE}}'}}", "bearer: environment variable NOPE is not set"),
     ],
 )

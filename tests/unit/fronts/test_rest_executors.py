@@ -231,6 +231,7 @@ async def test_removed_executor_takes_its_tools_along(tmp_path: Path) -> None:
         ({"tools": [BUILD], "lease": "1h"}, "invalid_body"),
         ({"tools": [{"name": "x"}]}, "malformed"),
         ({"tools": [BUILD, BUILD]}, "malformed"),
+        *(({"tools": [{**BUILD, "name": name}]}, "malformed") for name in ("", "a\r\nb", "a\x85", "x" * 1025)),
         ({"tools": BUILD}, "invalid_body"),
         ({}, "invalid_body"),
     ],

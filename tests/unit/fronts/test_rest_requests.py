@@ -203,6 +203,7 @@ async def test_document_has_every_route_and_nothing_else(tmp_path: Path) -> None
     for route in ROUTES:
         operation = operations[route.method, route.path]
         assert {str(answer.status) for answer in route.answers} <= operation["responses"].keys()
+        assert {"401", "421", "429", "503"} <= operation["responses"].keys(), "what any route may answer with"
         assert ("requestBody" in operation) == (route.body is not None)
         in_path = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"}
         assert in_path == set(re.findall(r"{(\w+)}", route.path))

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from mcp_hub import masking
 from mcp_hub.errors import Busy, RpcError, UnknownEntry, UpstreamLost
 from mcp_hub.protocol.rpc_errors import for_caller, from_wire, url_elicitations
 from mcp_hub.types import Era
@@ -28,6 +29,27 @@ def seen(code: int, era: Era) -> dict[str, object]:
 def test_an_ordinary_error_passes_byte_for_byte(code: int, era: Era) -> None:
     raw = b'{"code":%d,"message":"no","data":{"x":1.10},"more":[1]}' % code
     assert bytes(for_caller(from_wire(raw), era, "git").encoded()) == raw
+
+
+def test_a_malformed_error_is_told_as_it_came_but_for_secrets() -> None:
+    plain = b'{"code":"x", "message":"s3cret-one","n":1.10}'
+    assert plain in bytes(from_wire(plain).encoded())
+    masking.learn(["s3cret-one"])
+    told = json.loads(bytes(from_wire(plain).encoded()))
+    assert told["data"]["upstream"]["error"] == {"code": "x", "message": "***", "n": 1.1}
+    deep = b'{"s3cret-one":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    assert b"s3cret" not in bytes(from_wire(deep).encoded())
+
+
+def test_an_error_of_the_hub_has_no_control_characters_for_a_terminal() -> None:
+    error = RpcError("is failed: \x1b[31mred\x07\nline", data={"upstream": {"reason": "\x9b2J"}})
+    assert json.loads(bytes(error.encoded())) == {
+        "code": -32603,
+        "message": "is failed: <U+001B>[31mred<U+0007>\nline",
+        "data": {"upstream": {"reason": "<U+009B>2J"}},
+    }
+    raw = b'{"code":1,"message":"\\u001b[31m"}'
+    assert bytes(from_wire(raw).encoded()) == raw, "what a server says in answer is its own"
 
 
 @pytest.mark.parametrize("code", [-32020, -32022])

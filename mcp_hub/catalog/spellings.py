@@ -11,14 +11,20 @@ from urllib.parse import unquote
 
 import msgspec
 
+from mcp_hub.catalog.uris import MAX_MATCHED
+
 __all__ = ["Spellings", "spellings"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _PARTS = re.compile(r"([^?#]*)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:@]*)(?::([0-9]*))?")
+_DRIVE = re.compile(r"\A([A-Za-z])[:|](?=/|\Z)")
+"""Of Windows. A host before it is dropped by some and not by others."""
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_LONGEST_HOST: Final = 255
+"""Characters (RFC 1035): the time that Punycode takes grows with the square of them."""
 _PORTS: Final = {"file": "", "ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
 """The schemes whose URIs are all read in the same way, and what port need not be said."""
 
@@ -33,13 +39,15 @@ class Spellings(msgspec.Struct, frozen=True):
 def spellings(uri: str) -> Spellings | None:
     """`uri` itself and what may be made of it; None where it means something else to whoever reads it.
 
-    That is: dot segments, control characters, white space around it, a user's name before a host, a host that is none.
+    That is: dot segments, control characters, white space around it, a user's name before a host, a host that is none;
+    and one of more than `MAX_MATCHED` characters.
     """
-    if _CONTROL.search(uri) or uri != uri.strip():
+    if len(uri) > MAX_MATCHED or _CONTROL.search(uri) or uri != uri.strip():
         return None
     scheme, rest = parts.groups() if (parts := _SCHEME.fullmatch(uri)) else ("", uri)
-    is_special = scheme.lower() in _PORTS
-    path, tail = _parts(rest.replace("\\", "/") if is_special else rest)
+    path, tail = _parts(rest)
+    if scheme.lower() in _PORTS:
+        path = path.replace("\\", "/")
     if {".", ".."} & set(unquote(path).replace("\\", "/").split("/")):
         return None
     try:
@@ -48,8 +56,9 @@ def spellings(uri: str) -> Spellings | None:
         return None
     before, behind = f"{scheme}:" if scheme else "", _ESCAPE.sub(_plain, path) + tail
     told = before + authority + behind
-    denied = [before.lower() + host + behind for host in (authority, folded)]
-    return Spellings((uri, told), (uri, told, *denied, *map(unquote, denied)))
+    places = [before.lower() + host for host in (authority, re.sub("//.*@", "//", authority), folded)]
+    denied = [place + text for place in places for text in (behind, unquote(path + tail))]
+    return Spellings((uri, told), (uri, told, *denied))
 
 
 def _parts(rest: str) -> tuple[str, str]:
@@ -67,12 +76,18 @@ def _split(scheme: str, path: str) -> tuple[str, str, str]:
         if slashes != 2:
             return "", "", path
         authority, slash, behind = bare.partition("/")
+        if "\\" in authority:
+            raise ValueError(authority)
+        authority = authority.removesuffix(":")
         return f"//{authority}", f"//{authority.rpartition('@')[2].lower()}", slash + behind
     authority, behind = "", bare
-    if scheme != "file" or slashes == 2:
+    if scheme != "file" or (slashes == 2 and not _DRIVE.match(bare)):
         authority, _, behind = bare.partition("/")
     if scheme == "file":
         behind = re.sub("/+", "/", behind.lstrip("/"))
+        if _DRIVE.match(behind) and authority:
+            raise ValueError(authority)
+        behind = _DRIVE.sub(r"\1:", behind)
     return f"//{authority}", f"//{_folded(scheme, authority)}", f"/{behind}"
 
 
@@ -85,11 +100,14 @@ def _folded(scheme: str, authority: str) -> str:
     if host.startswith("["):
         host = f"[{IPv6Address(host[1:-1])}]"
     else:
-        host = host.encode("idna").decode().removesuffix(".")
+        if len(host) > _LONGEST_HOST:
+            raise ValueError(host)
+        host = host.encode("idna").decode()
+        if scheme == "file" and host == "localhost":
+            return ""
+        host = host.removesuffix(".")
         if _NUMBER.fullmatch(host.rpartition(".")[2]):
             host = str(IPv4Address(host))
-    if scheme == "file" and host == "localhost":
-        host = ""
     return f"{host}:{port}" if port not in ("", _PORTS[scheme]) else host
 
 

@@ -1,7 +1,9 @@
 """Filters on resources hold for whatever a server may make of a URI that it is sent."""
 
+import time
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.catalog.filters import Filter
@@ -9,6 +11,7 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.spellings import spellings
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import Era, Kind, Snapshot
+from tests.unit.catalog.url_oracle import known_as, same
 
 SECRET = [
     *("file:///secret/key", "FILE:///secret/key", "file:/secret/key", "file:secret/key", "file:////secret/key"),
@@ -97,6 +100,15 @@ def test_hidden_template_gives_nothing_in_any_spelling() -> None:
     assert view.resolve_uri("file:///x/y") == ("a", "file:///x/y")
 
 
+@pytest.mark.parametrize("length", [8_190, 8_200, 1_000_000])
+@pytest.mark.parametrize("unit", ["ü", "ü.", "%2e", "/", "a", "%C3%BC", "[", "@", ":"])
+def test_a_long_uri_takes_no_time(unit: str, length: int) -> None:
+    began = time.process_time()
+    for start in ("https://", "file:", "x://", "x:"):
+        spellings(start + unit * (length // len(unit)))
+    assert time.process_time() - began < 2, "a guard against hanging: a hundredth of it is usual"
+
+
 @given(st.text(max_size=30) | st.from_regex(r"\A(file|https|x):/{0,4}[a-z.%2eF/\\@:?#\[\]0-9]{0,20}\Z"))
 def test_any_text_has_itself_among_its_spellings_or_none(uri: str) -> None:
     told = spellings(uri)
@@ -104,3 +116,37 @@ def test_any_text_has_itself_among_its_spellings_or_none(uri: str) -> None:
         assert told.allowed[0] == told.denied[0] == uri
         again = spellings(told.allowed[1])
         assert again is not None and again.allowed[1] == told.allowed[1], "what is made of it stays as it is"
+
+
+_PARTS = [
+    *("/", "//", "///", "\\", "..", ".", "%2e", "%2E%2e", "%2f", "%5c", "%41", "%73", "secret", "Key", "a", "C:", "c|"),
+    *("example.com", "EXAMPLE.com", ":443", ":80", ":21", ":", "@", "user", "?", "#", "?q=..", "[::1]", "127.0.0.1"),
+    *(
+        "0x7f.1",
+        "1",
+        "ü",
+        "%C3%BC",
+        "\u00ad",
+        "ｅ",
+        " ",
+        "\t",
+        "\n",
+        "localhost",
+        "xn--bcher-kva",
+        "。",
+        "|",
+        "*",
+        ";",
+        "&",
+    ),
+]
+_STARTS = ["file:", "FILE:///", "https://", "https:", "ws://a", "vault://Main/", "X:", "x://", "http://example.com"]
+
+
+@given(st.sampled_from(_STARTS), st.lists(st.sampled_from(_PARTS), max_size=8))
+@settings(max_examples=500)
+def test_what_a_server_makes_of_it_is_among_what_filters_look_at(start: str, parts: list[str]) -> None:
+    uri = start + "".join(parts)
+    told, there = spellings(uri), known_as(uri)
+    if told is not None and there is not None and "@" not in there:
+        assert same(there) in {form for text in told.denied for form in (text.rstrip("/"), same(text))}

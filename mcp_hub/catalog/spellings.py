@@ -17,6 +17,7 @@ __all__ = ["Spellings", "spellings"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _PARTS = re.compile(r"([^?#]*)(.*)", re.DOTALL)
+_MORE = re.compile("[?#;]")
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:@]*)(?::([0-9]*))?")
 _DRIVE = re.compile(r"\A([A-Za-z])[:|](?=/|\Z)")
 """Of Windows. A host before it is dropped by some and not by others."""
@@ -39,8 +40,8 @@ class Spellings(msgspec.Struct, frozen=True):
 def spellings(uri: str) -> Spellings | None:
     """`uri` itself and what may be made of it; None where it means something else to whoever reads it.
 
-    That is: dot segments, control characters, white space around it, a user's name before a host, a host that is none;
-    and one of more than `MAX_MATCHED` characters.
+    That is: dot segments, control characters, white space around it, a host that is none; and one of more than
+    `MAX_MATCHED` characters.
     """
     if len(uri) > MAX_MATCHED or _CONTROL.search(uri) or uri != uri.strip():
         return None
@@ -48,17 +49,19 @@ def spellings(uri: str) -> Spellings | None:
     path, tail = _parts(rest)
     if scheme.lower() in _PORTS:
         path = path.replace("\\", "/")
-    if {".", ".."} & set(unquote(path).replace("\\", "/").split("/")):
-        return None
     try:
         authority, folded, path = _split(scheme.lower(), path)
     except ValueError:
         return None
+    if {".", ".."} & set(unquote(path).replace("\\", "/").split("/")):
+        return None
     before, behind = f"{scheme}:" if scheme else "", _ESCAPE.sub(_plain, path) + tail
     told = before + authority + behind
     places = [before.lower() + host for host in (authority, re.sub("//.*@", "//", authority), folded)]
-    denied = [place + text for place in places for text in (behind, unquote(path + tail))]
-    return Spellings((uri, told), (uri, told, *denied))
+    texts = {behind, unquote(path + tail)}
+    texts |= {_MORE.split(text, maxsplit=1)[0] for text in texts}  # what names a part or a form of the same
+    texts |= {text.rstrip("/") for text in texts}
+    return Spellings((uri, told), (uri, told, *(place + text for place in places for text in sorted(texts))))
 
 
 def _parts(rest: str) -> tuple[str, str]:
@@ -83,6 +86,7 @@ def _split(scheme: str, path: str) -> tuple[str, str, str]:
     authority, behind = "", bare
     if scheme != "file" or (slashes == 2 and not _DRIVE.match(bare)):
         authority, _, behind = bare.partition("/")
+        authority = authority.rpartition("@")[2]
     if scheme == "file":
         behind = re.sub("/+", "/", behind.lstrip("/"))
         if _DRIVE.match(behind) and authority:

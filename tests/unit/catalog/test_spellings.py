@@ -19,7 +19,14 @@ SECRET = [
     *("file:\\\\\\secret\\key", "file:///secret%2fkey", "file:///pub/../secret/key", "file:///pub/%2e%2E/secret/key"),
     *("file:///pub/..%2fsecret/key", "file:///pub/..\\secret/key", "file:///./secret/key", " file:///secret/key"),
     *("\tfile:///secret/key", "fi\nle:///secret/key", "file:///sec\tret/key", "file:///secret/key\u2003"),
-    *("vault:main", "VAULT:main", "Vault://Main/x", "vault:m%61in"),
+    *(
+        "file:///secret/key?",
+        "file:///secret/key#",
+        "file:///secret/key?a=1#b",
+        "file:///secret/key;x",
+        "file:///secret/",
+    ),
+    *("vault:main", "vault:main/", "vault:main?x", "VAULT:main", "Vault://Main/x", "vault:m%61in"),
     *("https://inner.example/a", "HTTPS://INNER.example/a", "https://inner.example:443/a", "https:inner.example/a"),
     *(
         "https://x@inner.example/a",
@@ -42,10 +49,19 @@ OPEN = [
         "https://example.org:8080/%2F",
     ),
     *("note://internal/Summary", "https://[::2]/", "a:b:c", "file://host/share", "https://bücher.example/"),
+    *("app://./index.html", "x://../y", "https://user@example.com/x", "file:///secrets", "file:///secret/key.txt"),
 ]
 DENY = Filter(
     deny=(
-        *("file:///secret/*", "vault:*", "https://inner.example/*", "http://127.0.0.1/*", "http://[[]::1]/*"),
+        *(
+            "file:///secret/key",
+            "file:///secret",
+            "vault:main",
+            "vault://main/x",
+            "https://inner.example/*",
+            "http://127.0.0.1/*",
+            "http://[[]::1]/*",
+        ),
         "git://repo/*",
     )
 )
@@ -75,6 +91,12 @@ def test_what_is_not_denied_is_passed_on_as_it_is_spelled(uri: str) -> None:
 @pytest.mark.parametrize("uri", [*SECRET, *OPEN])
 def test_where_nothing_is_filtered_every_spelling_is_passed_on(uri: str) -> None:
     assert catalog(Filter()).resolve_uri(uri) == ("a", uri)
+
+
+def test_user_in_a_uri_hides_no_host() -> None:
+    view = catalog(Filter(allow=("https://good.example*",)))
+    assert view.resolve_uri("https://good.example/a") is not None
+    assert view.resolve_uri("https://good.example@bad.example/a") is None
 
 
 def test_what_is_allowed_leads_nowhere_else() -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "URL_ELICITATION_REQUIRED",
     "for_caller",
     "from_wire",
+    "is_reserved",
     "url_elicitations",
 ]
 
@@ -60,6 +61,11 @@ _OWN_HOP: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VE
 _RESERVED_MODERN: Final = range(-32099, -32019)
 """-32020…-32099: a modern peer may give only the meanings of the specification to these."""
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+def is_reserved(code: int) -> bool:
+    """Whether the specification of 2026-07-28 keeps the code for itself."""
+    return code in _RESERVED_MODERN
 
 
 class _WireError(msgspec.Struct):

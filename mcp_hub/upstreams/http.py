@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Literal
 
 import anyio
@@ -140,6 +141,8 @@ class HttpConnection:
             memory.put(spec.key, peer.info.era)
         if peer.info.era is Era.MODERN:
             peer.mirrors = Mirrors()
+            if spec.era is None:
+                wire.still_modern = partial(negotiation.is_still_modern, peer, _PROBE)
         else:
             await wire.drained()  # nothing may reach the server before `notifications/initialized`
             await wire.listen()

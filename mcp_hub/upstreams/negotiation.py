@@ -26,7 +26,7 @@ from mcp_hub.protocol.rpc_errors import (
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer import CLIENT_INFO, Peer, PeerInfo
 
-__all__ = ["PROBE_SECONDS", "Incompatible", "InitializeRefused", "ProbeKilled", "negotiate"]
+__all__ = ["PROBE_SECONDS", "Incompatible", "InitializeRefused", "ProbeKilled", "is_still_modern", "negotiate"]
 
 PROBE_SECONDS: Final = 3.0
 """How long a server may take to answer the probe; one that never does is asked to initialise and remembered."""
@@ -43,6 +43,10 @@ _VERSION: Final = re.compile(r"[!-~]{1,64}")
 
 _NOT_ADMITTED: Final = (401, 403)
 """HTTP statuses that say nothing of the era."""
+
+
+_REFUSALS: Final = (400, 404, 405)
+"""How servers refuse what they do not know, without a message."""
 
 
 _CLIENT_FAULTS: Final = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
@@ -91,6 +95,18 @@ async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, prob
     except StartFailed:
         _blame_probe(peer)
         raise
+
+
+async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
+    """Whether the server answers `server/discover`, or refuses it as a modern one may, or cannot say now."""
+    with anyio.move_on_after(probe):
+        try:
+            await peer.answer(peer.send("server/discover"))
+        except HttpRefused as exc:
+            return exc.status not in _REFUSALS
+        except RpcError as exc:
+            return exc.raw is None or exc.code in _MODERN_CODES
+    return True
 
 
 def _blame_probe(peer: Peer) -> None:

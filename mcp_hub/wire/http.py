@@ -3,7 +3,7 @@
 Source: specification 2025-11-25, basic/transports "Streamable HTTP"; 2026-07-28, basic/transports/streamable-http.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
@@ -18,7 +18,14 @@ from mcp_hub.protocol import envelope, rpc_errors
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.event_stream import EventParser
 from mcp_hub.protocol.headers import request_headers
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from mcp_hub.protocol.rpc_errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+)
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import NotSent, Pending, WireHandler
 from mcp_hub.wire.remote import HttpStreams, RemoteWire
@@ -30,6 +37,11 @@ log = structlog.get_logger(__name__)
 
 _DISCOVER: Final = "server/discover"
 _UNKNOWN: Final = "the server no longer knows the session"
+_CLIENT_FAULTS: Final = (400, 404, 405)
+_MODERN_FAULTS: Final = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, PARSE_ERROR)
+"""Statuses of refusals, and codes that modern servers have for them; the reserved ones besides."""
+_SURE: Final = 5.0
+"""Seconds for which a server that was asked is known to be modern."""
 _PAUSE: Final = 1.0
 """Seconds before a stream that broke off is asked for again, where the server names no pause of its own."""
 _SHORTEST: Final = 0.05
@@ -47,7 +59,8 @@ class HttpWire(RemoteWire):
     """A `RemoteWire` whose requests have a connection each, which their answers come on.
 
     `speaks` says what the session has settled on by now. `status` is that of the last answer to a request;
-    `is_forgotten` whether the server no longer knows the session, so that it has to begin anew.
+    `is_forgotten` whether the server no longer knows the session, so that it has to begin anew. `still_modern` is
+    asked when a modern server refuses something as those of the handshake era do.
     """
 
     def __init__(
@@ -64,6 +77,9 @@ class HttpWire(RemoteWire):
         super().__init__(handler, http, tasks, server=server, url=url, limit=limit)
         self.status: int | None = None
         self.is_forgotten = False
+        self.still_modern: Callable[[], Awaitable[bool]] | None = None
+        self._sure_until = 0.0
+        self._asking = anyio.Lock()
         self._speaks = speaks
         self._session: str | None = None
 
@@ -112,6 +128,8 @@ class HttpWire(RemoteWire):
         message = envelope.decode(envelope.one_line(body)) if body else None
         if self._session is not None and _is_unknown_session(status, message):
             raise self._forget(_UNKNOWN)
+        if await self._is_another_now(status, message, pending):
+            raise self._forget("the server no longer speaks the era that was settled on")
         if isinstance(message, Envelope) and message.method is Unset and (status == 200 or _code(message) is not None):
             self._begin(response, pending)
             self._settle_whole(pending, message)
@@ -119,6 +137,20 @@ class HttpWire(RemoteWire):
             self._settle_bad(pending, message, envelope.one_line(body))
         else:
             raise await self._refusal(response)
+
+    async def _is_another_now(self, status: int, message: Envelope | BadMessage | None, pending: Pending) -> bool:
+        """Whether the modern server has made room for one of the handshake era, which refuses what it is sent.
+
+        Source: specification 2026-07-28, basic/versioning "Backward Compatibility": what fails is probed again.
+        """
+        if self.still_modern is None or status not in _CLIENT_FAULTS or pending.method == _DISCOVER:
+            return False
+        if (code := _code(message)) in _MODERN_FAULTS or (code is not None and rpc_errors.is_reserved(code)):
+            return False
+        async with self._asking:
+            if not self.is_forgotten and anyio.current_time() >= self._sure_until and await self.still_modern():
+                self._sure_until = anyio.current_time() + _SURE
+        return self.is_forgotten or anyio.current_time() >= self._sure_until
 
     def _settle_whole(self, pending: Pending, message: Envelope) -> None:
         """The answer, unless it names another request; a refusal need not name any."""

@@ -15,7 +15,7 @@ from mcp_hub.upstreams.base import Call
 from mcp_hub.upstreams.lifecycle import Life
 from mcp_hub.upstreams.supervisor import Supervisor
 from tests.unit.upstreams.local_calls import Recorder
-from tests.unit.upstreams.remote import Remote, ready, supervised, tool
+from tests.unit.upstreams.remote import Remote, answering, ready, supervised, tool
 from tests.unit.wire.http_server import Reply, Request, serving
 from tests.unit.wire.raw_lines import WAIT
 
@@ -71,6 +71,52 @@ async def test_a_forgotten_session_begins_anew_at_once_and_the_calls_go_on(
         assert len(done) == 20
         assert len(server.of("initialize")) == 2 and far.status().restarts == 1
         assert not server.of("DELETE"), "there is nothing to end"
+
+
+NO_SESSION = {"error": {"code": -32000, "message": "Bad Request: No valid session ID provided"}}
+NOT_FOUND = {"error": {"code": -32001, "message": "Session not found"}}
+
+
+@pytest.mark.parametrize("refusal", [(400, NO_SESSION), (404, NOT_FOUND), (404, None), (405, None)])
+async def test_a_server_that_goes_back_to_the_handshake_era_is_found_out(
+    refusal: tuple[int, dict[str, Any] | None], any_session_counts: None
+) -> None:
+    remote = Remote(modern=True)
+    async with serving(remote) as server, supervised(server) as far:
+        await ready(far)
+        await run(far)
+
+        async def of_the_handshake_era(request: Request, reply: Reply) -> None:
+            if request.headers.get("mcp-session-id") == remote.session:
+                return await reply.result(request, {"content": []})
+            await answering(*refusal)(request, reply)
+
+        remote.modern, remote.does = False, {"tools/call": of_the_handshake_era}
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(run, far)
+        assert far.status().era is Era.HANDSHAKE and far.status().restarts == 1
+        assert len(server.of("initialize")) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_doubtful"), [(400, -32000, True), (404, -32601, False), (200, 1, False)]
+)
+    ("status", "code", "is_doubtful"), [(400, -32000, True), (404, -32601, False), (200, 1, False)]
+)
+async def test_a_modern_server_that_refuses_a_call_is_asked_once_whether_it_is_one(
+    status: int, code: int, is_doubtful: bool
+) -> None:
+    remote = Remote(modern=True)
+    remote.does = {"tools/call": answering(status, {"error": {"code": code, "message": "no"}})}
+    async with serving(remote) as server, supervised(server) as far:
+        await ready(far)
+        for _ in range(3):
+            with pytest.raises(RpcError) as caught:
+                await run(far)
+            assert caught.value.code == code
+        assert len(server.of("server/discover")) == 1 + is_doubtful
+        assert far.status().restarts == 0 and len(server.of("tools/call")) == 3
 
 
 async def test_a_session_that_is_forgotten_again_and_again_fails_the_call(any_session_counts: None) -> None:

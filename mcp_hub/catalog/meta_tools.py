@@ -68,6 +68,11 @@ def _is_run(params: RawObject) -> bool:
         return False
 
 
+def selected(name: str, arguments: RawJson) -> str:
+    """The tool that a call is of: `run_tool` stands for another one. Raises `InvalidParams`."""
+    return _run({"arguments": msgspec.Raw(bytes(arguments))}).name if name == RUN else name
+
+
 def _run(params: RawObject) -> _Run:
     """The arguments of a call of `run_tool`. Raises `InvalidParams`."""
     try:

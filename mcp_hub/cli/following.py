@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import Protocol, Self
 
+import msgspec
+
 from mcp_hub.cli import results
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_TOOL, EXIT_UNAVAILABLE
 from mcp_hub.cli.shows import JsonLines, OnTerminal, Quiet, Show
@@ -25,6 +27,14 @@ from mcp_hub.types import Era
 __all__ = ["Events", "exit_code", "followed", "refuse", "show_for"]
 
 _ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost)
+
+
+class _Data(msgspec.Struct, frozen=True):
+    upstream: dict[str, object] = {}
+
+
+class _Error(msgspec.Struct):
+    data: _Data = _Data()
 
 
 class Events(Protocol):
@@ -79,8 +89,16 @@ def refuse(show: Show, error: RpcError) -> int:
     return code
 
 
+def _has_no_list(error: RpcError) -> bool:
+    """Whether a name is unknown because its server is not there to say what it has."""
+    try:
+        return "state" in msgspec.json.decode(error.encoded(), type=_Error).data.upstream
+    except msgspec.DecodeError:
+        return False
+
+
 def exit_code(error: RpcError) -> int:
     """2: no such tool or stream. 3: its server or its hub is not there or does not answer. 1: the server's error."""
     if isinstance(error, UnknownEntry | UnknownStream):
-        return EXIT_CONFIG
+        return EXIT_UNAVAILABLE if _has_no_list(error) else EXIT_CONFIG
     return EXIT_UNAVAILABLE if isinstance(error, _ABSENT) else EXIT_TOOL

@@ -183,6 +183,7 @@ class Problem(Struct, rename={"group": "class"}):
     detail: str = ""
     group: str = ""
     earliest: int = 1
+    upstream: JsonObject = {}
     stream: str | None = None
     jsonrpc: Raw | UnsetType = UNSET
 
@@ -221,7 +222,7 @@ def _error_named(problem: Problem, status: int) -> HubError:
         case "events_gone":
             return EventsGone(problem.earliest)
         case "unknown_tool":
-            return UnknownEntry(problem.detail)
+            return UnknownEntry(problem.detail, data={"upstream": problem.upstream} if problem.upstream else None)
         case "busy":
             return Busy(problem.detail)
     said = problem.detail or problem.code

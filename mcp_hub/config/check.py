@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mcp_hub.config.findings import DataPath, Report, nearest, quoted
-from mcp_hub.config.schema import ServerSettings, Settings
+from mcp_hub.config.schema import HubSettings, ServerSettings, Settings
 from mcp_hub.types import JsonObject
 
 __all__ = ["READ_AS_OTHERS_WRITE", "check_references", "validated"]
@@ -94,7 +94,7 @@ def _known_keys(path: DataPath) -> Iterator[str]:
 
 
 def check_references(tree: JsonObject, changed: Collection[DataPath], report: Report) -> None:
-    """Reports names that refer to nothing, and tokens given twice. Works on any shape of data.
+    """Reports names that refer to nothing, that cannot be given, and tokens given twice. Works on any shape of data.
 
     Texts at `changed` paths were interpolated: they are not shown.
     """
@@ -107,6 +107,21 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Re
     hub = _mapping(tree.get("hub"))
     _check_tokens(_list(hub.get("tokens")), profiles, changed, report)
     _check_issuers(_list(_mapping(_mapping(hub.get("http")).get("oauth")).get("issuers")), profiles, changed, report)
+    _check_names(servers, hub.get("max_name_length", HubSettings.model_fields["max_name_length"].default), report)
+
+
+def _check_names(servers: Mapping[str, object], longest: object, report: Report) -> None:
+    """Warns of tools' names that are longer than they can be."""
+    for server, own in servers.items():
+        given: dict[DataPath, object] = {}
+        for key, name in _mapping(_mapping(own).get("rename")).items():
+            given["rename", key] = name
+        for key, tool in _mapping(_mapping(own).get("per_tool")).items():
+            given["per_tool", key, "name"] = _mapping(tool).get("name")
+        for path, name in given.items():
+            if isinstance(name, str) and isinstance(longest, int) and len(name) > longest:
+                said = f"is longer than hub.max_name_length ({longest}), so that clients get another name"
+                report.warn(("servers", server, *path), f"{said}; shorten it, or raise that (64 at most)")
 
 
 def _check_tokens(

@@ -72,14 +72,19 @@ class Announcer:
         noted = self._place[1]
         for origin, known in self._session.subscriptions.items():
             for uri, params in self._hub.changes.notices(origin, noted):
-                yield notification_frame(UPDATED, self._readdressed(origin, known, uri, params))
+                if (shown := self._shown(origin, known, uri)) is not None:
+                    yield notification_frame(UPDATED, self._readdressed(shown, params))
 
-    def _readdressed(self, origin: Origin, known: str, uri: str, params: bytes) -> bytes:
-        """The params with the URI that the client knows, everything else as the server sent it."""
+    def _shown(self, origin: Origin, known: str, uri: str) -> str | None:
+        """What the client knows the resource by; None if it may not read it (any more)."""
         server, own = origin
         view = self._hub.view(self._session)
         if uri != own or view.resolve_uri(known) != origin:
             known = view.exported_uri(server, uri)
+        return known if view.resolve_uri(known) == (server, uri) else None
+
+    def _readdressed(self, known: str, params: bytes) -> bytes:
+        """The params with the URI that the client knows, everything else as the server sent it."""
         members = raw_object(params) or {}
         meta = raw_object(members.pop("_meta", msgspec.UNSET)) or {}
         meta.pop(SUBSCRIPTION_ID, None)

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from mcp_hub.calls.stream import Stream
+from mcp_hub.catalog import meta_tools
 from mcp_hub.catalog.definitions import in_era
 from mcp_hub.errors import EventsGone, InvalidParams
 from mcp_hub.fronts import rest_joins
@@ -86,8 +87,10 @@ class RestCalls:
             rest_joins.check_key(key)
         body = await request.body(CallBody)
         name, arguments = request.path["name"], _arguments(body)
-        if body.tools is not UNSET and name not in body.tools:
-            raise Problem(404, "unknown_tool", f"Unknown tool: {name[:200]} is not among the selected tools")
+        if body.tools is not UNSET:
+            for wanted in (name, meta_tools.selected(name, arguments)):
+                if wanted not in body.tools:
+                    raise Problem(404, "unknown_tool", f"Unknown tool: {wanted[:200]} is not among the selected tools")
         self._requests += 1
         session = rest_session(request.caller, f"{OF_REST}{self._requests}")
         stream = await self._stream(session, name, arguments, _meta(body), key)
@@ -107,7 +110,9 @@ class RestCalls:
         if hub.view(session).find(Kind.TOOL, name) is None:
             await hub.catalog.settled()  # its server may be on its way up: wait as long as a list would
         writer = None
-        if key is not None:
+        if self._is_hidden(session, name, arguments):
+            key = None  # it names a call of another of the principal's tokens, if any
+        elif key is not None:
             stream = await rest_joins.earlier(hub, principal, key, digest)
             if stream is not None:
                 return stream
@@ -118,6 +123,14 @@ class RestCalls:
             record = hub.call(session, "tools/call", params, meta).record
             writer = rest_joins.begun(hub, record, key, digest)
         return await rest_joins.settled(hub, writer)  # what is acknowledged is not lost
+
+    def _is_hidden(self, session: Session, name: str, arguments: Raw) -> bool:
+        """Whether the caller's token is bound to a profile without the tool: another of its tokens may have called it.
+
+        Raises `InvalidParams`.
+        """
+        view, tool = self._hub.view(session), meta_tools.selected(name, arguments)
+        return session.caller.profile is not None and view.find(Kind.TOOL, tool) is None
 
     # -- its answer
 

@@ -162,6 +162,8 @@ async def test_list_of_a_hub_says_why_a_server_is_down_and_ends_with_3(tmp_path:
     async with http_hub(json.dumps({"servers": servers}), tmp_path) as running:
         listed = await run("list", "--url", running.url, token=None)
         tools = [await run("tools", "--server", name, "--url", running.url, token=None) for name in ("gone", "gon")]
+        called = [await run("call", name, "--url", running.url, token=None) for name in ("gone_x", "none_x")]
+    assert [done.returncode for done in called] == [3, 2], called
     assert listed.returncode == 3
     assert b"gone is failed: command not found: no-such-program -x; command is the program alone" in listed.stdout
     assert [done.returncode for done in tools] == [3, 2]

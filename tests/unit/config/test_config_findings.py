@@ -157,6 +157,15 @@ def test_all_findings_come_together_in_the_order_of_the_file() -> None:
     ]
 
 
+def test_names_that_clients_would_not_get_are_warned_of() -> None:
+    own = f"rename: {{a: {'r' * 49}, b: {'s' * 48}}}, per_tool: {{c: {{name: {'n' * 60}}}, d: {{name: short}}}}"
+    text = f"servers: {{git: {{command: x, {own}}}}}"
+    warnings = parse(text, "servers.yaml", ENV, Path("/base")).warnings
+    assert [warning.split(": ")[1] for warning in warnings] == ["servers.git.rename.a", "servers.git.per_tool.c.name"]
+    assert all("longer than hub.max_name_length (48)" in warning for warning in warnings)
+    assert parse(f"hub: {{max_name_length: 64}}\n{text}", "servers.yaml", ENV, Path("/base")).warnings == ()
+
+
 def test_findings_use_the_words_of_the_file() -> None:
     assert findings('{\n "mcpServers": {\n  "git": {"command": "x", "restart": {"perod": 1}}}}', "c.json") == [
         'c.json:3: mcpServers.git.restart.perod: unknown key "perod"; did you mean "period"?'

@@ -7,6 +7,7 @@ from mcp_hub.calls.parking import Parking
 from mcp_hub.calls.registry import Registry
 from mcp_hub.calls.streams import StreamLimits, Streams
 from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.view import ServerRules, ViewRules
 from mcp_hub.clock import SystemClock
 from mcp_hub.hub import Facade
@@ -61,10 +62,10 @@ def _definition(kind: Kind, id_: str) -> bytes:
 class Hub:
     """`facade` and what it is made of."""
 
-    def __init__(self) -> None:
+    def __init__(self, resources: Filter = EVERYTHING) -> None:
         clock, self.changes = SystemClock(), Changes()
         self.source = Source(self.changes)
-        rules = {None: ViewRules({"git": ServerRules()})}
+        rules = {None: ViewRules({"git": ServerRules(resources=resources)})}
         catalog = Catalog({"git": self.source}, rules, self.changes, clock, 0)
         registry = Registry(clock, running=1, waiting=1)
         streams = Streams(MemoryStore(), clock, StreamLimits())

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_hub.catalog.filters import Filter
 from mcp_hub.fronts import announcer as module
 from mcp_hub.fronts.announcer import EVERY_LIST, Announcer
 from mcp_hub.types import JsonObject, Kind
@@ -115,6 +116,17 @@ async def test_an_update_is_told_to_its_subscriber_once_and_with_everything_that
 async def test_an_update_of_a_part_has_the_uri_under_which_the_part_can_be_read(hub: Hub) -> None:
     announcer = Announcer(hub.facade, hub.client(a="hub://git/x:a"))
     hub.changes.note(A, "x:a/b", b'{"uri":"x:a/b"}')
+    assert await told(announcer) == [("resources/updated", {"uri": "x:a/b"})]
+
+
+async def test_an_update_of_what_the_client_may_not_read_is_not_told() -> None:
+    hub = Hub(Filter(deny=("x:secret*", "x:a/secret*")))
+    hub.source.offers(Kind.RESOURCE, "x:a", "x:secret")
+    announcer = Announcer(hub.facade, hub.client(a="x:a", secret="x:secret"))
+    hub.changes.note(("git", "x:secret"), "x:secret")
+    hub.changes.note(A, "x:a/secret/b", b'{"title":"T"}')
+    await silent(announcer)
+    hub.changes.note(A, "x:a/b")
     assert await told(announcer) == [("resources/updated", {"uri": "x:a/b"})]
 
 

@@ -102,8 +102,6 @@ async def test_a_server_that_goes_back_to_the_handshake_era_is_found_out(
 @pytest.mark.parametrize(
     ("status", "code", "is_doubtful"), [(400, -32000, True), (404, -32601, False), (200, 1, False)]
 )
-    ("status", "code", "is_doubtful"), [(400, -32000, True), (404, -32601, False), (200, 1, False)]
-)
 async def test_a_modern_server_that_refuses_a_call_is_asked_once_whether_it_is_one(
     status: int, code: int, is_doubtful: bool
 ) -> None:

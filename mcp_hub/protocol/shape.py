@@ -95,7 +95,8 @@ def _down(method: str, done: Completed) -> tuple[RawJson | memoryview, ...]:
     members = raw_object(done.result)
     if members is None:
         return (done.result,)
-    _refuse_extension(members, ())
+    if done.era is Era.MODERN:  # to one of the handshake era it is a member like any other
+        _refuse_extension(members, ())
     foreign = ["resultType", *(_UNCACHEABLE if method in _CACHEABLE else ())]
     structured = members.get("structuredContent")
     if done.era is Era.MODERN and structured is not None and not begins(structured, b"{"):

@@ -161,6 +161,7 @@ async def login_in_browser(
     async def show(authorization_url: str) -> None:
         nonlocal result
         _check_client(provider, client, prior)
+        _check_pkce(provider)
         addresses.check(authorization_url, "authorization endpoint")
         issuer = _issuer(provider) or authorization_url
         result = await visit(authorization_url, issuer)
@@ -174,6 +175,20 @@ async def login_in_browser(
     )
     provider = OAuthClientProvider(url, metadata, storage, show, came_back, client_metadata_url=client.metadata_url)
     return await _Login(url, client, prior, provider, storage, addresses).run(is_registered=True)
+
+
+def _check_pkce(provider: OAuthClientProvider) -> None:
+    """Raises `LoginFailed` where a stolen code could be used: the authorization server does not know PKCE.
+
+    Source: specification 2026-07-28, basic/authorization "Authorization Code Protection". Servers without metadata are
+    of 2025-03-26, whose defaults have it.
+    """
+    metadata = provider.context.oauth_metadata
+    if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
+        raise LoginFailed(
+            f"the authorization server {_issuer(provider)} does not say that it protects logins by PKCE "
+            "(code_challenge_methods_supported lacks S256 in its metadata)"
+        )
 
 
 async def login_alone(url: str, client: Client, prior: Grant | None, addresses: Addresses) -> Grant:

@@ -165,6 +165,13 @@ def test_a_result_has_the_shape_of_the_clients_era(upstream: Era, client: Era, e
     assert receiver.answer["result"] == expected and receiver.delivery.error_code is None
 
 
+@pytest.mark.parametrize("kind", ['"hologram"', '"input_required"', "5", "null"])
+def test_a_result_type_of_a_server_whose_era_has_none_means_nothing(kind: str) -> None:
+    client = Client(HANDSHAKE)
+    client.gets(Completed(f'{{"resultType":{kind},"a":1}}'.encode(), HANDSHAKE))
+    assert client.answer["result"] == {"a": 1}
+
+
 def test_a_result_that_the_client_could_not_understand_is_an_error() -> None:
     client = Client(HANDSHAKE)
     client.gets(Completed(b'{"resultType":"task","taskId":"1"}', MODERN))

@@ -183,6 +183,14 @@ async def test_nothing_is_sent_to_a_place_that_others_can_read(tmp_path: Path, k
     )
 
 
+@pytest.mark.parametrize("methods", [None, [], ["plain"]])
+async def test_a_login_that_pkce_does_not_protect_is_refused(tmp_path: Path, methods: object) -> None:
+    guard = Authorization(metadata={"code_challenge_methods_supported": methods})
+    async with serving(guard) as server:
+        assert "protects logins by PKCE" in await refused(server, GrantStore(tmp_path))
+    assert "/authorize" not in guard.asked and "/token" not in guard.asked
+
+
 async def test_a_server_is_not_believed_that_speaks_for_another(tmp_path: Path) -> None:
     store = GrantStore(tmp_path)
     async with serving(Authorization(resource={"resource": "https://other.example/mcp"})) as server:

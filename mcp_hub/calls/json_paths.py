@@ -2,8 +2,8 @@
 
 Every node that is looked at counts, those of nested queries in filters too, so that no path takes long however it is
 written. The patterns of `match` and `search` are RE2's, as those of `grep` are, since Python's may take exponential
-time; other than in I-Regexp (RFC 9485), `^` and `$` are anchors and `.` takes a carriage return. Numbers come out as
-Python's floats have them. Not imported with the hub: it takes a tenth of a second.
+time; other than in I-Regexp (RFC 9485), `^` and `$` are anchors and `.` takes a carriage return. Whole numbers
+are exact, others come out as Python's floats have them. Not imported with the hub: it takes a tenth of a second.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError, JSONPathMatch
-from jsonpath.filter import FilterQuery, FunctionExtension, StringLiteral, walk
+from jsonpath.filter import BaseExpression, FilterQuery, FunctionExtension, IntegerLiteral, StringLiteral, walk
 from jsonpath.function_extensions import Count, ExpressionType, FilterFunction, Length, Value
 from jsonpath.match import NodeList
+from jsonpath.parse import Parser
 from jsonpath.selectors import Filter
+from jsonpath.stream import TokenStream
 
 from mcp_hub.calls.patterns import compiled
 from mcp_hub.errors import InvalidParams
@@ -141,8 +143,19 @@ def _check_pattern(written: object) -> None:
         compiled(written.value, "path", by_line=False)
 
 
+class _Parser(Parser):
+    """Whole numbers as they are written: the library takes them for floats, so that long ids are others."""
+
+    def parse_integer_literal(self, stream: TokenStream) -> BaseExpression:
+        written = stream.current().value
+        literal = super().parse_integer_literal(stream)
+        return IntegerLiteral(value=int(written)) if written.removeprefix("-").isdecimal() else literal
+
+
 class _Environment(JSONPathEnvironment):
     """Its functions know that the library has for a bare `@` the value itself in place of a node."""
+
+    parser_class = _Parser
 
     def __init__(self, is_over: Callable[[], bool]) -> None:
         self._is_over = is_over

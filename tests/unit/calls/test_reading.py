@@ -184,6 +184,22 @@ def test_a_path_selects_values_each_on_a_line(path: str, values: list[str]) -> N
     assert chosen(path) == values
 
 
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("$[?@.id==1234567890123456783].n", [3]),
+        ("$[?@.id>1234567890123456788].n", [9]),
+        ("$[?@.id==-1234567890123456781].n", []),
+        ("$[?@.id!=1234567890123456783 && @.n<5].n", [0, 1, 2, 4]),
+        ("$[?@.n==1e0].n", [1]),
+        ("$[?@.n==0].id", [1234567890123456780]),
+    ],
+)
+def test_whole_numbers_are_exact_however_long(path: str, found: list[int]) -> None:
+    rows = ",".join(f'{{"id":{1234567890123456780 + n},"n":{n}}}' for n in range(10))
+    assert select(f"[{rows}]".encode(), path, lambda: False).body == b"\n".join(b"%d" % n for n in found)
+
+
 @pytest.mark.parametrize("text", ['"a text"', "5", "null", "[]", "true"])
 def test_any_json_text_has_a_root(text: str) -> None:
     assert chosen("$", text) == [text]

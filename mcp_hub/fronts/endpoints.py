@@ -10,11 +10,14 @@ A Starlette route around a front would cost 36 to 75 % more a call (performance.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
+import anyio
+
+from mcp_hub.calls import runner
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.admission import Admission, AdmissionLimits, TooFast
@@ -62,11 +65,47 @@ class Mount(Protocol):
         ...
 
 
+class _Listener:
+    """The requests of a client that only listens, which might be for ever: it is gone once its token is, too."""
+
+    def __init__(self, receive: Receive, headers: Headers, caller: Caller) -> None:
+        self._receive = receive
+        self._headers = headers
+        self._caller = caller
+        self._is_refused = anyio.Event()
+
+    def look(self, guard: Guard) -> None:
+        """Whether it may still listen; one with a token that has to be checked anew may."""
+        found = guard.identify(self._headers)
+        if isinstance(found, Unverified):
+            return
+        mine = self._caller
+        if isinstance(found, Refusal) or found.principal != mine.principal or found.profile not in (None, mine.profile):
+            self._is_refused.set()
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        message: MutableMapping[str, Any] = {"type": "http.disconnect"}
+        with runner.Beside(self._until_refused):
+            message = await self._receive()
+        return message
+
+    async def _until_refused(self, give_up: Callable[[], None]) -> None:
+        await self._is_refused.wait()
+        give_up()
+
+
+def _only_listens(scope: Scope, headers: Headers) -> bool:
+    """Whether it has a token, and is no call, which goes on."""
+    is_listen = scope["method"] == "GET" or headers.get(b"mcp-method") == b"subscriptions/listen"
+    return is_listen and b"authorization" in headers
+
+
 class Endpoints:
     """Hands each request to the front of its path, with or without a slash at the end.
 
     `public` are whole paths that need no token, `visits` those that need one for a part of what they say. `guard` may
-    be replaced at any time; what is running goes on. In `refusals` is counted what was refused here, by status.
+    be replaced at any time; what is running goes on, but for who only listens and is refused from then on. In
+    `refusals` is counted what was refused here, by status.
     """
 
     def __init__(
@@ -79,13 +118,25 @@ class Endpoints:
         visits: Mapping[str, Visit] | None = None,
         refusals: Counter[int] | None = None,
     ) -> None:
-        self.guard = guard
+        self._guard = guard
+        self._listeners: set[_Listener] = set()
         self._refusals: Counter[int] = Counter() if refusals is None else refusals
         self._visits = dict(visits or {})
         self._admission = admission if admission is not None else Admission(AdmissionLimits(), SystemClock())
         self.public = dict(public or {})
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
         self._mount = mount
+
+    @property
+    def guard(self) -> Guard:
+        """Who decides from now on."""
+        return self._guard
+
+    @guard.setter
+    def guard(self, guard: Guard) -> None:
+        self._guard = guard
+        for listener in self._listeners:
+            listener.look(guard)
 
     @property
     def paths(self) -> list[str]:
@@ -154,9 +205,14 @@ class Endpoints:
         admission = self._admission
         admission.enter(caller.principal)
         body = admission.body(caller.principal, headers, receive)
+        listener = _Listener(body or receive, headers, caller) if _only_listens(scope, headers) else None
+        if listener is not None:
+            self._listeners.add(listener)
         try:
-            await serve(scope, body or receive, send, headers, caller)
+            await serve(scope, listener or body or receive, send, headers, caller)
         finally:
+            if listener is not None:
+                self._listeners.discard(listener)
             admission.leave(caller.principal)
             if body is not None:
                 body.close()

@@ -67,10 +67,15 @@ def assign_templates(wanted: Iterable[Origin]) -> dict[Origin, str]:
     owners = {template: server for server, template in reversed(origins)}
     return {
         (server, template): template
-        if owners[template] == server and not template.startswith(_HUB)
+        if owners[template] == server and not _is_of_hub(template)
         else f"{_HUB}{_host(server)}/{template}"
         for server, template in origins
     }
+
+
+def _is_of_hub(uri: str) -> bool:
+    """Whether it names its server, or seems to."""
+    return uri[: len(_HUB)].lower() == _HUB
 
 
 def _wrappings(server: str, uri: str) -> Iterator[str]:
@@ -195,7 +200,7 @@ class UriTable:
         """Listed → its origin; `hub://<server>/…` → that server, and no other; mentioned in a result → who mentioned
         it; an expansion → the template's server; else the only server that has resources at all."""
         origin = self._origins.get(uri) or self._unwrapped(uri)
-        if origin is not None or uri[: len(_HUB)].lower() == _HUB:
+        if origin is not None or _is_of_hub(uri):
             return origin
         server = self._remembered.owner(uri)
         if server not in self._servers:
@@ -223,7 +228,7 @@ class UriTable:
         if uri.lower().startswith(_WEB):
             self._remembered.claim(uri, server)
             return True
-        if uri in self._origins or uri.startswith(_HUB):
+        if uri in self._origins or _is_of_hub(uri):
             return False
         if self._remembered.owner(uri) == server:
             return True

@@ -9,7 +9,17 @@ from mcp_hub.catalog.uris import Templates, UriTable, assign, assign_templates
 SERVERS = ("a", "b", "c d", "é!")
 servers = st.sampled_from(SERVERS)
 own = st.sampled_from(
-    ["x:1", "x:%20", "x:a b", "hub://a/x:1", "hub://b/x:1", "hub://b!1/x%3A1", "hub://c%20d/x:1", "x:%zz#a#b"]
+    [
+        "x:1",
+        "x:%20",
+        "x:a b",
+        "hub://a/x:1",
+        "hub://b/x:1",
+        "hub://b!1/x%3A1",
+        "hub://c%20d/x:1",
+        "x:%zz#a#b",
+        "HUB://a/x:1",
+    ]
 )
 uris = own | st.text(min_size=1, max_size=20)
 listings = st.lists(st.tuples(servers, uris), max_size=20)

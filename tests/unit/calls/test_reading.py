@@ -139,6 +139,12 @@ def test_a_pattern_that_is_none_is_named_with_the_reason(pattern: str, reason: s
     assert len(pattern) > 100 or repr(pattern) in str(refused.value)
 
 
+def test_what_is_said_of_a_pattern_is_short_and_printable() -> None:
+    with pytest.raises(InvalidParams) as refused:
+        searched("text", "[" + "\x00" * 900)
+    assert len(str(refused.value)) < 1000 and str(refused.value).isprintable()
+
+
 def test_a_search_that_takes_too_long_tells_how_far_it_came() -> None:
     text = lines_of(1_000_000)
     found = grep(text.encode(), "nowhere", 0, 5, 8000, quarter, after(3))

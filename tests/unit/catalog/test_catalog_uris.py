@@ -27,8 +27,8 @@ def test_a_wrapped_uri_never_takes_an_upstreams_own_hub_uri() -> None:
 
 
 def test_templates_keep_their_braces() -> None:
-    wanted = [("a", "db://{id}{?q*}"), ("b", "db://{id}{?q*}"), ("b", "hub://a/{x}")]
-    expected = ["db://{id}{?q*}", "hub://b/db://{id}{?q*}", "hub://b/hub://a/{x}"]
+    wanted = [("a", "db://{id}{?q*}"), ("b", "db://{id}{?q*}"), ("b", "hub://a/{x}"), ("b", "HUB://{x}")]
+    expected = ["db://{id}{?q*}", "hub://b/db://{id}{?q*}", "hub://b/hub://a/{x}", "hub://b/HUB://{x}"]
     assert list(assign_templates(wanted).values()) == expected
 
 
@@ -61,6 +61,7 @@ def test_an_unlisted_uri_is_exported_so_that_it_comes_back() -> None:
     assert uris.exported("a", "db://7") == "db://7"
     assert uris.exported("b", "db://7") == "hub://b/db://7"
     assert uris.exported("b", "hub://a/x:1") == "hub://b/hub://a/x:1"
+    assert uris.exported("b", "HUB://a/x:1") == "hub://b/HUB://a/x:1"
     assert uris.exported("nobody", "x:9") == "x:9" and uris.resolve("x:9") is None
     assert uris.exported("b", "x:9") == "x:9" and uris.resolve("x:9") == ("b", "x:9")
 

@@ -34,7 +34,8 @@ class _Body(msgspec.Struct, omit_defaults=True):
 class KeptSession(msgspec.Struct):
     """A session, and what it is to subscribe to again.
 
-    `until` is when its record ends (Unix seconds; 0: it has none), `stored` the last such time that the store has.
+    `until` is when its record ends (Unix seconds; 0: it has none), `stored` the last such time that the store has. One
+    that `was_elsewhere` has been accepted again: calls of it may run that this hub was not sent.
     """
 
     session: Session
@@ -42,6 +43,7 @@ class KeptSession(msgspec.Struct):
     stored: float = 0.0
     lapsed: dict[str, None] = msgspec.field(default_factory=dict)
     is_over: bool = False
+    was_elsewhere: bool = False
 
     def encoded(self) -> bytes:
         session = self.session
@@ -98,7 +100,8 @@ class KeptSessions:
         if body.profile != caller.profile or body.version not in eras.HANDSHAKE_VERSIONS:
             return None
         session = Session(id_, caller, Era.HANDSHAKE, body.version, body.capabilities, body.client_info, body.log_level)
-        return KeptSession(session, row.expires, row.expires, dict.fromkeys(body.subscriptions))
+        lapsed = dict.fromkeys(body.subscriptions)
+        return KeptSession(session, row.expires, row.expires, lapsed, was_elsewhere=True)
 
     async def drop(self, kept: KeptSession) -> None:
         """The client has ended the session."""

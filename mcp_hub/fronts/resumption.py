@@ -358,14 +358,14 @@ class Resumption:
         line = client.requests.get(key)
         if line is not None and not line.is_elsewhere:
             self._hub.cancel(line.delivery.record, reason)
-        elif client.kept.until and (line is not None or key not in client.requests):
+        elif line is not None or (client.kept.was_elsewhere and key not in client.requests):
             await cancel_kept(self._hub.streams, client.session, reason, key)
 
     async def cancel_all(self, client: Client, reason: str) -> None:
         """Ends whatever the session still runs."""
         for key in list(client.requests):
             await self.cancel(client, key, reason)
-        if client.kept.until:
+        if client.kept.was_elsewhere:
             await cancel_kept(self._hub.streams, client.session, reason)
 
     async def pass_on(self, client: Client) -> None:

@@ -11,6 +11,7 @@ from mcp_hub.fronts.resumption import Client
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import Envelope
 from mcp_hub.sessions.session import Caller
+from mcp_hub.stores.base import StreamRow
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, values, virtual
 
@@ -213,3 +214,25 @@ async def test_a_client_need_not_follow_a_call_to_cancel_it_at_another_hub() -> 
     assert await cancelled() == [calls[0].record.call.id]
     await beside.resumption.cancel_all(client, BY_CLIENT)
     assert set(await cancelled()) == {call.record.call.id for call in calls}
+
+
+@virtual
+async def test_what_a_session_runs_is_looked_for_only_if_it_was_elsewhere() -> None:
+    """Clients end each session, and of the calls of one that was here all along nothing has to be read."""
+    world = World()
+    client = world.client()
+    call = MadeCall(world, client, 7)
+    await call.progresses(1)
+    looked: list[str] = []
+
+    async def rows(principal: str, most: int) -> list[StreamRow]:
+        looked.append(principal)
+        return []
+
+    world.store.rows = rows  # type: ignore[method-assign]
+    await world.resumption.cancel(client, 8, BY_CLIENT)
+    await world.resumption.cancel_all(client, BY_CLIENT)
+    assert looked == [] and world.cancelled == [call.record]
+    again = await accepted_again(world.beside())
+    await world.resumption.cancel_all(again, BY_CLIENT)
+    assert looked == ["local"]

@@ -181,19 +181,29 @@ async def test_connections_that_are_not_used_make_room(site: Site, token: str) -
     request = head("GET", "/v1/tools", authorization=f"Bearer {token}")
     async with AsyncExitStack() as stack:
         idle: list[Socket] = []
+
+        async def one_more() -> int:
+            socket = await stack.enter_async_context(opened(site.url))
+            await socket.send(request)
+            answer = await socket.response()
+            assert answer is not None
+            if answer.status == 200:
+                idle.append(socket)
+            return answer.status
+
         with anyio.fail_after(WAIT):
             while len(idle) < CONNECTIONS:
-                socket = await stack.enter_async_context(opened(site.url))
-                await socket.send(request)
-                answer = await socket.response()
-                assert answer is not None and answer.status in (200, 503), "of tests before, some may not be gone yet"
-                if answer.status == 200:
-                    idle.append(socket)
+                assert await one_more() in (200, 503), "of tests before, some may not be gone yet"
         await anyio.sleep(1.1)
-        assert (await listed(site, token)).status == 200
-        assert await idle[0].closed()
-        await idle[-1].send(request)
-        assert await idle[-1].response()
+        first, last = idle[0], idle[-1]
+        for _ in range(3):  # one of a test before would have to make room, too
+            assert await one_more() == 200
+            if await first.closed(0.5):
+                break
+        else:
+            raise AssertionError("the one that has been unused for longest is still there")
+        await last.send(request)
+        assert await last.response()
 
 
 async def test_storm_of_connections_leaves_room_for_others(site: Site, token: str) -> None:

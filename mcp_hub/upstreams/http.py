@@ -4,7 +4,6 @@ The HTTP client is its own, so cookies (which keep balanced servers on one machi
 client's credentials never come here: a server sees the headers of its own configuration and nothing else.
 """
 
-import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from mcp_hub.types import Era
 from mcp_hub.upstreams import negotiation
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient
 from mcp_hub.upstreams.auth.grants import LoginFailed
-from mcp_hub.upstreams.http_client import USER_AGENT, proxy, tls
+from mcp_hub.upstreams.http_client import USER_AGENT, Transport
 from mcp_hub.upstreams.memory import EraMemory
 from mcp_hub.upstreams.negotiation import Incompatible, InitializeRefused
 from mcp_hub.upstreams.peer import Peer
@@ -50,12 +49,6 @@ _SPARE: Final = 8
 """Connections besides those of requests, so that notifications, cancellations among them, never wait for those."""
 _OLD_SERVER: Final = (400, 404, 405)
 """Statuses by which a server of the HTTP+SSE transport answers `initialize`."""
-_PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-_KEEP_ALIVE: Final = [
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _PROBES.items() if hasattr(socket, name)),
-]
-"""A server that vanished without a word is found out after a minute, however long its streams are silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +223,5 @@ def _client(spec: HttpSpec) -> httpx2.AsyncClient:
     limits = httpx2.Limits(
         max_connections=AT_ONCE + _SPARE, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=_IDLE
     )
-    transport = httpx2.AsyncHTTPTransport(
-        verify=tls(), limits=limits, proxy=proxy(spec.url), socket_options=_KEEP_ALIVE
-    )
-    return httpx2.AsyncClient(transport=transport, headers=headers, timeout=httpx2.Timeout(None, connect=_CONNECT))
+    timeout = httpx2.Timeout(None, connect=_CONNECT)
+    return httpx2.AsyncClient(transport=Transport(spec.url, limits), headers=headers, timeout=timeout)

@@ -1,5 +1,6 @@
 """Reaching a remote server: which era and transport it is, and what is said when it cannot be reached."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -266,3 +267,19 @@ async def test_something_that_speaks_no_http_is_a_failure() -> None:
     async with serving(script) as server:
         reason, _ = await failing(server)
         assert reason.startswith('initialize failed: upstream "far" broke off the connection: ')
+
+
+async def test_a_server_that_goes_between_connecting_and_the_first_byte_got_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connect = anyio.connect_tcp
+
+    async def gone(*args: Any, **kwargs: Any) -> Any:
+        await (await connect(*args, **kwargs)).aclose()
+        return SimpleNamespace(_raw_socket=None)
+
+    async with serving(Remote(modern=True)) as server:
+        monkeypatch.setattr(anyio, "connect_tcp", gone)
+        reason, can_retry = await failing(server)
+    assert reason == f"cannot connect to http://127.0.0.1:{server.port}: the server closed the connection at once"
+    assert can_retry and not server.seen

@@ -43,7 +43,7 @@ class Loaded:
     later ones; None if there was none.
     """
 
-    settings: Settings
+    settings: Settings = field(repr=False)
     path: Path
     secrets: frozenset[str] = field(repr=False)
     warnings: tuple[str, ...] = ()

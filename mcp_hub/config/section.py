@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
+from mcp_hub.masking import hide
+
 __all__ = ["Section", "finding", "findings"]
 
 
@@ -19,6 +21,12 @@ class Section(BaseModel):
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+
+    def __repr__(self) -> str:
+        """A secret may stand in any text: whoever prints settings shows none that is known."""
+        return hide(super().__repr__())
+
+    __str__ = __repr__
 
 
 def findings(problems: Sequence[tuple[str, str]]) -> PydanticCustomError:

@@ -128,6 +128,8 @@ def check_config(data: bytes) -> None:
             for warning in (*loaded.warnings, *loaded.notes):
                 _check_line(warning, name)
             assert SECRET not in repr(loaded)
+            masking.learn(loaded.secrets)
+            assert SECRET not in repr(loaded.settings)
         finally:
             masking.forget()
     _check_quantity(text[:100])

@@ -41,6 +41,14 @@ def test_a_file_that_is_loaded_makes_its_secrets_known_to_the_whole_process(tmp_
     assert masking.hide("a s3cr3t-token b") == "a *** b"
 
 
+def test_settings_that_are_printed_show_no_secret_wherever_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "servers.yaml"
+    path.write_text("servers: {a: {command: x, description: 'of ${TOKEN}', rename: {x: '${TOKEN}'}}}")
+    found = load(path, ENV)
+    assert "s3cr3t" not in f"{found!r} {found.settings!r} {found.settings}"
+    assert "'of ***'" in repr(found.settings)
+
+
 def test_secrets_in_arguments_are_a_note_for_check() -> None:
     found = loaded("servers:\n  a:\n    command: x\n    args: ['${HOME}/w', '--key=${TOKEN}', '${MODE}', -v]\n")
     (note,) = found.notes

@@ -11,12 +11,13 @@ from typing import Final
 
 import structlog
 
+from mcp_hub.calls import late
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.progress import ProgressGuard
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.stream import Stream, Writer
 from mcp_hub.clock import Clock
-from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError, UpstreamLost
+from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
 from mcp_hub.events import (
     CallEvent,
     Cancelled,
@@ -29,7 +30,7 @@ from mcp_hub.events import (
     Started,
 )
 from mcp_hub.protocol.questions import action_of
-from mcp_hub.types import JsonObject, RawJson
+from mcp_hub.types import RawJson
 from mcp_hub.upstreams.base import Call, CallHandler, Question
 
 __all__ = ["QUIET", "Bell", "CallRecord", "TimeLimits", "Timer", "Beside", "call_later", "call_soon", "run"]
@@ -129,9 +130,16 @@ class CallRecord:
     @property
     def is_left(self) -> bool:
         """Whether the hub stops and another one can go on with the call."""
-        stopping = self.stopping
-        is_stopped = isinstance(stopping, Failed) and isinstance(stopping.error, HubStopping)
-        return is_stopped and self.continuation is not None and self.stream is not None and self.stream.is_durable
+        is_durable = self.stream is not None and self.stream.is_durable
+        return is_durable and self.continuation is not None and self._ends_by(HubStopping)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it is being ended because it ran out of time."""
+        return self._ends_by(DeadlineExceeded)
+
+    def _ends_by(self, error: type[RpcError]) -> bool:
+        return isinstance(self.stopping, Failed) and isinstance(self.stopping.error, error)
 
     @property
     def is_unsent(self) -> bool:
@@ -250,35 +258,17 @@ class CallRecord:
         return min(self._heard + patience, self.started + self.limits.total, doubted)
 
     def overdue(self) -> Failed:
-        """The ending of a call that ran out of time; says which limit it was and what to set."""
-        if self._open and self._heard + self.limits.answer <= self.started + self.limits.total:
-            return self._unanswered()
-        is_running = self.task is not None
+        """The ending of a call that ran out of time."""
+        limits, latest = self.limits, self.started + self.limits.total
+        if self._open and self._heard + limits.answer <= latest:
+            return late.unanswered(next(iter(self._open.values())).method, limits.answer)
         if self._doubted > self._heard and self._doubted + _DOUBT == self.due:
-            said = (
-                f"has answered with something that belongs to no call, and not {self.call.method} for {_DOUBT:g} s more"
-            )
-            data: JsonObject = {"upstream": {"server": self.call.upstream}, "outcome": "unknown"}
-            return Failed(UpstreamLost(f'upstream "{self.call.upstream}" {said}', data=data))
-        silent = is_running and self._heard + self.limits.silence <= self.started + self.limits.total
-        seconds, key = (self.limits.silence, self.limits.setting) if silent else (self.limits.total, "max_duration")
-        what = "was silent for" if silent else "has not answered after" if is_running else "was busy with others for"
-        return Failed(
-            DeadlineExceeded(
-                f'upstream "{self.call.upstream}" {what} {seconds:g} s on {self.call.method}; '
-                f"raise `{key}` of the server if that is normal",
-                data={"upstream": {"server": self.call.upstream}, "limit": key, "seconds": seconds},
-            )
-        )
-
-    def _unanswered(self) -> Failed:
-        method, seconds = next(iter(self._open.values())).method, self.limits.answer
-        return Failed(
-            DeadlineExceeded(
-                f"{method} was not answered for {seconds:g} s; raise hub.limits.question_timeout if that is normal",
-                data={"question": method, "limit": "question_timeout", "seconds": seconds},
-            )
-        )
+            return late.in_doubt(self.call, _DOUBT)
+        if self.task is None:
+            return late.out_of_time(self.call, "was busy with others for", limits.total, "max_duration")
+        if self._heard + limits.silence <= latest:
+            return late.out_of_time(self.call, "was silent for", limits.silence, limits.setting)
+        return late.out_of_time(self.call, "has not answered after", limits.total, "max_duration")
 
     def stop(self, ending: Ending) -> None:
         """Asks the handler to stop; the call ends with `ending` when it does."""

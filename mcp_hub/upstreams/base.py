@@ -85,6 +85,11 @@ class CallChannel(Protocol):
         """Whether the hub stops and another one can go on with the call: then its upstream's work is not cancelled."""
         ...
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the call is being ended because it ran out of time: its upstream may hang."""
+        ...
+
     async def kept(self, *, whole: bool) -> None:
         """Wait until what was sent so far is stored, if the call is kept at all; if `whole`, also how it ended."""
         ...

@@ -22,6 +22,7 @@ from mcp_hub.upstreams.changes import Changes
 from mcp_hub.upstreams.connection import Connection
 from mcp_hub.upstreams.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.listing import ListLimits
+from mcp_hub.upstreams.liveness import Suspicion
 from mcp_hub.upstreams.negotiation import Incompatible
 from mcp_hub.upstreams.peer import Peer
 from mcp_hub.upstreams.server_lists import ServerLists
@@ -107,6 +108,7 @@ class Keeper:
         self._turns = turns
         self._subscriptions = subscriptions
         self._on_ready = on_ready
+        self.suspicion = Suspicion(lambda: self._rules.request_timeout)
         self._ready_at = 0.0
         self._leaves_tasks = False
         self._scope: anyio.CancelScope | None = None  # of what the owner task does now
@@ -285,6 +287,7 @@ class Keeper:
             raise StartFailed(await connection.last_words(f"not ready within {limit:g} s"))
         tasks.start_soon(self._lists.keep)
         tasks.start_soon(self._rest_when_idle)
+        tasks.start_soon(self.suspicion.follow, peer)
         await self._lists.follow(peer, self._rules.request_timeout)
         return await connection.last_words(peer.close_reason or "gone")
 

@@ -84,6 +84,7 @@ class Peer:
         self.explained = anyio.Event()  # the exit code is known and stderr read: `close_reason` says all there is
         self.changed: set[Kind] = set()
         self.wake = anyio.Event()
+        self.said = 0  # messages that were no answer to a request of the hub's own
         self.noise: list[str] = []
         self.mirrors: Mirrors | None = None  # set where arguments travel in headers, too
         self.on_notice: Callable[[str, RawObject], None] | None = None  # told of updates and of listens; must not block
@@ -212,6 +213,7 @@ class Peer:
             sent(pending.id)
         try:
             message = await self.wire.answer(pending, _cancellation)
+            self.said += 1
         except NotSent:
             raise
         except WireClosed:
@@ -255,6 +257,7 @@ class Peer:
     # -- what the server says (WireHandler) ------------------------------------------------------------------------
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
+        self.said += 1
         id_ = envelope.usable_id(message.id)
         if id_ is None or self.wire.is_congested:
             return  # a server that asks without reading gets no answers to pile up
@@ -277,6 +280,7 @@ class Peer:
         return _context(source) if source.context is not None else None
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
+        self.said += 1
         method = message.method
         if method == "notifications/progress":
             self._progress(message)
@@ -350,6 +354,7 @@ class Peer:
         return found
 
     def on_late_answer(self, id_: int) -> None:
+        self.said += 1
         self._given_up.pop(id_, None)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:

@@ -108,6 +108,8 @@ class Supervisor:
             return await work(call, channel)
         except anyio.get_cancelled_exc_class():
             given_up = True
+            if channel.is_overdue:
+                self._keeper.suspicion.raise_()
             raise
         finally:
             self._turns.leave(call.session, given_up=given_up)

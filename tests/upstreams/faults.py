@@ -93,6 +93,14 @@ class StopReading(Fault):
         return True
 
 
+class Freeze(Fault):
+    """Stops as a whole: its pipes stay open, and nothing but SIGKILL moves it."""
+
+    def strikes(self, session: Session, request: Request) -> bool:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return True
+
+
 class BadUtf8(Fault):
     def frame(self, line: bytes, request: Request | None) -> bytes:
         broken = line.replace(b'"text":"', b'"text":"\xff', 1) if is_call(request) else line
@@ -143,6 +151,7 @@ MODES: dict[str, type[Fault]] = {
     "ignore-eof": IgnoreEof,
     "ignore-term": IgnoreTerm,
     "stop-reading": StopReading,
+    "freeze": Freeze,
     "bad-utf8": BadUtf8,
     "long-line": LongLine,
     "endless-line": EndlessLine,
@@ -154,7 +163,7 @@ MODES: dict[str, type[Fault]] = {
     **HTTP_FAULTS,
 }
 
-ONLY_STDIO = {"close-stdout", "stop-reading", "noise", "no-newline-noise", "bad-utf8"}
+ONLY_STDIO = {"close-stdout", "stop-reading", "freeze", "noise", "no-newline-noise", "bad-utf8"}
 ONLY_STDIO |= {"endless-line", "late", "unknown-id"}
 
 OK = b'{"content":[{"type":"text","text":"fine"}]}'

@@ -22,6 +22,7 @@ class Recorder:
 
     sent: list[events.CallEvent] = field(default_factory=list)
     drains: int = 0
+    is_overdue: bool = False
 
     def send(self, event: events.CallEvent) -> None:
         self.sent.append(event)

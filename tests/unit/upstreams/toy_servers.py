@@ -30,7 +30,8 @@ OFFERS: JsonObject = {"tools": {}, "logging": {}, "resources": {"subscribe": Tru
 class Toys:
     """Every start of one server. `fails` has the reasons of the starts that do not work, None for one that does.
 
-    `cursor` is that of the next page of tools, if there is to be one. `slow` is how long a method takes.
+    `cursor` is that of the next page of tools, if there is to be one. `slow` is how long a method takes. While it is
+    `frozen` nothing is answered.
     """
 
     starting: float = 0.5
@@ -45,6 +46,7 @@ class Toys:
     most_alive: int = 0
     last: "ToyWire | None" = None
     levels: list[str] = field(default_factory=list)
+    frozen: bool = False
 
     def connect(self) -> "ToyConnection":
         return ToyConnection(self)
@@ -120,7 +122,7 @@ class ToyWire:
         return pending
 
     def _answered(self, pending: Pending, result: bytes) -> None:
-        if self.requests.pending.pop(pending.id, None) is not None:
+        if not self._toys.frozen and self.requests.pending.pop(pending.id, None) is not None:
             pending.settle(Envelope(result=msgspec.Raw(result)))
 
     async def answer(self, pending: Pending, cancellation: object) -> Envelope:

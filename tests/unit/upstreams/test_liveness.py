@@ -1,0 +1,93 @@
+"""Servers that let a call run out of time: one that hangs is started anew, one that lives is left alone."""
+
+import anyio
+import pytest
+
+from mcp_hub.types import UpstreamState
+from tests.unit.upstreams.local_calls import Recorder, request
+from tests.unit.upstreams.toy_servers import Kept, kept, plays
+
+READY, BACKING_OFF = UpstreamState.READY, UpstreamState.BACKING_OFF
+
+
+async def give_up(far: Kept, *, is_overdue: bool = True) -> None:
+    """A call that is not answered in 10 seconds."""
+    with anyio.move_on_after(10) as limit:
+        await far.supervisor.call(request("x"), Recorder(is_overdue=is_overdue))  # type: ignore[arg-type]
+    assert limit.cancelled_caught
+
+
+@plays
+async def test_a_server_that_says_nothing_any_more_is_started_anew_and_serves_again() -> None:
+    async with kept(request_timeout=60.0) as far:
+        await far.until(READY)
+        far.toys.frozen = True
+        await give_up(far)
+        await anyio.sleep(59)
+        assert (far.state, far.toys.starts) == (READY, 1)
+        far.start_call()
+        await far.until(BACKING_OFF)
+        assert 70.5 <= far.now < 71
+        assert (far.status.reason or "").startswith("it hangs: after a call ran out of time it said nothing for 60 s")
+        far.toys.frozen = False
+        await far.until(READY)
+        assert far.toys.starts == 2
+        (lost,) = far.outcomes
+        assert "is gone: it hangs" in lost[1], "its other calls do not wait any longer either"
+        assert await far.call() == "ok"
+
+
+@pytest.mark.parametrize("method", ["ping", "tools/list"])
+def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
+    @plays
+    async def run() -> None:
+        slow = {"ping": 1e6, "tools/list": 1e6, "tools/call": 1e6}
+        async with kept(request_timeout=60.0) as far:
+            await far.until(READY)
+            far.toys.slow = {**slow, method: 50.0}
+            await give_up(far)
+            await anyio.sleep(1000)
+            assert (far.state, far.toys.starts) == (READY, 1)
+
+    run()
+
+
+@plays
+async def test_a_server_that_says_something_of_its_own_lives() -> None:
+    async with kept(request_timeout=60.0) as far:
+        await far.until(READY)
+        far.toys.frozen = True
+        await give_up(far)
+        await anyio.sleep(30)
+        peer = far.supervisor._keeper.peer
+        assert peer is not None
+        peer.said += 1
+        await anyio.sleep(1000)
+        assert (far.state, far.toys.starts) == (READY, 1)
+
+
+@plays
+async def test_a_call_that_its_caller_gives_up_proves_nothing() -> None:
+    async with kept(request_timeout=60.0) as far:
+        await far.until(READY)
+        far.toys.frozen = True
+        await give_up(far, is_overdue=False)
+        await anyio.sleep(1000)
+        assert (far.state, far.toys.starts) == (READY, 1)
+
+
+@plays
+async def test_what_was_suspected_of_a_process_is_not_held_against_the_next() -> None:
+    async with kept(request_timeout=60.0) as far:
+        await far.until(READY)
+        far.toys.frozen = True
+        await give_up(far)
+        assert far.toys.last is not None
+        far.toys.last.die()
+        await far.until(BACKING_OFF)
+        far.supervisor._keeper.suspicion.raise_()
+        far.toys.frozen = False
+        await far.until(READY)
+        far.toys.frozen = True
+        await anyio.sleep(1000)
+        assert (far.state, far.toys.starts) == (READY, 2)

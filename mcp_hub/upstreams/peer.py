@@ -10,7 +10,6 @@ from typing import Final
 
 import anyio
 import msgspec
-import structlog
 from msgspec.structs import replace
 
 from mcp_hub import __version__
@@ -31,14 +30,13 @@ from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.elicitations import Elicitations
 from mcp_hub.upstreams.followed import Followed, Line
 from mcp_hub.upstreams.modern_tasks import made_task
-from mcp_hub.upstreams.noise import note
+from mcp_hub.upstreams.noise import Asides, note
 from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up, with_retry
 from mcp_hub.upstreams.tasks import Tasks
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
 
 __all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
 
-log = structlog.get_logger(__name__)
 
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 _LAST_WORDS: Final = 1.0
@@ -96,6 +94,7 @@ class Peer:
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
         self._tasks = Tasks()
+        self._asides = Asides(name)
         self._asked = Asked(lambda frame: self.wire.send(frame))
         self._given_up: dict[int, _GivenUp] = {}
 
@@ -323,7 +322,7 @@ class Peer:
             return
         found = self._asker(message, source)
         if found is None:
-            log.debug("upstream_log", upstream=self.name, level=level)
+            self._asides.note(level, params)
         else:
             found[1].send(Log(level, message.params))
 

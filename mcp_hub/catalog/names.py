@@ -44,7 +44,8 @@ def assign(wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozense
     """A name for each origin, matching `^[A-Za-z_][A-Za-z0-9_-]*$`.
 
     All that want the same name get a suffix, so nobody's name can be taken over; only a legal rename beats a
-    generated name. Raises: ValueError for a `max_length` under `MIN_LENGTH`.
+    generated name, and what is called so anyway beats others of its own server. Raises: ValueError for a `max_length`
+    under `MIN_LENGTH`.
     """
     if max_length < MIN_LENGTH:
         raise ValueError(f"names of at most {max_length} characters: {MIN_LENGTH} is the least")
@@ -92,19 +93,28 @@ def _legal(text: str) -> str:
 def _settle(plain: dict[Origin, str], taken: set[str], max_length: int) -> dict[Origin, str]:
     """Everyone proposes at once; all that meet, or meet a taken name, go on to their next proposal.
 
-    A name that was fought over stays taken: a later proposal must not win what its owners gave up.
+    A name that was fought over stays taken: a later proposal must not win what its owners gave up. Only where all of
+    them are of one server it goes to the one that the server itself calls so.
     """
     attempts = dict.fromkeys(plain, 0)
     names: dict[Origin, str] = {}
+    fought: dict[str, set[str]] = {}  # the servers that wanted it
     pending = list(plain)
     while pending:
         for origin in pending:
             names[origin] = _proposal(plain[origin], origin, attempts[origin], max_length)
         wishers = Counter(names.values())
-        pending = [origin for origin, name in names.items() if wishers[name] > 1 or name in taken]
+        for (server, _), name in names.items():
+            if wishers[name] > 1:
+                fought.setdefault(name, set()).add(server)
+        pending = [
+            (server, own)
+            for (server, own), name in names.items()
+            if name in taken or (name in fought and not (own == name and fought[name] == {server}))
+        ]
         for origin in pending:
-            taken.add(names[origin])
             attempts[origin] += 1
+    taken.update(fought)
     return names
 
 

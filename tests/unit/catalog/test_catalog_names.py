@@ -78,6 +78,18 @@ def test_a_suffixed_name_that_meets_a_plain_one_moves_on_and_so_does_the_plain_o
     assert names == list(reversed(named(*reversed(wanted))))
 
 
+def test_of_one_servers_own_the_tool_that_is_called_so_keeps_the_name() -> None:
+    plain, called = Wanted("wiki", "get", "wiki"), Wanted("wiki", "wiki_get", "wiki")
+    generated, kept = named(plain, called)
+    assert kept == "wiki_get" and generated.startswith("wiki_get_")
+    assert named(called, plain) == [kept, generated]
+    stranger = Wanted("other", "wiki_get")
+    assert "wiki_get" not in named(plain, called, stranger), "between servers it is nobody's"
+    suffixed = named(Wanted("a", "x"), Wanted("b", "x"))[0]
+    thief = Wanted("c", suffixed), Wanted("c", suffixed.removeprefix("x_"), "x")
+    assert suffixed not in named(Wanted("a", "x"), Wanted("b", "x"), *thief)
+
+
 def test_one_that_yields_gets_what_the_others_leave_and_changes_nobodys_name() -> None:
     late = Wanted("virtual", "add", yields=True)
     one, two, three = named(Wanted("s", "add"), Wanted("t", "sum"), late)

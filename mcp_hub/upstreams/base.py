@@ -69,7 +69,7 @@ class CallChannel(Protocol):
         ...
 
     def heard(self) -> None:
-        """The upstream is at work on the call, though it has nothing to say."""
+        """The upstream is at work on the call, though it has nothing to say. No news while the caller is asked."""
         ...
 
     def doubt(self) -> None:

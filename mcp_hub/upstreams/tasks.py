@@ -5,12 +5,13 @@ specification 2025-11-25, basic/utilities/tasks; protocol.md §3, "2025-11-25 ta
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 import anyio
 import msgspec
 
-from mcp_hub.errors import HubRestarted
+from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Completed
 from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.types import Era, JsonObject, RawJson
@@ -26,6 +27,7 @@ Relay = Callable[[Call, CallChannel, Callable[[int], None]], Awaitable[Completed
 
 _TTL: Final = msgspec.Raw(b'{"ttl":21600000}')
 """Milliseconds that the server is asked to keep a task: the longest that a call may take by default."""
+_ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class _Created(msgspec.Struct):
@@ -61,18 +63,41 @@ class _HandshakeTask(Followed):
     """Its result is fetched on its own; fetching it is also how the server gets to ask."""
 
     def __init__(
-        self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0, *, is_working: bool = True
+        self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0, status: str = "working"
     ) -> None:
         super().__init__(call, channel, known, pause)
-        self._is_working = is_working
+        self._status = status
 
     async def _follow(self, line: Line) -> RawJson:
-        while self._is_working:
-            await anyio.sleep(self._pause)
-            task = await self._look(line)
+        while self._status == "working":
+            await self._look_again(line)
+        return unmarked(await (self._read(line, "tasks/result") if self._status in _ENDED else self._result(line)))
+
+    async def _look_again(self, line: Line) -> None:
+        await anyio.sleep(self._pause)
+        before, self._status = self._status, (await self._look(line)).status
+        if self._status == "working" or self._status != before:  # one that goes on waiting says nothing
             self.channel.heard()
-            self._is_working = task.status == "working"
-        return unmarked(await self._read(line, "tasks/result"))
+
+    async def _result(self, line: Line) -> RawJson:
+        """The result of a task that waits for something. It may get it and work on, so it is looked at meanwhile."""
+        outcome: RawJson | RpcError
+        async with anyio.create_task_group() as looks:
+            looks.start_soon(self._look_on, line)
+            try:
+                outcome = await self._read(line, "tasks/result")
+            except RpcError as error:
+                outcome = error
+            looks.cancel_scope.cancel()
+        if isinstance(outcome, RpcError):
+            raise outcome
+        return outcome
+
+    async def _look_on(self, line: Line) -> None:
+        """Hears of the task until it has ended. What a look fails with is no news: its result says what it came to."""
+        while self._status not in _ENDED:
+            with suppress(RpcError):
+                await self._look_again(line)
 
 
 class Tasks:
@@ -106,7 +131,7 @@ class Tasks:
         except (msgspec.DecodeError, RecursionError):
             return done.result  # it was answered without a task after all
         known = Known(Era.HANDSHAKE, *made.known)
-        task = _HandshakeTask(call, channel, known, made.pause, is_working=made.status == "working")
+        task = _HandshakeTask(call, channel, known, made.pause, made.status)
         (token,) = tokens
         self._by_token[token] = call, channel
         try:

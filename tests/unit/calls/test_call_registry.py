@@ -9,7 +9,7 @@ from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progress
 from mcp_hub.protocol.stream_errors import is_retryable
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Question
 from tests.unit.calls.call_scripts import (
     DONE,
     GRACE,
@@ -235,6 +235,21 @@ def heard_and_then(handler: CallHandler) -> CallHandler:
         return await handler(call, channel)
 
     return hearing
+
+
+def test_a_sign_of_life_gives_the_caller_no_more_time_to_answer() -> None:
+    async def asking(call: Call, channel: CallChannel) -> Completed:
+        channel.ask(Question("roots/list", b"{}", lambda outcome: None))
+        while True:
+            await sleep(10)
+            channel.heard()
+
+    async def scenario() -> None:
+        call = watch(new_registry(), asking, TimeLimits(1000, 1000, answer=25))
+        await sleep(30)
+        assert "roots/list was not answered for 25 s" in str(failure(call.ending))
+
+    run(scenario)
 
 
 def test_a_limit_that_is_shorter_than_the_doubt_stays() -> None:

@@ -78,6 +78,7 @@ async def test_a_task_that_wants_input_asks_the_caller_even_beside_others_calls(
             if message["method"] == "tasks/get":
                 await server.send(id=message["id"], result=task("input_required"))
         fetching = await server.expect("tasks/result")
+        await server.expect("tasks/get")  # and is not answered before the result is there
         about = {"_meta": {RELATED: {"taskId": "t1"}}}
         await server.send(id="q", method="roots/list", params=about)
         (key,) = await asked(record)
@@ -122,6 +123,71 @@ async def test_the_server_is_heard_of_at_each_look(monkeypatch: pytest.MonkeyPat
         await server.expect("tasks/get")
         assert len(heard) == 3
         tasks.cancel_scope.cancel()
+
+
+async def test_a_task_that_has_asked_is_looked_at_beside_its_result_and_is_heard_of_while_it_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        await server.answer("tasks/get", task("input_required"))
+        fetching = await server.expect("tasks/result")
+        heard: list[None] = []
+        monkeypatch.setattr(type(record), "heard", lambda _: heard.append(None))
+        look = await server.expect("tasks/get")
+        for status, times in (("input_required", 0), ("input_required", 0), ("working", 1), ("working", 2)):
+            await server.send(id=look["id"], result=task(status))
+            look = await server.expect("tasks/get")
+            assert len(heard) == times
+        await server.send(id=fetching["id"], result={"content": []})
+        assert isinstance(await calls.outcome(record), Completed)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_look_that_fails_leaves_it_to_the_result_what_the_task_came_to() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls, record, _ = await started(peer, server, tasks)
+        await server.answer("tasks/get", task("input_required"))
+        fetching = await server.expect("tasks/result")
+        await server.refuse("tasks/get", -32602)
+        await server.refuse("tasks/get", -32603)
+        await server.answer("tasks/get", {"taskId": 7})
+        await server.expect("tasks/get")
+        await server.send(id=fetching["id"], error={"code": -32050, "message": "no"})
+        outcome = await calls.outcome(record)
+        assert isinstance(outcome, RpcError) and outcome.code == -32050
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_task_that_has_ended_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with talking() as (peer, server):
+        slept: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        async def script() -> None:
+            await server.answer("tools/call", {"task": task("input_required")})
+            requests = {message["method"]: message for message in (await server.line(), await server.line())}
+            await server.send(id=requests["tasks/get"]["id"], result=task("completed"))
+            await server.send(id=requests["tasks/result"]["id"], result={"content": []})
+
+        monkeypatch.setattr(upstream_tasks.anyio, "sleep", sleep)
+        peer.task_tools = frozenset({"x"})
+        made = call()
+        await together(script(), peer.call(made, record_of(made)))
+        assert len(slept) == 1
+
+
+async def test_a_caller_that_gives_up_a_task_that_has_asked_cancels_it() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        await started(peer, server, tasks)
+        await server.answer("tasks/get", task("input_required"))
+        await server.expect("tasks/result")
+        tasks.cancel_scope.cancel()
+        with anyio.fail_after(WAIT):
+            while (await server.line())["method"] != "tasks/cancel":
+                pass
 
 
 async def test_the_server_says_how_long_to_wait_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ class ModernTask(Followed):
                 return self._outcome(task)
             self._tell(task)
             await self._ask(line, task)
-            if not self._questions.are_open:  # while they are, it is the caller who is waited for
+            if task.status == "working" or self._questions.are_answered:  # else it waits, as it may for good
                 self.channel.heard()
 
     # -- what it asks

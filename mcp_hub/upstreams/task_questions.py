@@ -36,8 +36,9 @@ class TaskQuestions:
         self._news = anyio.Event()
 
     @property
-    def are_open(self) -> bool:
-        return bool(self._open)
+    def are_answered(self) -> bool:
+        """Whether there are answers that the server does not have yet, and nobody else is waited for."""
+        return bool(self._answers) and not self._open
 
     def take(self, requests: RawJson | None) -> None:
         """Asks what is new of the `inputRequests` that the task has now, and withdraws what it no longer has.

@@ -7,6 +7,7 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams import followed
@@ -134,6 +135,46 @@ async def test_a_task_that_wants_input_without_saying_which_is_looked_at_again(n
         await server.answer("tasks/get", state("input_required", **nothing))
         await server.answer("tasks/get", state("completed", result=DONE))
         assert await made.result() == DONE
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One for each time that a server was heard of."""
+    times: list[None] = []
+    monkeypatch.setattr(CallRecord, "heard", lambda _: times.append(None))
+    return times
+
+
+@pytest.mark.parametrize("shown", [asks("a"), state("input_required", inputRequests={})])
+async def test_a_task_that_waits_for_nothing_that_it_could_be_given_is_silent(
+    shown: JsonObject, heard: list[None]
+) -> None:
+    async with running() as (_, server, made):
+        await server.answer("tasks/get", asks("a"))
+        (key,) = await made.asked()
+        made.record.answer(key, b'{"action":"accept"}')
+        await updated(server, "a")
+        look = await server.expect("tasks/get")
+        heard.clear()
+        for now, times in ((shown, 0), (shown, 0), (state(), 1), (state(), 2), (shown, 2)):
+            await server.send(id=look["id"], result=now)
+            look = await server.expect("tasks/get")
+            assert len(heard) == times
+
+
+async def test_a_server_that_is_only_slow_to_take_an_answer_is_heard_of(heard: list[None]) -> None:
+    async with running() as (_, server, made):
+        await server.answer("tasks/get", asks("a"))
+        (key,) = await made.asked()
+        await server.answer("tasks/get", asks("a"))
+        look = await server.expect("tasks/get")
+        made.record.answer(key, b'{"action":"accept"}')
+        await server.send(id=look["id"], result=asks("a"))
+        await server.reply("tasks/update", '"result":null')
+        heard.clear()
+        await server.answer("tasks/get", asks("a"))
+        await server.reply("tasks/update", '"result":{}')
+        assert len(heard) == 1
 
 
 async def test_a_task_may_not_ask_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

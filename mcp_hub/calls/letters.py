@@ -52,7 +52,7 @@ def answer_in(letter: Letter) -> Answer:
     except (msgspec.DecodeError, RecursionError) as problem:
         raise ValueError(str(problem)) from None
     if body.error is not msgspec.UNSET:
-        return Answer(body.key, from_wire(body.error))
+        return Answer(body.key, from_wire(body.error, "client"))
     if body.result is msgspec.UNSET:
         raise ValueError("neither result nor error")
     return Answer(body.key, body.result)

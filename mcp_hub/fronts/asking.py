@@ -83,7 +83,7 @@ class Asking:
 def _outcome(message: Envelope, method: str) -> RawJson | RpcError:
     """The client's result as sent, or the error that it gave in its place."""
     if message.error is not Unset:
-        return from_wire(message.error)
+        return from_wire(message.error, "client")
     if message.result is Unset or bytes(memoryview(message.result)[:1]) != b"{":
         return RpcError(f"the client answered {method} with something that is no result")
     return msgspec.Raw(bytes(message.result))

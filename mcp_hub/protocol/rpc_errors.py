@@ -77,18 +77,18 @@ class _WireError(msgspec.Struct):
 _decode = msgspec.json.Decoder(_WireError).decode
 
 
-def from_wire(raw: RawJson) -> RpcError:
-    """An upstream's error object as an `RpcError` that is relayed byte for byte.
+def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> RpcError:
+    """The error object that somebody answered with as an `RpcError` that is relayed byte for byte.
 
-    One that is not an error object (no integer code, no message) becomes -32603 with the original in `data.upstream`:
-    clients drop such an answer, and wait on. That is an error of the hub's own, so no secret is shown in it.
+    One that is not an error object (no integer code, no message) becomes -32603 with the original in `data`, under
+    `who`: clients drop such an answer, and wait on. That is an error of the hub's own, so no secret is shown in it.
     """
     try:
         error = _decode(raw)
     except (msgspec.DecodeError, RecursionError) as exc:
         return RpcError(
-            f"upstream answered with a malformed error object: {exc}",
-            data={"upstream": {"error": _quoted(bytes(raw))}},
+            f"{who} answered with a malformed error object: {exc}",
+            data={who: {"error": _quoted(bytes(raw))}},
         )
     return RpcError(error.message, code=error.code, raw=raw)
 

@@ -84,6 +84,11 @@ def test_an_answer_arrives_as_it_was_sent(error: RpcError) -> None:
     assert bytes(there.encoded()) == bytes(error.encoded())
 
 
+def test_an_error_that_arrives_malformed_is_the_clients() -> None:
+    there = answer_in(Letter(CallId("st_1"), "input", b'{"key":"q1","error":5}')).outcome
+    assert isinstance(there, RpcError) and there.message.startswith("client answered") and "upstream" not in str(there)
+
+
 # -- what an owner left behind
 
 

@@ -118,6 +118,17 @@ async def test_an_error_answer_keeps_its_code_and_data() -> None:
     assert isinstance(answer, RpcError) and json.loads(bytes(answer.encoded()))["data"] == [1]
 
 
+async def test_an_error_answer_that_is_none_is_said_to_be_the_clients() -> None:
+    client = Client(Era.HANDSHAKE)
+    client.asked()
+    (question,) = client.gets()
+    client.answers_with(id=question["id"], error={"code": "x"})
+    await settle()
+    (answer,) = client.answers
+    assert isinstance(answer, RpcError) and answer.message.startswith("client answered with a malformed error object")
+    assert json.loads(bytes(answer.encoded()))["data"] == {"client": {"error": {"code": "x"}}}
+
+
 @pytest.mark.parametrize("result", [[], "x", None, 7])
 async def test_what_is_no_result_is_said_to_be_none(result: object) -> None:
     client = Client(Era.HANDSHAKE)

@@ -20,7 +20,7 @@ def out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
 
 def in_doubt(call: Call, seconds: float) -> Failed:
     """The upstream answered nobody, and was not heard of afterwards."""
-    said = f"has answered with something that belongs to no call, and not {call.method} for {seconds:g} s more"
+    said = f"has said something that belongs to no call, and no answer to {call.method} for {seconds:g} s more"
     data = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
 

@@ -1,4 +1,4 @@
-"""What a server says that is for no caller: lines that are no messages, log messages that belong to no call."""
+"""What a server says that is for no caller: what cannot be taken, and log messages that belong to no call."""
 
 from typing import Final
 
@@ -6,13 +6,14 @@ import anyio
 import msgspec
 import structlog
 
+from mcp_hub.errors import RpcError
 from mcp_hub.masking import hide, shown
 from mcp_hub.protocol.envelope import BadMessage
 from mcp_hub.protocol.eras import LOG_LEVELS
-from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_hub.types import RawObject
 
-__all__ = ["Asides", "note"]
+__all__ = ["Asides", "note", "note_nameless"]
 
 log = structlog.get_logger(__name__)
 
@@ -35,9 +36,23 @@ def note(noise: list[str], bad: BadMessage, line: bytes) -> bool:
     head = line[:_HEAD]
     is_message = b'"jsonrpc"' in head or b'"result"' in head  # what it says is for one caller, noise is for all
     text = f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200]
+    _keep(noise, text)
+    return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
+
+
+def note_nameless(noise: list[str], method: str) -> RpcError | None:
+    """Adds a request whose id no answer can name to the last lines; the error to answer it with, unless it wants none.
+
+    It has no id there (JSON-RPC 2.0 §5). Some servers write `"id":null` in notifications.
+    """
+    refusal = RpcError("the id of a request is neither a string nor an integer", code=INVALID_REQUEST)
+    _keep(noise, f"a message ({refusal.message})")
+    return None if method.startswith("notifications/") else refusal
+
+
+def _keep(noise: list[str], text: str) -> None:
     noise.append(f"stdout: {text}")
     del noise[:-_LINES]
-    return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
 
 
 class Asides:

@@ -5,12 +5,11 @@ to the one call in flight, or to the session that all calls in flight are of, el
 (protocol.md §2, "Who asked?").
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import anyio
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub import __version__
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
@@ -23,14 +22,15 @@ from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset, object_bytes,
 from mcp_hub.protocol.headers import Mirrors, header_value
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notices import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
-from mcp_hub.protocol.questions import may_ask
+from mcp_hub.protocol.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.unreadable import StandIn
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.base import Call, CallChannel
 from mcp_hub.upstreams.elicitations import Elicitations
 from mcp_hub.upstreams.followed import Followed, Line
+from mcp_hub.upstreams.given_up import GivenUp
 from mcp_hub.upstreams.modern_tasks import made_task
-from mcp_hub.upstreams.noise import Asides, note
+from mcp_hub.upstreams.noise import Asides, note, note_nameless
 from mcp_hub.upstreams.questions import PARKABLE, Asked, follow_up, with_retry
 from mcp_hub.upstreams.tasks import Tasks
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
@@ -41,8 +41,6 @@ __all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 _LAST_WORDS: Final = 1.0
 """Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
-_ECHO: Final = 5.0
-"""Seconds of silence after which a call that was given up is believed to say no more."""
 _FINISHED: Final = "notifications/elicitation/complete"
 _CHANGED: Final = {
     list_changed(Kind.TOOL): (Kind.TOOL,),
@@ -60,14 +58,6 @@ class PeerInfo(msgspec.Struct, frozen=True):
     server_info: JsonObject = msgspec.field(default_factory=dict)
     capabilities: JsonObject = msgspec.field(default_factory=dict)
     instructions: str | None = None
-
-
-class _GivenUp(msgspec.Struct, frozen=True):
-    """A call that was given up: its session, and until when the server may still log and ask on its behalf."""
-
-    session: str
-    logs_until: float
-    asks_until: float
 
 
 class Peer:
@@ -96,7 +86,7 @@ class Peer:
         self._tasks = Tasks()
         self._asides = Asides(name)
         self._asked = Asked(lambda frame: self.wire.send(frame))
-        self._given_up: dict[int, _GivenUp] = {}
+        self._given_up = GivenUp()
 
     # -- what the hub asks ----------------------------------------------------------------------------------------
 
@@ -218,9 +208,7 @@ class Peer:
         except WireClosed:
             raise await self._lost() from None
         except anyio.get_cancelled_exc_class():
-            now = anyio.current_time()
-            self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept.logs_until > now}
-            self._given_up[pending.id] = _GivenUp(call.session, now + _ECHO, now + _ECHO)
+            self._given_up.add(pending.id, call.session, anyio.current_time())
             raise
         try:
             done = Completed(self._result(message), self.info.era)
@@ -258,6 +246,8 @@ class Peer:
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
         self.said += 1
         id_ = envelope.usable_id(message.id)
+        if id_ is None:
+            self._take_nameless(message, source)
         if id_ is None or self.wire.is_congested:
             return  # a server that asks without reading gets no answers to pile up
         if message.method == "ping":
@@ -269,6 +259,14 @@ class Peer:
         if asker is not None and isinstance(message.params, msgspec.Raw):
             self._elicitations.asked(asker[0], message.params)
         self._asked.take(message, asker)
+
+    def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
+        """A request that no answer can name: whoever asked for a call waits for good, as far as anybody can tell."""
+        refusal = note_nameless(self.noise, str(message.method))
+        if refusal is not None and not self.wire.is_congested:
+            self.wire.send(envelope.error_frame(None, refusal.encoded()))
+        if message.method in QUESTIONS:
+            self._doubt([source] if source is not None else self.wire.requests.pending.values())
 
     def _asker(self, message: Envelope, source: Pending | None) -> tuple[Call, CallChannel] | None:
         """The call that a message belongs to, if that is known (protocol.md §2, "Who asked?")."""
@@ -343,24 +341,20 @@ class Peer:
             session = context[0].session
             if found is None or context[0].method in PARKABLE:
                 found = context
-        self._given_up = {id_: kept for id_, kept in self._given_up.items() if kept.logs_until > now}
-        others = [kept for kept in self._given_up.values() if kept.session != session]
-        if is_question:  # sessions have waited for this long before their turn (`Turns`)
-            return None if any(kept.asks_until > now for kept in others) else found
-        if others:
-            self._given_up = {id_: replace(kept, logs_until=now + _ECHO) for id_, kept in self._given_up.items()}
-            return None
-        return found
+        return None if self._given_up.may_mean_others(session, now, is_question=is_question) else found
 
     def on_late_answer(self, id_: int) -> None:
         self.said += 1
-        self._given_up.pop(id_, None)
+        self._given_up.answered(id_)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         if note(self.noise, bad, line):
-            for pending in self.wire.requests.pending.values():
-                if pending.context is not None:
-                    _context(pending)[1].doubt()
+            self._doubt(self.wire.requests.pending.values())
+
+    def _doubt(self, requests: Iterable[Pending]) -> None:
+        for pending in requests:
+            if pending.context is not None:
+                _context(pending)[1].doubt()
 
     def on_writable(self) -> None:
         """Calls wait in the pipe's buffer; nothing here produces on its own."""

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from mcp_hub.errors import RpcError, UpstreamLost
+from mcp_hub.protocol import envelope
 from mcp_hub.types import CallId, Era
 from mcp_hub.upstreams.base import Call
 from mcp_hub.upstreams.peer import Peer
@@ -85,6 +86,38 @@ async def test_what_is_no_answer_of_a_call_raises_no_doubt(line: bytes) -> None:
         await server.write(line + b"\n")
         await flushed(server)
         assert [channel.doubts for channel in channels] == [0, 0]
+
+
+REFUSED = "the id of a request is neither a string nor an integer"
+
+
+@pytest.mark.parametrize("id_", [b"null", b"1.5", b"true", b"[]"])
+@pytest.mark.parametrize(("method", "doubts"), [(b"roots/list", 1), (b"ping", 0)])
+async def test_a_request_that_no_answer_can_name_is_refused_and_calls_that_may_wait_for_it_are_doubted(
+    id_: bytes, method: bytes, doubts: int
+) -> None:
+    async with two_calls() as (peer, server, channels, _):
+        await server.write(b'{"jsonrpc":"2.0","id":%s,"method":"%s"}\n' % (id_, method))
+        refusal = await server.line()
+        assert refusal == {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": REFUSED}}
+        assert [channel.doubts for channel in channels] == [doubts, doubts]
+        assert peer.noise == [f"stdout: a message ({REFUSED})"]
+
+
+async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
+    async with two_calls() as (peer, server, channels, _):
+        await server.write(b'{"jsonrpc":"2.0","id":null,"method":"notifications/message"}\n')
+        await server.send(id="flush", method="ping")
+        assert (await server.line())["id"] == "flush"
+        assert [channel.doubts for channel in channels] == [0, 0] and len(peer.noise) == 1
+
+
+async def test_a_question_without_a_usable_id_in_a_calls_own_stream_is_of_that_call() -> None:
+    async with two_calls() as (peer, server, channels, ids):
+        message = envelope.decode(b'{"jsonrpc":"2.0","id":1.5,"method":"roots/list"}')
+        assert isinstance(message, envelope.Envelope)
+        peer.on_request(message, peer.wire.requests.pending[ids[1]])
+        assert [channel.doubts for channel in channels] == [0, 1]
 
 
 async def test_an_answer_that_is_given_twice_is_a_matter_of_its_call() -> None:

@@ -211,6 +211,69 @@ async def test_the_hub_logs_in_by_itself_where_it_was_given_what_it_takes(tmp_pa
     assert not [form for form in guard.asked["/token"] if form["grant_type"] != "client_credentials"]
 
 
+@asynccontextmanager
+async def robot(guard: Authorization, state: Path) -> AsyncIterator[Hub]:
+    """A hub that logs in to `far` by itself."""
+    async with serving(guard) as server:
+        issuer = server.url.removesuffix("/mcp")
+        own = {"grant": "client_credentials", "client_id": "robot", "client_secret": "s3cr3t-robot", "issuer": issuer}
+        document = {"hub": {"store": {"type": "memory"}}, "servers": {"far": {"url": server.url, "oauth": own}}}
+        loaded = parse(json.dumps(document), "servers.json", {}, state)
+        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(state)}) as app:
+            yield Hub(app, server, state, loaded)
+
+
+@pytest.mark.parametrize("status", [503, 500, 429, 408])
+async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_server_is_busy(
+    tmp_path: Path, status: int
+) -> None:
+    guard = Authorization(token_answer=(status, {"error": "invalid_request"}), refreshable=False)
+    async with robot(guard, tmp_path) as it:
+        reason = (await it.until(UpstreamState.BACKING_OFF)).reason
+        assert reason is not None and f"{guard.base} did not give a token: HTTP {status}" in reason
+        guard.token_answer = None
+        await it.until(UpstreamState.READY)
+        guard.valid.clear()
+        guard.token_answer = status, b"what"
+        with pytest.raises(HttpRefused, match=f"did not give a token: HTTP {status}"):
+            await it.call()
+        await it.until(UpstreamState.BACKING_OFF)
+        guard.token_answer = None
+        await it.until(UpstreamState.READY)
+        await it.call()
+
+
+@pytest.mark.parametrize(
+    ("place", "answer"),
+    [
+        ("_metadata", (503, {})),
+        ("_metadata", (200, b"<html>down")),
+        ("_metadata", (200, {"status": "starting"})),
+        ("_metadata", (404, {})),
+        ("_resource", (503, {})),
+    ],
+)
+async def test_metadata_that_cannot_be_had_now_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, answer: tuple[int, Any]
+) -> None:
+    guard = Authorization(refreshable=False)
+    monkeypatch.setattr(guard, place, lambda: answer)
+    async with robot(guard, tmp_path) as it:
+        await it.until(UpstreamState.BACKING_OFF)
+        monkeypatch.undo()
+        await it.until(UpstreamState.READY)
+
+
+async def test_a_refusal_that_would_come_again_is_final_for_who_logs_in_by_itself(tmp_path: Path) -> None:
+    guard = Authorization(token_answer=(401, {"error": "invalid_client", "error_description": "who?"}))
+    async with robot(guard, tmp_path) as it:
+        failed = await it.until(UpstreamState.FAILED)
+        assert str(failed.reason).endswith(f": {guard.base} refused to give a token: invalid_client (who?)")
+    guard = Authorization(metadata={"issuer": "https://other.example"})
+    async with robot(guard, tmp_path / "other") as it:
+        assert "issuer mismatch" in str((await it.until(UpstreamState.FAILED)).reason)
+
+
 async def test_credentials_of_the_configuration_are_sent_and_no_login(tmp_path: Path) -> None:
     guard = Authorization()
     async with serving(guard) as server:

@@ -64,7 +64,8 @@ async def _whole(http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Re
             async for chunk in pieces:
                 size += len(chunk)
                 if size > _LARGEST:
-                    raise LoginFailed(f"{origin(str(request.url))} answered with more than {_LARGEST} bytes")
+                    where = origin(str(request.url))
+                    raise LoginFailed(f"{where} answered with more than {_LARGEST} bytes", is_final=False)
                 parts.append(chunk)
     finally:
         await response.aclose()

@@ -32,9 +32,11 @@ from mcp_hub.protocol.envelope import object_bytes, request_frame
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.meta import modern_meta
 from mcp_hub.upstreams.auth.addresses import Addresses
+from mcp_hub.upstreams.auth.answers import is_usable, said
+from mcp_hub.upstreams.auth.asking import Asking
 from mcp_hub.upstreams.auth.challenges import challenge_of, composed
 from mcp_hub.upstreams.auth.grants import Client, Grant, LoginFailed
-from mcp_hub.upstreams.auth.tokens import expiry, is_usable, said
+from mcp_hub.upstreams.auth.tokens import expiry
 from mcp_hub.upstreams.peer import CLIENT_INFO
 from mcp_hub.wire.responses import origin
 
@@ -70,7 +72,6 @@ class _Storage:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self.tokens = tokens
-        learn(text for text in (tokens.access_token, tokens.refresh_token) if text)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.known
@@ -92,12 +93,17 @@ class _Login(msgspec.Struct, frozen=True):
 
     async def run(self, is_registered: bool) -> Grant:
         """Raises `LoginFailed`."""
+        asking = Asking(self.addresses)
         try:
-            await _drive(self.provider, await self._refusal(), self.addresses)
+            await _drive(self.provider, await self._refusal(), asking)
+        except LoginFailed as exc:
+            raise LoginFailed(_masked(str(exc), self.client), is_final=exc.is_final) from None
         except OAuthFlowError as exc:
-            raise LoginFailed(_told(str(exc), self.client)) from None
-        except (ValidationError, httpx2.InvalidURL, UnicodeError) as exc:
-            raise LoginFailed(f"an answer makes no sense: {_told(str(exc), self.client)}") from None
+            if exc.__cause__ is not None:  # it is about the content of an answer, and repeats that
+                raise asking.nonsense() from None
+            raise asking.failed(said(_masked(str(exc), self.client))) from None
+        except (ValidationError, httpx2.InvalidURL, UnicodeError):
+            raise asking.nonsense() from None
         if self.storage.tokens is None:
             raise LoginFailed("the authorization server gave no token")
         return self._grant(self.storage.tokens, is_registered)
@@ -165,6 +171,7 @@ async def login_in_browser(
         addresses.check(authorization_url, "authorization endpoint")
         issuer = _issuer(provider) or authorization_url
         result = await visit(authorization_url, issuer)
+        learn([result.code] if result.code else [])  # token endpoints may repeat it in what they refuse
 
     async def came_back() -> AuthorizationCodeResult:
         assert result is not None
@@ -230,7 +237,7 @@ def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]
     return assertion
 
 
-async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, addresses: Addresses) -> None:
+async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, asking: Asking) -> None:
     """Has the SDK's flow go from the refusal of a request to the point where that would be sent again."""
     headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
     request = httpx2.Request("POST", provider.context.server_url, headers=headers)
@@ -243,7 +250,7 @@ async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, addres
             asked = await flow.asend(response)
             if asked is request:
                 return
-            response = await addresses.send(asked)
+            response = await asking.send(asked)
         raise LoginFailed(f"the login took more than {_MOST_REQUESTS} requests")
     except StopAsyncIteration:
         raise LoginFailed("the login ended without a token") from None
@@ -308,8 +315,8 @@ def _token_endpoint(provider: OAuthClientProvider, url: str) -> str:
     return f"{provider.context.get_authorization_base_url(url)}/token"
 
 
-def _told(text: str, client: Client) -> str:
-    """What the SDK says of a failure; it repeats what servers answered, which may hold our own secret."""
+def _masked(text: str, client: Client) -> str:
+    """What is said of a failure; it may repeat what servers answered, which may hold our own secret."""
     for secret in (client.client_secret, client.private_key):
         text = text.replace(secret, MASK) if secret else text
-    return said(hide(text))
+    return hide(text)

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import anyio.abc
 
+from mcp_hub.upstreams.auth.answers import said
 from mcp_hub.upstreams.auth.grants import LoginFailed
-from mcp_hub.upstreams.auth.tokens import said
 
 __all__ = ["Redirect", "listening"]
 

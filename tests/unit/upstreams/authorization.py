@@ -33,6 +33,7 @@ class Authorization:
     redirect: dict[str, str | None] = field(default_factory=dict)
     token_answer: tuple[int, Any] | None = None
     refresh_answer: tuple[int, Any] | None = None
+    client_answer: tuple[int, Any] | None = None
     rotates: bool = True
     refreshable: bool = True
     asked: dict[str, list[dict[str, str]]] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Authorization:
         answers = {
             "/.well-known/oauth-protected-resource/mcp": self._resource,
             "/.well-known/oauth-authorization-server": self._metadata,
-            "/register": lambda: (201, {"client_id": "registered", "redirect_uris": asked["redirect_uris"]}),
+            "/register": lambda: self._client(asked),
             "/token": lambda: self._tokens(asked),
         }
         if path not in answers:
@@ -86,6 +87,9 @@ class Authorization:
         places = {f"{name}_endpoint": f"{self.base}/{path}" for name, path in PLACES.items()}
         features = {"code_challenge_methods_supported": ["S256"], "response_types_supported": ["code"]}
         return 200, {"issuer": self.base, **places, **features, **self.metadata}
+
+    def _client(self, asked: dict[str, Any]) -> tuple[int, Any]:
+        return self.client_answer or (201, {"client_id": "registered", "redirect_uris": asked["redirect_uris"]})
 
     def _tokens(self, asked: dict[str, str]) -> tuple[int, Any]:
         if asked["grant_type"] == "refresh_token":

@@ -1,0 +1,115 @@
+"""What authorization servers answer, read without trust: what is usable of it, and one sentence about what is not.
+
+Nothing of an answer is shown but the error that OAuth has for it: anything else may hold a token, a code or a secret.
+"""
+
+import re
+from typing import Final
+
+import httpx2
+import msgspec
+
+from mcp_hub.masking import hide, learn
+from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.wire.responses import origin
+
+__all__ = ["BUSY", "Issued", "is_usable", "issued", "refusal", "said"]
+
+BUSY: Final = frozenset((408, 429, *range(500, 600)))
+"""Statuses that say nothing about the request itself."""
+_FINAL: Final = frozenset(
+    ("invalid_grant", "invalid_client", "unauthorized_client", "invalid_request", "invalid_scope", "invalid_target")
+    + ("unsupported_grant_type", "access_denied", "invalid_redirect_uri", "invalid_client_metadata")
+)
+"""Errors that the same request would get again (RFC 6749 §5.2, RFC 8707 §2, RFC 7591 §3.2.2)."""
+_GIVEN: Final = (200, 201)
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
+_LONGEST: Final = 10 * 365 * 86400
+"""Seconds of life that are believed."""
+_SHOWN: Final = 200
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """What a token endpoint gave out: a token that a header can carry, and whole seconds that can be believed."""
+
+    access_token: str
+    expires_in: int | None = None
+    refresh_token: str | None = None
+    scope: str | None = None
+
+
+class _Answer(msgspec.Struct):
+    """Some servers write seconds as text or with fractions, and some leave the type of a bearer token out."""
+
+    access_token: str = ""
+    token_type: str = "bearer"
+    expires_in: msgspec.Raw = msgspec.Raw(b"null")
+    refresh_token: str | None = None
+    scope: str | None = None
+
+
+class _Refusal(msgspec.Struct):
+    error: str = ""
+    error_description: str | None = None
+
+
+def issued(response: httpx2.Response, what: str) -> Issued:
+    """The tokens that a token endpoint gave out, no longer shown by `hide`; `what` it was asked to do.
+
+    Raises `LoginFailed`.
+    """
+    if response.status_code not in _GIVEN:
+        raise refusal(response, what)
+    try:
+        answer = msgspec.json.decode(response.content, type=_Answer)
+    except _UNREADABLE:
+        answer = _Answer()
+    if not is_usable(answer.access_token) or answer.token_type.lower() != "bearer":
+        about = _told(_refusal(response))
+        why = f": {about}" if about else ""
+        where = origin(str(response.request.url))
+        raise LoginFailed(f"{where} answered with no bearer token{why}", is_final=False)
+    learn(text for text in (answer.access_token, answer.refresh_token) if text)
+    return Issued(answer.access_token, _seconds(bytes(answer.expires_in)), answer.refresh_token, answer.scope)
+
+
+def refusal(response: httpx2.Response, what: str) -> LoginFailed:
+    """Why a server did not do `what` it was asked to; final if OAuth has an error for it that would come again."""
+    where, status, found = origin(str(response.request.url)), response.status_code, _refusal(response)
+    if 400 <= status < 500 and status not in BUSY and found.error in _FINAL:
+        return LoginFailed(f"{where} refused to {what}: {_told(found)}")
+    about = f", {_told(found)}" if found.error else ""
+    return LoginFailed(f"{where} did not {what}: HTTP {status}{about}", is_final=False)
+
+
+def is_usable(token: str) -> bool:
+    """Whether it can be put into a header."""
+    return _TOKEN.fullmatch(token) is not None
+
+
+def said(text: str) -> str:
+    """A foreign text, fit to be shown: one line of printable characters, not too long."""
+    shown = "".join(char if char.isprintable() else " " for char in text[: 2 * _SHOWN]).strip()
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+
+
+def _refusal(response: httpx2.Response) -> _Refusal:
+    try:
+        return msgspec.json.decode(response.content, type=_Refusal)
+    except _UNREADABLE:
+        return _Refusal()
+
+
+def _told(found: _Refusal) -> str:
+    about = f" ({said(hide(found.error_description))})" if found.error_description else ""
+    return f"{said(hide(found.error))}{about}" if found.error else ""
+
+
+def _seconds(written: bytes) -> int | None:
+    """Whole seconds of what JSON has there; None if that makes no sense. A part of a second is one."""
+    try:
+        seconds = float(written.decode().strip('"'))
+    except ValueError:
+        return None
+    return max(1, int(min(seconds, _LONGEST))) if seconds > 0 else None

@@ -1,0 +1,138 @@
+"""What authorization servers answer in a login: taken however they write it, and never shown."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_hub.clock import wall_time
+from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.auth.store import GrantStore
+from tests.unit.upstreams.authorization import Authorization
+from tests.unit.upstreams.test_login import logged_in, machine, never, refused
+from tests.unit.wire.http_server import serving
+
+pytestmark = pytest.mark.anyio
+
+DAY = 86400.0
+SECRET = "gho_S3cr3tOfAnAnswer"
+
+
+@pytest.mark.parametrize(
+    ("written", "life"),
+    [
+        (b"3599.7", 3599.0),
+        (b'"3600"', 3600.0),
+        (b"0.5", 1.0),
+        (b"9" * 400, 3650 * DAY),
+        (b"1e999", 3650 * DAY),
+        (b"-1", None),
+        (b"null", None),
+        (b'"soon"', None),
+        (b"[1]", None),
+        (b'"NaN"', None),
+    ],
+)
+async def test_the_life_of_a_token_is_believed_within_bounds(
+    tmp_path: Path, written: bytes, life: float | None
+) -> None:
+    answer = b'{"access_token":"a-1","token_type":"BEARER","expires_in":%b,"more":{}}' % written
+    async with serving(Authorization(token_answer=(200, answer))) as server:
+        before = wall_time()
+        grant = await logged_in(server, GrantStore(tmp_path))
+        after = wall_time()
+    assert grant.access_token == "a-1"
+    if life is None:
+        assert grant.expires_at is None
+    else:
+        assert grant.expires_at is not None and before + life <= grant.expires_at <= after + life
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"access_token={SECRET}&token_type=bearer".encode(),
+        f'"{SECRET}"'.encode(),
+        {"accessToken": SECRET},
+        {"access_token": [SECRET]},
+        {"access_token": f"{SECRET}\n"},
+        {"access_token": SECRET, "token_type": "mac"},
+        {"access_token": SECRET, "scope": [SECRET]},
+        {"token": {"access_token": SECRET}},
+        b'{"access_token":"' + SECRET.encode(),
+        b"\xff" + SECRET.encode(),
+        b"[" * 100_000,
+    ],
+)
+async def test_what_is_no_token_is_one_sentence_without_its_content(tmp_path: Path, answer: Any) -> None:
+    guard = Authorization(token_answer=(200, answer))
+    async with serving(guard) as server:
+        assert await refused(server, GrantStore(tmp_path)) == f"{guard.base} answered with no bearer token"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((400, f"code=c-1&{SECRET}".encode()), "did not give a token: HTTP 400"),
+        ((400, {"error": "no_such_thing", "form": SECRET}), "did not give a token: HTTP 400, no_such_thing"),
+        ((400, {"error": "invalid_grant", "form": SECRET}), "refused to give a token: invalid_grant"),
+        ((503, {"error": "invalid_grant"}), "did not give a token: HTTP 503, invalid_grant"),
+        (
+            (200, {"error": "bad_code", "error_description": "too\nold"}),
+            "answered with no bearer token: bad_code (too old)",
+        ),
+        ((302, SECRET.encode()), "Token exchange failed (302)"),
+    ],
+)
+async def test_a_refusal_shows_the_error_that_oauth_has_for_it(
+    tmp_path: Path, answer: tuple[int, Any], said: str
+) -> None:
+    async with serving(Authorization(token_answer=answer)) as server:
+        found = await refused(server, GrantStore(tmp_path))
+    assert said in found and SECRET not in found
+
+
+async def test_a_code_that_is_repeated_in_a_refusal_is_blacked_out(tmp_path: Path) -> None:
+    about = {"error": "invalid_grant", "error_description": f"the code {SECRET}-code is unknown"}
+    guard = Authorization(token_answer=(400, about), redirect={"code": f"{SECRET}-code"})
+    async with serving(guard) as server:
+        assert (await refused(server, GrantStore(tmp_path))).endswith("invalid_grant (the code *** is unknown)")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((201, {"client_secret": SECRET}), "was asked for a client and answered what makes no sense"),
+        ((201, SECRET.encode()), "was asked for a client and answered what makes no sense"),
+        ((400, {"error": "invalid_redirect_uri"}), "refused to register the hub as a client: invalid_redirect_uri"),
+        ((500, SECRET.encode()), "did not register the hub as a client: HTTP 500"),
+    ],
+)
+async def test_a_registration_that_came_to_nothing_shows_no_secret(
+    tmp_path: Path, answer: tuple[int, Any], said: str
+) -> None:
+    guard = Authorization(client_answer=answer)
+    async with serving(guard) as server:
+        assert await refused(server, GrantStore(tmp_path)) == f"{guard.base} {said}"
+    assert "/authorize" not in guard.asked
+
+
+async def test_metadata_that_is_none_is_one_sentence_with_its_place(tmp_path: Path) -> None:
+    guard = Authorization()
+    guard._metadata = lambda: (200, SECRET.encode())  # type: ignore[method-assign]  # bytes are sent as they are
+    async with serving(guard) as server:
+        client = machine(server.url.removesuffix("/mcp"))
+        with pytest.raises(LoginFailed) as caught:
+            await logged_in(server, GrantStore(tmp_path), client, show=never)
+    said = str(caught.value)
+    assert not caught.value.is_final and SECRET not in said
+    assert f"{guard.base} was asked for metadata and answered what makes no sense" in said
+
+
+@pytest.mark.parametrize("answer", [b"x" * ((1 << 20) + 1), b""])
+async def test_a_token_endpoint_that_answers_nonsense_may_do_better_tomorrow(tmp_path: Path, answer: bytes) -> None:
+    async with serving(Authorization(token_answer=(200, answer))) as server:
+        client = machine(server.url.removesuffix("/mcp"))
+        with pytest.raises(LoginFailed) as caught:
+            await logged_in(server, GrantStore(tmp_path), client, show=never)
+    assert not caught.value.is_final

@@ -166,12 +166,12 @@ class HttpConnection:
         return peer
 
     def _refused(self, status: int | None, reason: str) -> StartFailed:
-        """The failure, with what to set where the server wants to know who asks. Trying again does not help then."""
+        """The failure, with what to set where the server wants to know who asks. Trying again seldom helps then."""
         if status not in DENIED:
             return StartFailed(reason)
-        self.can_retry = False
-        if self._denied is not None:
+        if self._denied is not None:  # then the denial says whether it does
             return StartFailed(f"{origin(self._spec.url)} {self._denied} (HTTP {status})")
+        self.can_retry = False
         has_credentials = any(name.lower() == "authorization" for name in self._spec.headers)
         login = "" if self._access is None or self._access.is_granted else f'run "mcp-hub login {self.name}", or '
         said = "does not accept the credentials of" if has_credentials else f"wants credentials: {login}set"

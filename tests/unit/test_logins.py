@@ -310,3 +310,14 @@ async def test_the_deprecated_transport_takes_logins_as_well(tmp_path: Path) -> 
         assert ADVICE in str((await it.until(UpstreamState.FAILED)).reason)
         grant_store(tmp_path).save(key_of(it.server.url), a_grant("https://auth.example"))
         await it.until(UpstreamState.READY)
+
+
+async def test_a_server_of_the_deprecated_transport_is_tried_again_while_nobody_can_renew(tmp_path: Path) -> None:
+    async with serving(GuardedOld()) as server:
+        nowhere = a_grant("http://127.0.0.1:1", "a-0", expires_at=1.0)
+        grant_store(tmp_path).save(key_of(server.url), nowhere)
+        document = json.dumps({"servers": {"far": {"url": server.url, "type": "sse"}}})
+        loaded = parse(document, "servers.json", {}, tmp_path)
+        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}) as app:
+            backing_off = await Hub(app, server, tmp_path, loaded).until(UpstreamState.BACKING_OFF)
+    assert "could not be asked" in str(backing_off.reason)

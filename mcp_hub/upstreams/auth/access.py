@@ -34,6 +34,10 @@ _PAUSE: Final = 10.0
 _GRACE: Final = 1.0
 """Seconds that renewing may take once nobody waits for it any more: what the server has replaced must be kept, and the
 hub itself must be gone within 2 s."""
+_MOST_WANTED: Final = 64
+"""Scopes that are kept for the next login, the newest: whoever refuses a call names as many as it likes."""
+_LONGEST_WANTED: Final = 4096
+"""Characters of them together: they go into the address that a browser is sent to, and servers take 8 KiB of that."""
 
 
 class Denial(msgspec.Struct, frozen=True):
@@ -170,8 +174,8 @@ class Access:
         try:
             async with self._store.locked(self.key, _LOCK):
                 self.reread()
-                if self._grant is not None and self._grant.wanted != (scope or None):
-                    self._keep(replace(self._grant, wanted=scope or None))
+                if self._grant is not None and (wanted := _both(self._grant.wanted, scope)) != self._grant.wanted:
+                    self._keep(replace(self._grant, wanted=wanted))
         except LoginFailed as exc:
             log.warning("login_unwritable", upstream=self._server, reason=str(exc))
         return Denial(f"wants more rights than the login has{named}: {self._advice}")
@@ -273,6 +277,15 @@ class AuthorizedClient:
                 return
         async with self._http.stream(method, url, content=content, headers=_with(headers, other)) as response:
             yield response
+
+
+def _both(old: str | None, new: str) -> str | None:
+    """The scopes of both, each once and in their order; of too many the newest. None if there are none."""
+    scopes = [scope for scope in dict.fromkeys(f"{old or ''} {new}".split()) if len(scope) <= _LONGEST_WANTED]
+    scopes = scopes[-_MOST_WANTED:]
+    while len(" ".join(scopes)) > _LONGEST_WANTED:
+        del scopes[0]
+    return " ".join(scopes) or None
 
 
 def _with(headers: Mapping[str, str] | Mapping[bytes, bytes] | None, token: str | None) -> httpx2.Headers:

@@ -18,7 +18,7 @@ __all__ = ["Addresses"]
 
 _SECONDS: Final = 10.0
 """For one request, its answer included."""
-_OF_THE_WAY: Final = ("transfer-encoding", "content-encoding", "content-length")
+_OF_THE_WAY: Final = (b"transfer-encoding", b"content-encoding", b"content-length")
 _LARGEST: Final = 1 << 20
 """Bytes of an answer: metadata has some thousands."""
 
@@ -69,7 +69,8 @@ async def _whole(http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Re
                 parts.append(chunk)
     finally:
         await response.aclose()
-    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WAY]
+    # as bytes: values are of any, and as texts only ASCII could be put back
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_WAY]
     whole = httpx2.Response(response.status_code, headers=headers, content=b"".join(parts), request=request)
     whole.next_request = response.next_request
     return whole

@@ -13,16 +13,19 @@ from mcp_hub.wire.responses import JSON, origin
 
 __all__ = ["Asking"]
 
-_METADATA, _CLIENT, _TOKEN = "metadata", "a client", "a token"
+_WAY, _METADATA, _CLIENT, _TOKEN = "a way to log in", "metadata", "a client", "a token"
 
 
 class Asking:
-    """Sends by `addresses`. What is asked for is told by the request: a token by a form, a client by JSON."""
+    """Sends by `addresses`; the way begins at `server`.
 
-    def __init__(self, addresses: Addresses) -> None:
+    What is asked for is told by the request: a token by a form, a client by JSON.
+    """
+
+    def __init__(self, server: str, addresses: Addresses) -> None:
         self._addresses = addresses
-        self._wanted = _METADATA
-        self._where = ""
+        self._wanted = _WAY
+        self._where = origin(server)
         self._is_redirected = False
         self._lack: str | None = None
         self._is_in_doubt = False

@@ -26,6 +26,7 @@ def challenge_of(header: str) -> dict[str, str]:
 
 
 def composed(**parameters: str | None) -> str:
-    """A challenge with these; what no challenge can hold is left out of the values."""
-    pairs = [f'{name}="{_UNFIT.sub("", value)}"' for name, value in parameters.items() if value]
+    """A challenge with these; what no challenge can hold is left out of the values, and so are those it empties."""
+    fit = {name: _UNFIT.sub("", value).strip() for name, value in parameters.items() if value}
+    pairs = [f'{name}="{value}"' for name, value in fit.items() if value]
     return f"Bearer {', '.join(pairs)}".rstrip()

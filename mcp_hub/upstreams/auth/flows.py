@@ -93,7 +93,7 @@ class _Login(msgspec.Struct, frozen=True):
 
     async def run(self, is_registered: bool) -> Grant:
         """Raises `LoginFailed`."""
-        asking = Asking(self.addresses)
+        asking = Asking(self.url, self.addresses)
         try:
             await _drive(self.provider, await self._refusal(), asking)
         except LoginFailed as exc:

@@ -10,7 +10,7 @@ from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.store import GrantStore
 from tests.unit.upstreams.authorization import Authorization
 from tests.unit.upstreams.test_login import logged_in, machine, never, refused
-from tests.unit.wire.http_server import serving
+from tests.unit.wire.http_server import Reply, Request, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -136,3 +136,30 @@ async def test_a_token_endpoint_that_answers_nonsense_may_do_better_tomorrow(tmp
         with pytest.raises(LoginFailed) as caught:
             await logged_in(server, GrantStore(tmp_path), client, show=never)
     assert not caught.value.is_final
+
+
+@pytest.mark.parametrize(("scope", "asked"), [(b"\xe9", None), (b"r\xe9ad write", "rad write")])
+async def test_a_challenge_that_is_not_ascii_is_taken_without_what_no_header_can_carry(
+    tmp_path: Path, scope: bytes, asked: str | None
+) -> None:
+    guard = Authorization()
+
+    async def script(request: Request, reply: Reply) -> None:
+        if request.path != "/mcp":
+            return await guard(request, reply)
+        head = b'HTTP/1.1 401 No\r\ncontent-length: 0\r\nwww-authenticate: Bearer scope="%b"\r\n\r\n'
+        reply._writer.write(head % scope)
+
+    async with serving(script) as server:
+        grant = await logged_in(server, GrantStore(tmp_path))
+    assert grant.asked == asked
+
+
+async def test_a_challenge_with_an_address_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.status(401, www_authenticate='Bearer resource_metadata="https://a:x/"')
+
+    async with serving(script) as server:
+        base = server.url.removesuffix("/mcp")
+        found = await refused(server, GrantStore(tmp_path))
+    assert found == f"{base} was asked for a way to log in and answered what makes no sense"

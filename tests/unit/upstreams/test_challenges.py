@@ -36,6 +36,10 @@ def test_what_is_composed_is_one_challenge_whatever_a_value_holds(value: str) ->
     assert found["error"] == "insufficient_scope" and set(found) <= {"scope", "error"}
 
 
+def test_a_value_of_which_nothing_can_be_held_is_left_out() -> None:
+    assert composed(scope="é", error="x") == 'Bearer error="x"' and composed(scope="é") == "Bearer"
+
+
 def test_a_long_header_is_read_in_linear_time() -> None:
     for header in ("Bearer " + "a=b," * 100_000, 'Bearer x="' + "\\" * 100_000, "Bearer " + "a" * 100_000):
         challenge_of(header)

@@ -89,10 +89,10 @@ class Adoption(msgspec.Struct, frozen=True):
         """Lets processes of its sessions that were given up be started anew; False if there are none."""
         return self.fleet.revive(server)
 
-    def restart(self, server: str) -> None:
+    def restart(self, server: str, why: str = "restarted on request") -> None:
         """Makes a server anew; what runs at the old one may end. Raises `KeyError` for one that is not configured."""
         settings = self.current.settings
         fresh = {server: self.sources.make(settings, server)}
         stays = (*settings.servers, *([self.virtual] if self.virtual else ()))
-        self.fleet.put(fresh, stays, settings.hub.drain_timeout, lambda name: "restarted on request")
+        self.fleet.put(fresh, stays, settings.hub.drain_timeout, lambda name: why)
         self.fleet.wake(server)

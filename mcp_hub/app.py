@@ -143,7 +143,7 @@ async def open_app(loaded: Loaded, env: Mapping[str, str], *, has_executors: boo
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(tell_flags, app.hub.catalog, name="flags")
-        tasks.start_soon(app.logins.follow, app.upstreams, name="logins")
+        tasks.start_soon(app.logins.follow, app.upstreams, app.operations.adoption.restart, name="logins")
         try:
             yield app
         finally:

@@ -2,7 +2,8 @@
 composition root (`app`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 _LOOK: Final = 1.0
 """Seconds between two looks at whether somebody has logged in."""
+_LOGGED_IN: Final = "somebody has logged in to it"
+_LOGGED_OUT: Final = "its login is gone"
 _WAITING: Final = frozenset({UpstreamState.FAILED, UpstreamState.BACKING_OFF})
 
 
@@ -76,8 +79,12 @@ class Logins:
         self._held[name] = access
         return access
 
-    async def follow(self, upstreams: Mapping[str, Upstream]) -> None:
-        """Starts a server again that waits for a login, or went without, as soon as there is one, or none any more."""
+    async def follow(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
+        """Starts a server again that waits for a login, or went without, as soon as there is one, or none any more.
+
+        One that is ready is replaced by `renew`, given its name and the reason, which lets its calls end; it raises
+        `KeyError` for a server that is not configured any more.
+        """
         last = 0
         while True:
             await anyio.sleep(_LOOK)
@@ -89,16 +96,19 @@ class Logins:
                 continue
             if changed != last:
                 last = changed
-                self._look(upstreams)
+                self._look(upstreams, renew)
 
-    def _look(self, upstreams: Mapping[str, Upstream]) -> None:
-        for name, access in self._held.items():
+    def _look(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
+        for name, access in list(self._held.items()):
             upstream = upstreams.get(name)
             was_granted = access.is_granted
             if not isinstance(upstream, Supervisor) or not access.reread():
                 continue
             state = upstream.status().state
-            is_other = access.is_granted is not was_granted and state is UpstreamState.READY
-            if is_other or (access.is_granted and state in _WAITING):
-                log.info("upstream_login_changed", upstream=name, logged_in=access.is_granted)
+            if access.is_granted and state in _WAITING:
+                log.info("upstream_login_changed", upstream=name, logged_in=True)
                 upstream.restart()
+            elif access.is_granted is not was_granted and state is UpstreamState.READY:
+                log.info("upstream_login_changed", upstream=name, logged_in=access.is_granted)
+                with suppress(KeyError):  # it is about to be gone, and so is its login
+                    renew(name, _LOGGED_IN if access.is_granted else _LOGGED_OUT)

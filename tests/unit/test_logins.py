@@ -173,8 +173,9 @@ async def test_one_tool_that_wants_a_login_takes_no_other_away(tmp_path: Path) -
         with pytest.raises(HttpRefused, match=f"wants a login: {ADVICE}"):
             await it.call()
         assert it.far.status().state is UpstreamState.READY
+        before = it.far
         await it.log_in()
-        await it.until(UpstreamState.READY, lambda status: status.restarts == 1)
+        await it.until(UpstreamState.READY, lambda status: it.far is not before)
         await it.call()
 
 
@@ -185,6 +186,48 @@ async def test_who_logs_out_is_logged_out(tmp_path: Path) -> None:
         await it.until(UpstreamState.READY)
         await log_out(it.server.url, Client(), grant_store(tmp_path))
         assert ADVICE in str((await it.until(UpstreamState.FAILED)).reason)
+
+
+@pytest.mark.parametrize("is_modern", [True, False], ids=["modern", "handshake"])
+@pytest.mark.parametrize("does", ["log in", "log out"])
+async def test_a_call_under_way_ends_as_it_would_when_somebody_logs_in_or_out(
+    tmp_path: Path, does: str, is_modern: bool
+) -> None:
+    guard, ended = Authorization(Remote(modern=is_modern)), []
+    came, may_end = anyio.Event(), anyio.Event()
+    if does == "log in":
+        guard.valid[""] = ""  # it is open to everybody
+
+    async def answer(request: Request, reply: Reply) -> None:
+        came.set()
+        with anyio.fail_after(WAIT):
+            await may_end.wait()
+        await reply.result(request, {"content": []})
+
+    guard.remote.does["tools/call"] = answer
+    async with hub(guard, tmp_path) as it, anyio.create_task_group() as tasks:
+        if does == "log out":
+            await it.until(UpstreamState.FAILED)
+            await it.log_in()
+        await it.until(UpstreamState.READY)
+        old = it.far
+
+        async def call_it() -> None:
+            with anyio.fail_after(WAIT):
+                ended.append(await old.call(call(), Recorder()))
+
+        tasks.start_soon(call_it)
+        with anyio.fail_after(WAIT):
+            await came.wait()
+        if does == "log in":
+            await it.log_in()
+            await it.until(UpstreamState.READY, lambda status: it.far is not old)
+        else:
+            await log_out(it.server.url, Client(), grant_store(tmp_path))
+            await it.until(UpstreamState.FAILED, lambda status: it.far is not old)
+        assert not ended and old.status().state is UpstreamState.DRAINING
+        may_end.set()
+    assert len(ended) == 1
 
 
 async def test_the_hub_logs_in_by_itself_where_it_was_given_what_it_takes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["flat", "is_answer", "salvage_id"]
+__all__ = ["flat", "is_answer", "is_own_answer", "salvage_id"]
 
 _LOOK: Final = 4096
 """Bytes that are looked at, at either end of a line."""
@@ -32,6 +32,8 @@ _STRINGS: Final = re.compile(rb'"[^"]*"?')
 _KIND: Final = re.compile(rb'"(method|result|error)"(\s*:\s*")?')
 _RESULT: Final = re.compile(rb'"(?:result|error)"\s*:')
 _MEMBER: Final = re.compile(rb'"(method|params|result|error)"')
+_OWN_MEMBER: Final = re.compile(rb'"(?:method"\s*:\s*"|params"|(result|error)")')
+"""A method that is none (`null`, a number) says nothing of what a message was to be."""
 
 
 def flat(text: bytes) -> bytes:
@@ -86,6 +88,15 @@ def is_answer(line: bytes, *, is_huge: bool = False) -> bool:
         return not _is_request(head)
     member = _MEMBER.search(head)
     return member is not None and member[1] in (b"result", b"error") and b'"jsonrpc"' in line[-_LOOK:]
+
+
+def is_own_answer(line: bytes) -> bool:
+    """Whether this was to be an answer, on a stream that is for one: no noise, no broken request or notification."""
+    head = line[:_LOOK]
+    member = _OWN_MEMBER.search(head)
+    if member is None:
+        return b'"jsonrpc"' in head and b'"method"' not in head
+    return member[1] is not None
 
 
 def _is_request(head: bytes) -> bool:

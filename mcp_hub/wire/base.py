@@ -15,6 +15,8 @@ __all__ = ["Cancellation", "NotSent", "Pending", "Requests", "Wire", "WireClosed
 
 _LATE_IDS = 1024
 """Abandoned request ids remembered, so that their late answers are not taken for strays."""
+_NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
+"""Requests that stay open for as long as the session, and those whose answer is nothing to anybody."""
 
 Cancellation = Callable[[int], bytes]
 """Makes the notification that cancels the request of this id."""
@@ -101,6 +103,16 @@ class Requests:
     def was_asked(self, id_: int) -> bool:
         """Whether a request had this id, answered or not."""
         return self._first <= id_ < self._next_id
+
+    def sole(self) -> Pending | None:
+        """The only request whose answer somebody waits for now."""
+        found: Pending | None = None
+        for pending in self.pending.values():
+            if pending.method not in _NOT_AWAITED:
+                if found is not None:
+                    return None
+                found = pending
+        return found
 
     def is_late(self, id_: int) -> bool:
         """Whether this answers a request that was abandoned; true once."""

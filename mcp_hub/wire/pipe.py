@@ -39,8 +39,6 @@ _LAST_ANSWERS = 1.0
 """Seconds in which a peer that closed its input may still answer what it has read, counted from the last it wrote."""
 _ALL_ANSWERS = 5.0
 """Seconds for that in all."""
-_NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
-"""Requests that stay open for as long as the session, and those whose answer is nothing to anybody."""
 
 
 class Pipe(asyncio.Protocol):
@@ -319,21 +317,11 @@ class Pipe(asyncio.Protocol):
         if is_answer(line, is_huge=is_huge):
             key = envelope.id_key(bad.id) if bad.id is not None else None
             pending = self.requests.pending.pop(key, None) if type(key) is int else None
-            if bad.id is None and (sole := self._sole()) is not None:
+            if bad.id is None and (sole := self.requests.sole()) is not None:
                 pending = self.requests.pending.pop(sole.id)
         if pending is not None:
             pending.settle(stand_in(bad, line, pending.method))
         self._handler.on_bad_line(bad, line)
-
-    def _sole(self) -> Pending | None:
-        """The only request whose answer somebody waits for now."""
-        found: Pending | None = None
-        for pending in self.requests.pending.values():
-            if pending.method not in _NOT_AWAITED:
-                if found is not None:
-                    return None
-                found = pending
-        return found
 
     def _read_file(self, read: IO[bytes]) -> None:
         """The reader of what cannot be polled: a regular file, `/dev/null`, a Windows pipe."""

@@ -24,8 +24,8 @@ from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.event_stream import Event, EventParser
-from mcp_hub.protocol.framing import TooLong
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.salvage import is_own_answer, salvage_id
 from mcp_hub.protocol.several import several
 from mcp_hub.protocol.unreadable import stand_in
 from mcp_hub.types import JsonObject, RawJson
@@ -55,8 +55,6 @@ _TAIL_SECONDS: Final = 0.2
 _HEAD: Final = 4096
 """Bytes of a bad message that are looked at."""
 _MEMBER: Final = re.compile(rb'"(method|result|error)"')
-_OWN_MEMBER: Final = re.compile(rb'"(?:method"\s*:\s*"|params"|(result|error)")')
-"""A method that is none (`null`, a number) says nothing of what a message was to be."""
 _NOTES: Final = "notes"
 _NULL: Final = msgspec.Raw(b"null")
 _NEITHER: Final = "neither a method nor an id"
@@ -284,17 +282,21 @@ class RemoteWire(ABC):
                 return b"".join(parts)
 
     async def _follow(self, response: httpx2.Response, parser: EventParser, source: Pending | None = None) -> None:
-        """Hands on what a stream brings until it ends or `source` has its answer. Raises `UpstreamLost` over the limit.
+        """Hands on what a stream brings until it ends or `source` has its answer.
 
         After the answer the stream is read to its end if that comes at once, and nothing on it counts any more.
+        A message over the limit ends the stream of a request: raises `UpstreamLost`. From one of many it is left out.
         """
         async with chunks(response) as pieces:
             with self._unfinished.share(parser.end) as fits:
                 async for chunk in pieces:
                     for event in parser.events(chunk):
-                        if isinstance(event, TooLong):
+                        if isinstance(event, Event):
+                            self._take_event(event, source)
+                        elif source is None:
+                            self._take_too_long(event.head)
+                        else:
                             raise self._too_long()
-                        self._take_event(event, source)
                         if source is not None and source.future.done():
                             with anyio.move_on_after(_TAIL_SECONDS):
                                 async for _ in pieces:
@@ -308,6 +310,14 @@ class RemoteWire(ABC):
 
     def _too_much(self) -> UpstreamLost:
         return self._lost(f"sent over {self._unfinished.most} bytes of messages at once, none of them whole")
+
+    def _take_too_long(self, head: bytes) -> None:
+        """Settles the request that this was to answer, as far as the beginning of it says."""
+        reason = f"message over the limit of {self._limit} bytes"
+        self._take_bad(BadMessage(PARSE_ERROR, reason, self._salvaged_id(head)), head)
+
+    def _salvaged_id(self, head: bytes) -> bytes | None:
+        return salvage_id(head)
 
     def _take_event(self, event: Event, source: Pending | None) -> None:
         if event.type == b"message" and event.data:
@@ -373,7 +383,7 @@ class RemoteWire(ABC):
         self.counts["bad"] += 1
         if source is not None:
             bad = replace(bad, id=b"%d" % source.id)
-            pending = source if _was_answer(data) and not source.future.done() else None
+            pending = source if is_own_answer(data) and not source.future.done() else None
         else:
             member = _MEMBER.search(data[:_HEAD])
             is_answer = member is not None and member[1] != b"method"  # a broken request's id is none of ours
@@ -386,12 +396,3 @@ class RemoteWire(ABC):
     def _settle_bad(self, pending: Pending, bad: BadMessage, data: bytes = b"") -> None:
         self.requests.pending.pop(pending.id, None)
         pending.settle(stand_in(bad, data, pending.method))
-
-
-def _was_answer(data: bytes) -> bool:
-    """Whether this was to be an answer, on a stream that is for one: no noise, no broken request or notification."""
-    head = data[:_HEAD]
-    member = _OWN_MEMBER.search(head)
-    if member is None:
-        return b'"jsonrpc"' in head and b'"method"' not in head
-    return member[1] is not None

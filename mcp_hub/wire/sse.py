@@ -12,6 +12,7 @@ import httpx2
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.event_stream import Event, EventParser
+from mcp_hub.protocol.salvage import is_answer
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.remote import RemoteWire
@@ -41,7 +42,8 @@ class SseWire(RemoteWire):
                     raise await self._refusal(response)
                 await self._follow(response, EventParser(self._limit))
         except (StartFailed, UpstreamLost) as exc:
-            reason, self._failure = str(exc), exc
+            # whoever is told the reason is told of whom
+            reason, self._failure = str(exc).removeprefix(f'upstream "{self._server}" '), exc
         except NO_CONNECTION as exc:
             reason = f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
             self._failure = StartFailed(reason)
@@ -50,6 +52,12 @@ class SseWire(RemoteWire):
             self._failure = StartFailed(reason)
         self._settled.set()
         self.close(reason)
+
+    def _salvaged_id(self, head: bytes) -> bytes | None:
+        """That of the only request, if it stands behind what is too long: every answer comes on this stream."""
+        id_ = super()._salvaged_id(head)
+        sole = self.requests.sole() if id_ is None and is_answer(head, is_huge=True) else None
+        return id_ if sole is None else b"%d" % sole.id
 
     def _take_event(self, event: Event, source: Pending | None) -> None:
         if event.type == b"endpoint":

@@ -110,20 +110,31 @@ EVENT_WORDS = (
 )
 
 
-def read_slowly(data: bytes, after: bytes | None) -> tuple[list[Event], bytes | None, int | None]:
-    """The events, the last id and the pause, read as the standard says it, without haste or limits."""
-    events, kept, type_, id_, last, retry = [], list[bytes](), b"", after, after, None
-    lines = re.split(rb"\r\n|\n|\r", data.removeprefix(b"\xef\xbb\xbf"))
-    for line in lines[:-1]:
+def read_slowly(
+    data: bytes, after: bytes | None, limit: int = 1 << 25
+) -> tuple[list[Event | None], bytes | None, int | None]:
+    """The events, the last id and the pause, read as the standard says it, without haste; None for what is too long."""
+    events, kept, type_, id_, last, retry = list[Event | None](), list[bytes](), b"", after, after, None
+    size, skips = 0, False
+    lines = re.split(rb"\r\n|\n|\r", data)
+    for number, whole in enumerate(lines, 1):
+        if size + (1 if whole.startswith(b":") else len(whole)) > limit and not skips:
+            events.append(None)
+            skips = True
+        if number == len(lines):
+            break
+        line = whole[:1032] if skips else whole
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if not line:
-            if kept:
+            if kept and not skips:
                 events.append(Event(type_ or b"message", b"\n".join(kept)))
-            kept, type_, last = [], b"", id_
+            kept, type_, last, size, skips = [], b"", id_, 0, False
             continue
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
             kept.append(value)
+            size += len(line)
         elif field == b"event":
             type_ = value
         elif field == b"id" and b"\0" not in value:
@@ -141,23 +152,25 @@ def check_sse(data: bytes) -> None:
     events, last, retry = read_slowly(data, after)
     assert found == events, "read differently in pieces"
     assert (parser.last_id, parser.retry) == (last, retry)
-    _check_limit(data, events, rng)
+    _check_limit(data, after, rng)
     _check_written(data, rng)
 
 
-def _check_limit(data: bytes, events: list[Event], rng: Random) -> None:
-    """With a limit the same events come, up to one that is too long, and nothing is kept beyond it."""
+def _check_limit(data: bytes, after: bytes | None, rng: Random) -> None:
+    """With a limit the same comes but for what is too long, and nothing is kept beyond it."""
     limit = rng.choice((1, 8, 60, 1000))
-    parser = EventParser(limit)
-    found = [event for piece in pieces(data, rng) for event in parser.events(piece)]
-    if found and isinstance(found[-1], TooLong):
-        too_long = found.pop()
-        assert isinstance(too_long, TooLong) and too_long.size > limit and len(too_long.head) <= 4096
-        assert parser.events(b"data: more\n\n") == []
-    else:
-        assert len(found) == len(events)
-    assert found == events[: len(found)]
-    assert all(isinstance(event, Event) and len(event.data) <= limit for event in found)
+    parser = EventParser(limit, after)
+    found: list[Event | TooLong] = []
+    for piece in pieces(data, rng):
+        found += parser.events(piece)
+        assert parser.held <= max(limit, 1032), "more is kept than the limit"
+    events, last, retry = read_slowly(data, after, limit)
+    assert [event if isinstance(event, Event) else None for event in found] == events
+    assert (parser.last_id, parser.retry) == (last, retry)
+    for event in found:
+        if isinstance(event, TooLong):
+            assert event.size > limit and len(event.head) <= 4096
+    assert type(parser.events(b"\n\ndata:\n\n")[-1]) is (Event if limit >= 8 else TooLong)
 
 
 def _check_written(data: bytes, rng: Random) -> None:

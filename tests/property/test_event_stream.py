@@ -60,22 +60,48 @@ def test_fields_are_read_as_the_standard_says(stream: bytes, events: list[bytes]
     assert parsed(stream) == events
 
 
-def test_an_event_over_the_limit_ends_the_stream_as_soon_as_it_is_known() -> None:
+def test_an_event_over_the_limit_is_told_as_soon_as_it_is_known_and_the_rest_of_it_skipped() -> None:
     parser = EventParser(10)
     assert parser.feed(b"data: a\n\n: a note\n: another note\n"[:18]) == [b"a"]
     assert parser.feed(b"\ndata: 123") == []
     [found] = parser.feed(b"456")
-    assert isinstance(found, TooLong)
-    assert parser.feed(b"\n\ndata: a\n\n") == []
+    assert found == TooLong(b"123456", 12)
+    assert parser.feed(b"789\ndata: b\ndata: c\r") == parser.feed(b"\ndata: more\r") == []
+    assert parser.feed(b"\n\r\ndata: d\n\n") == [b"d"]
 
 
-@pytest.mark.parametrize("stream", [b"data: aaa\n" * 2, b"data\n" * 3, b": " + b"c" * 10, b"x" * 11])
+def test_no_more_than_an_id_is_kept_of_an_event_that_is_skipped() -> None:
+    parser = EventParser(10_000)
+    (found,) = parser.feed(b"data: {}\ndata: " + b"x" * 10_000)
+    assert isinstance(found, TooLong) and found.head.startswith(b"{}xxx") and len(found.head) <= 4096
+    for _ in range(50):
+        assert parser.feed(b"x" * 1000) == []
+        assert parser.held < 2000
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_an_event_that_is_skipped_has_its_id_and_its_pause_wherever_they_stand(cut: int) -> None:
+    for stream in (b"id: 2\r\nretry: 7\r\ndata: 123456\r\n\r\n", b"data: 123456\r\nid: 2\r\nretry: 7\r\n\r\n"):
+        parser = EventParser(10, b"1")
+        found = parser.events(stream[:-2][:cut]) + parser.events(stream[:-2][cut:])
+        assert [type(event) for event in found] == [TooLong] and parser.last_id == b"1"
+        assert parser.events(stream[-2:] + b"data: a\n\n") == [Event(b"message", b"a")]
+        assert (parser.last_id, parser.retry) == (b"2", 7)
+
+
+def test_an_event_that_is_skipped_leaves_nothing_of_its_data_and_type() -> None:
+    stream = b"event: other\ndata: a\ndata: 1234567890\ndata: b\nevent: other\n\ndata: c\n\n"
+    assert EventParser(14).events(stream)[1:] == [Event(b"message", b"c")]
+
+
+@pytest.mark.parametrize("stream", [b"data: aaa\n" * 2, b"data\n" * 3, b"data: a\nfoo: b", b"x" * 11])
 def test_many_lines_and_unknown_ones_count_too(stream: bytes) -> None:
     assert parsed(stream, limit=10) == [None]
 
 
 def test_what_is_not_kept_does_not_count() -> None:
     assert parsed(b": note\nid: 1\n" * 100 + b"data: a\n\n", limit=10) == [b"a"]
+    assert parsed(b"data: a\n: a long", b" comment\n", b"\n: another", b" one\ndata: b\n\n", limit=10) == [b"a", b"b"]
 
 
 # -- events of every type, and where a stream can go on

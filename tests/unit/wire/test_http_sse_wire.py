@@ -112,12 +112,47 @@ async def test_the_end_of_the_stream_is_the_end_of_the_connection(cut: bool) -> 
         assert not wire.can_send
 
 
-async def test_a_message_over_the_limit_ends_the_connection() -> None:
+async def test_a_message_over_the_limit_is_skipped_and_ends_only_the_request_that_it_answers() -> None:
     old = OldServer()
-    async with opened(old) as (_, told, _):
+    async with opened(old) as (wire, told, server):
+        first, second = (wire.request("tools/call", b"{}") for _ in range(2))
+        await server.until("tools/call", 2)
         await old.say(method="n", params={"t": "x" * LIMIT})
-        (reason,) = await told.until("reasons")
-        assert reason == f'upstream "old" sent a message over the limit of {LIMIT} bytes'
+        await old.say(id=first.id, result={"t": "x" * LIMIT})
+        answer = await answered(wire, first)
+        assert f"message over the limit of {LIMIT} bytes" in bytes(answer.error).decode()  # type: ignore[arg-type]  # set
+        assert not second.future.done()
+        await old.say(id=second.id, result={"n": 2})
+        answer = await answered(wire, second)
+        assert json.loads(bytes(answer.result)) == {"n": 2}  # type: ignore[arg-type]  # set
+        assert [bad.id for bad, _ in told.bad] == [None, b"%d" % first.id]
+        assert wire.can_send and not told.reasons
+
+
+async def test_a_message_over_the_limit_that_names_nothing_at_its_beginning_answers_the_only_request() -> None:
+    old = OldServer()
+    async with opened(old) as (wire, _, server):
+        pending = wire.request("tools/call", b"{}")
+        await server.until("tools/call")
+        assert old.stream is not None
+        await old.stream.event('{"method":"n","params":{"t":"' + "x" * LIMIT + '"},"jsonrpc":"2.0"}')
+        await old.stream.event('{"result":{"t":"' + "x" * LIMIT + '"},"jsonrpc":"2.0","id":1}')
+        answer = await answered(wire, pending)
+        assert "over the limit" in bytes(answer.error).decode()  # type: ignore[arg-type]  # set
+
+
+async def test_why_the_stream_is_given_up_does_not_name_the_server_whose_connection_it_was() -> None:
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.status(503)
+
+    reasons: list[str] = []
+    async with serving(script) as server, anyio.create_task_group() as tasks:
+        async with httpx2.AsyncClient(timeout=None, trust_env=False) as http:
+            told = Sourced()
+            with pytest.raises(HttpRefused, match='upstream "old" answered with HTTP 503'), anyio.fail_after(WAIT):
+                await SseWire(told, http, tasks, server="old", url=server.url, limit=LIMIT).open()
+            reasons = await told.until("reasons")
+    assert [reason[:22] for reason in reasons] == ["answered with HTTP 503"]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import DENIED, NO_CONNECTION, origin, reason_of, refusal
 from mcp_hub.wire.unfinished import Unfinished
 
-__all__ = ["AT_ONCE", "HttpStreams", "RemoteWire"]
+__all__ = ["AT_ONCE", "TAIL_SECONDS", "HttpStreams", "RemoteWire"]
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ _MOST_LIMITS: Final = 4
 """Messages of the greatest length whose bytes a server may have sent at once, none of them whole."""
 _NOTE_SECONDS: Final = 15.0
 """How long a server may take to accept a notification or an answer; the next one waits for that."""
-_TAIL_SECONDS: Final = 0.2
+TAIL_SECONDS: Final = 0.2
 """How long the end of a stream is waited for after the answer: a connection that is read to its end is used again."""
 _HEAD: Final = 4096
 """Bytes of a bad message that are looked at."""
@@ -298,7 +298,7 @@ class RemoteWire(ABC):
                         else:
                             raise self._too_long()
                         if source is not None and source.future.done():
-                            with anyio.move_on_after(_TAIL_SECONDS):
+                            with anyio.move_on_after(TAIL_SECONDS):
                                 async for _ in pieces:
                                     pass
                             return

@@ -5,18 +5,21 @@ Source: specification 2024-11-05, basic/transports "HTTP with SSE"; 2026-07-28, 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 
 import anyio
 import httpx2
 
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.protocol import envelope
+from mcp_hub.protocol.envelope import Envelope, Unset
 from mcp_hub.protocol.event_stream import Event, EventParser
 from mcp_hub.protocol.salvage import is_answer
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Pending
-from mcp_hub.wire.remote import RemoteWire
-from mcp_hub.wire.responses import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, origin, reason_of
+from mcp_hub.wire.remote import TAIL_SECONDS, RemoteWire
+from mcp_hub.wire.responses import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, origin, reason_of
 
 __all__ = ["SseWire"]
 
@@ -79,11 +82,30 @@ class SseWire(RemoteWire):
         return str(found)
 
     async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
-        await self._post(envelope.request_frame(pending.id, pending.method, params))
+        """Ends soon after the answer, which comes on the stream: a response to the POST may never end."""
+        with anyio.CancelScope() as scope:
+            pending.future.add_done_callback(partial(_end_soon, scope, pending))
+            await self._post(envelope.request_frame(pending.id, pending.method, params), pending)
 
-    async def _post(self, frame: bytes) -> None:
+    async def _post(self, frame: bytes, pending: Pending | None = None) -> None:
         assert self._endpoint is not None
         headers = {"accept": ACCEPT, "content-type": JSON}
         async with self._http.stream("POST", self._endpoint, content=frame, headers=headers) as response:
             if not response.is_success:
                 raise await self._refusal(response)
+            if pending is not None and response.status_code == 200 and kind_of(response) == JSON:
+                with suppress(httpx2.HTTPError):  # the answer may come on the stream all the same
+                    self._take_whole(await self._body(response), pending)
+
+    def _take_whole(self, body: bytes, pending: Pending) -> None:
+        """Some servers answer in the response to the POST; others say there that they have taken the request."""
+        message = envelope.decode(envelope.one_line(body))
+        if not isinstance(message, Envelope) or (message.result is Unset and message.error is Unset):
+            return
+        id_ = envelope.usable_id(message.id)
+        if id_ is not None and envelope.id_key(id_) == pending.id and message.method is Unset:
+            self._take_answer(message, body, None)
+
+
+def _end_soon(scope: anyio.CancelScope, pending: Pending, _: object) -> None:
+    scope.deadline = pending.future.get_loop().time() + TAIL_SECONDS

@@ -12,10 +12,12 @@ from mcp_hub.errors import HttpRefused, StartFailed
 from mcp_hub.protocol import envelope
 from mcp_hub.protocol.envelope import Envelope
 from mcp_hub.wire.base import Pending, WireClosed
+from mcp_hub.wire.remote import AT_ONCE
 from mcp_hub.wire.sse import SseWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
 from tests.unit.wire.http_wires import LIMIT, OldServer, Sourced
 from tests.unit.wire.raw_lines import WAIT
+from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +94,43 @@ async def test_a_request_that_is_not_accepted_has_failed() -> None:
     async with opened(script) as (wire, _, _):
         with pytest.raises(HttpRefused, match='"old" answered with HTTP 503'):
             await answered(wire, wire.request("tools/call", b"{}"))
+
+
+async def test_a_response_that_never_ends_is_given_up_after_the_answer() -> None:
+    old = OldServer()
+
+    async def script(request: Request, reply: Reply) -> None:
+        if request.body:
+            await old.say(id=request.message["id"], result={})
+            await reply.gone()
+        else:
+            await old(request, reply)
+
+    async with opened(script) as (wire, told, _):
+        for pending in [wire.request("tools/call", b"{}") for _ in range(AT_ONCE + 1)]:
+            assert bytes((await answered(wire, pending)).result) == b"{}"  # type: ignore[arg-type]  # set
+        assert wire.can_send and not told.bad
+
+
+async def test_an_answer_in_the_response_counts_and_what_is_none_does_not() -> None:
+    old = OldServer()
+    bodies: list[object] = [{"id": 1, "result": {"n": 1}}, {"id": 9, "result": {}}, {"status": "ok"}, {"id": 4}, b"{"]
+
+    async def script(request: Request, reply: Reply) -> None:
+        await (reply.json(bodies.pop(0)) if request.body else old(request, reply))
+
+    async with opened(script) as (wire, told, server):
+        pending = wire.request("tools/call", b"{}")
+        answer = await answered(wire, pending)
+        assert json.loads(bytes(answer.result)) == {"n": 1}  # type: ignore[arg-type]  # set
+        for count in range(2, 6):
+            pending = wire.request("tools/call", b"{}")
+            await server.until("tools/call", count)
+            await until(lambda key=pending.id: key not in wire._scopes)  # its POST is over
+            assert not pending.future.done()
+            await old.say(id=pending.id, result={})
+            await answered(wire, pending)
+        assert not told.bad and not any(wire.counts.values())
 
 
 @pytest.mark.parametrize("cut", [True, False])

@@ -117,12 +117,20 @@ class Stream:
             reader.failed = error
             reader.wake()
 
-    def reader(self, wake: Callable[[], None], after: int) -> "StreamReader":
-        """Follows the stream from the event behind `after` on; `wake` is called (soon, often) when there is more."""
-        reader = StreamReader(self, self._store, after, wake)
+    def reader(self, wake: Callable[[], None], after: int, *, is_follower: bool = False) -> "StreamReader":
+        """Follows the stream from the event behind `after` on; `wake` is called (soon, often) when there is more.
+
+        `is_follower`: for somebody who asked for this stream, and not for what the hub itself has to know of it.
+        """
+        reader = StreamReader(self, self._store, after, wake, is_follower=is_follower)
         self.readers += (reader,)
         reader.look()
         return reader
+
+    @property
+    def followers(self) -> int:
+        """How many of the readers are somebody's who asked for the stream."""
+        return sum(reader.is_follower for reader in self.readers)
 
     @property
     def behind(self) -> float:
@@ -147,10 +155,13 @@ class Stream:
 class StreamReader:
     """A place in a stream: behind event `cursor`. `failed` says why there will be nothing more before the end."""
 
-    __slots__ = ("_asked", "_page", "_store", "cursor", "failed", "is_closed", "stream", "wake")
+    __slots__ = ("_asked", "_page", "_store", "cursor", "failed", "is_closed", "is_follower", "stream", "wake")
 
-    def __init__(self, stream: Stream, store: EventStore, after: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: Stream, store: EventStore, after: int, wake: Callable[[], None], *, is_follower: bool
+    ) -> None:
         self.stream = stream
+        self.is_follower = is_follower
         self.cursor = after
         self.wake = wake
         self.failed = stream.failed

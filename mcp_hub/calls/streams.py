@@ -241,13 +241,13 @@ class Streams:
             raise InvalidParams(f"cursor {after} is beyond the stream's last event, {row.last}")
         if after + 1 < row.first:
             raise EventsGone(row.first)
-        if len(stream.readers) >= self._limits.followers:
+        if stream.followers >= self._limits.followers:
             most = self._limits.followers
             raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
         writer = self._owned.get(row.id)
         if writer is not None:
             writer.orphaned_at = None
-        return stream.reader(wake, after)
+        return stream.reader(wake, after, is_follower=True)
 
     async def cancel(self, principal: str, id_: str, reason: str) -> StreamRow:
         """Asks for the end of a call, whichever process runs it; its row. Raises `UnknownStream`, `StoreError`."""

@@ -94,6 +94,21 @@ def test_places_that_cannot_be_followed_are_refused_each_in_its_way() -> None:
     run(scenario)
 
 
+def test_what_the_hub_itself_reads_of_a_stream_is_no_follower() -> None:
+    async def scenario() -> None:
+        hub = DurableHub(limits=StreamLimits(followers=1))
+        call = hub.call()
+        await sleep(1)
+        stream = await hub.streams.open("p", call.id)
+        own = stream.reader(lambda: None, 0)
+        hub.streams.follow(stream, lambda: None, 0)
+        own.close()
+        with pytest.raises(Busy, match="1 followers"):
+            hub.streams.follow(stream, lambda: None, 0)
+
+    run(scenario)
+
+
 def test_a_page_that_sees_a_commit_before_its_owner_is_told_confuses_nobody() -> None:
     """The store's reading thread may be ahead of the confirmation."""
 

@@ -362,3 +362,16 @@ async def test_hub_that_stops_ends_followers_of_what_it_cannot_end(
         peer.rest.close()
         assert (await following.ended()).is_complete and [event.event for event in following.events] == ["start"]
         problem(await polling.ended(), 503, "hub_stopped")
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/json", "text/event-stream, application/json"])
+async def test_who_begins_a_call_can_follow_it_where_one_follower_is_all(tmp_path: Path, accept: str) -> None:
+    async with rest_hub(tmp_path, limits={"followers": 1}) as peer:
+        headers = {"idempotency-key": "k", "accept": accept}
+        first = peer.call("hold", {"nonce": "a"}, headers=headers)
+        await peer.tools.has_come("a")
+        problem(await peer.call("hold", {"nonce": "a"}, headers=headers).ended(), 503, "busy")
+        peer.tools.go.set()
+        assert (await first.ended()).status == 200 and b'"completed"' in first.body
+        assert (await peer.call("hold", {"nonce": "a"}, headers=headers).ended()).status == 200
+        assert peer.tools.held == ["a"] and not peer.tools.cancelled

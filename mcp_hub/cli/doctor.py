@@ -12,6 +12,7 @@ from mcp_hub.cli import tables, waiting
 from mcp_hub.cli.check import unmatched_patterns
 from mcp_hub.cli.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.notices import notices
+from mcp_hub.cli.parameters import Seconds
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.results import visible
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, load_config, quiet_logs, run_with_app, verbose_option
@@ -56,7 +57,7 @@ class Stopwatch(msgspec.Struct):
 @click.command()
 @click.argument("servers", nargs=-1, metavar="[SERVER]...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--wait", type=click.FloatRange(min=0), metavar="SECONDS", help="[default: the longest start_timeout]")
+@click.option("--wait", type=Seconds(min=0), metavar="SECONDS", help="[default: the longest start_timeout]")
 @verbose_option
 @config_option
 def doctor(servers: tuple[str, ...], as_json: bool, wait: float | None, verbose: int, config: str | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 import anyio
 import click
 
+from mcp_hub.cli.parameters import Seconds
 from mcp_hub.cli.results import visible
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
@@ -40,7 +41,7 @@ _SHORT: Final = "; it cannot be renewed: you will have to log in again when it e
 @click.argument("server")
 @click.option("--no-browser", is_flag=True, help="Print the URL only; open it in a browser on this machine yourself.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=1, max=3600), default=_PATIENCE, show_default=True, metavar="SECONDS",
+    "--timeout", type=Seconds(min=1, max=3600), default=_PATIENCE, show_default=True, metavar="SECONDS",
     help="How long to wait for you.",
 )  # fmt: skip
 @verbose_option

@@ -13,6 +13,7 @@ import anyio
 import click
 
 from mcp_hub import logs
+from mcp_hub.cli.parameters import Seconds
 from mcp_hub.cli.results import visible
 from mcp_hub.errors import ConfigError
 
@@ -59,7 +60,7 @@ verbose_option: Callable[[Any], Any] = click.option(
     "--verbose", "-v", count=True, help="Show the hub's log on stderr; twice: what servers write there, too."
 )
 wait_option: Callable[[Any], Any] = click.option(
-    "--wait", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS",
+    "--wait", type=Seconds(min=0), default=30.0, show_default=True, metavar="SECONDS",
     help="How long servers may take to start.",
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import click
 
+from mcp_hub.cli.parameters import stream_argument
 from mcp_hub.cli.results import visible
 from mcp_hub.cli.running_hub import url_options
 from mcp_hub.cli.setup import config_option
@@ -11,7 +12,7 @@ __all__ = ["cancel"]
 
 
 @click.command()
-@click.argument("stream")
+@stream_argument
 @url_options
 @config_option
 def cancel(stream: str, config: str | None, url: str | None, token: str | None) -> None:

@@ -7,6 +7,7 @@ import anyio
 import click
 
 from mcp_hub.cli.following import followed, refuse, show_for
+from mcp_hub.cli.parameters import stream_argument
 from mcp_hub.cli.running_hub import url_options
 from mcp_hub.cli.setup import config_option
 from mcp_hub.cli.shows import Show
@@ -18,7 +19,7 @@ __all__ = ["resume"]
 
 
 @click.command()
-@click.argument("stream")
+@stream_argument
 @click.option("--after", type=click.IntRange(min=0), metavar="N", help="Only what comes behind event number N.")
 @click.option("--json", "json_lines", is_flag=True, help="Print JSON lines.")
 @click.option("--output", type=click.Choice(["text", "json", "jsonl"]), help="What to print (text, with --json jsonl).")

@@ -38,6 +38,7 @@ from mcp_hub.events import (
     ToolCall,
     ToolResult,
 )
+from mcp_hub.masking import hide_within, shown
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.protocol.shape import COALESCED
 from mcp_hub.protocol.stream_events import decoded, encoded
@@ -126,7 +127,7 @@ def comparable(value: object) -> object:
             return bytes(value)
         case RpcError():
             extra = {name: getattr(value, name, None) for name in ("status", "earliest")}
-            data = json.loads(msgspec.json.encode(value.data))
+            data = json.loads(msgspec.json.encode(hide_within(value.data, shown)))  # no control characters are kept
             return (type(value), value.message, value.code, data, comparable(value.raw), str(value), extra)
         case msgspec.Struct():
             return (type(value), [comparable(getattr(value, name)) for name in value.__struct_fields__])
@@ -165,6 +166,7 @@ def strict(line: bytes) -> dict[str, Any]:
 
 @given(events, st.integers(1, 2**53))
 @example(Failed(HttpRefused("git", 503, "HTTP 503")), 1)
+@example(Failed(HttpRefused("\x1f", 503, "HTTP 503")), 1)
 @example(Progress(-0.0, 5e-324, None, 3), 1)
 def test_what_is_read_is_what_was_written(event: CallEvent, seq: int) -> None:
     line = encoded(STREAM, seq, TS, event)

@@ -97,7 +97,7 @@ async def test_a_call_whose_newer_connection_is_refused_is_without_one() -> None
     call = MadeCall(world, world.client())
     await call.progresses(1)
     stream = await world.streams.open("local", call.record.call.id)
-    others = [stream.reader(lambda: None, 0) for _ in range(2)]
+    others = [stream.reader(lambda: None, 0, is_follower=True) for _ in range(2)]
     assert (await call.comes_back(2)).status == 503 and call.post.is_complete
     for other in others:
         other.close()

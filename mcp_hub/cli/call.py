@@ -61,8 +61,17 @@ class _CallCommand(click.Command):
         return super().parse_args(ctx, arguments.spelled_out(args))
 
 
+def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
+    """Says how the tool's arguments are given, to who puts them behind its name."""
+    if values:
+        loose = values[0][:100]
+        how = f"--arg {loose!r}" if "=" in loose and loose[0] != "{" else "--arg NAME=VALUE or --args-json TEXT"
+        raise click.UsageError(f"{loose!r}: the tool's arguments are given as options: {how}", ctx)
+
+
 @click.command(cls=_CallCommand)
 @click.argument("name")
+@click.argument("loose", nargs=-1, metavar="", expose_value=False, callback=_refuse_loose)
 @click.option(
     "--arg", "pairs", multiple=True, metavar="NAME=VALUE",
     help="One argument; JSON, or text where the tool wants text. Repeatable.",

@@ -113,7 +113,8 @@ class CallRecord:
         self.log.append(event)
 
     def heard(self) -> None:
-        self._heard = self._heard if self._open else self._clock.now()
+        if not self._open:
+            self._heard = self._clock.now()
 
     def doubt(self) -> None:
         if self._doubted <= self._heard and not self._open:

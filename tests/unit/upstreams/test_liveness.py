@@ -1,9 +1,14 @@
 """Servers that let a call run out of time: one that hangs is started anew, one that lives is left alone."""
 
+from collections.abc import Callable
+
 import anyio
+import msgspec
 import pytest
 
+from mcp_hub.protocol.envelope import Envelope
 from mcp_hub.types import UpstreamState
+from mcp_hub.upstreams.peer import Peer
 from tests.unit.upstreams.local_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import Kept, kept, plays
 
@@ -52,16 +57,39 @@ def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
     run()
 
 
+SIGNS: dict[str, Callable[[Peer], None]] = {
+    "notification": lambda peer: peer.on_notification(Envelope(method="notifications/message")),
+    "request": lambda peer: peer.on_request(Envelope(method="ping", id=msgspec.Raw(b"1"))),
+    "late answer": lambda peer: peer.on_late_answer(1),
+}
+
+
+@pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
+def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Peer], None]) -> None:
+    @plays
+    async def run() -> None:
+        async with kept(request_timeout=60.0) as far:
+            await far.until(READY)
+            far.toys.frozen = True
+            await give_up(far)
+            await anyio.sleep(30)
+            peer = far.supervisor._keeper.peer
+            assert peer is not None
+            sign(peer)
+            await anyio.sleep(1000)
+            assert (far.state, far.toys.starts) == (READY, 1)
+
+    run()
+
+
 @plays
-async def test_a_server_that_says_something_of_its_own_lives() -> None:
+async def test_a_server_that_answers_another_call_lives() -> None:
     async with kept(request_timeout=60.0) as far:
         await far.until(READY)
-        far.toys.frozen = True
+        far.toys.slow = {"ping": 1e6, "tools/list": 1e6, "tools/call": 1e6}
         await give_up(far)
-        await anyio.sleep(30)
-        peer = far.supervisor._keeper.peer
-        assert peer is not None
-        peer.said += 1
+        far.toys.slow["tools/call"] = 50.0
+        assert await far.call() == "ok"
         await anyio.sleep(1000)
         assert (far.state, far.toys.starts) == (READY, 1)
 

@@ -8,18 +8,36 @@ WORKERS ?= 3
 # whatever the shell says: hundreds of hubs and servers start in the tests, and compiling them each time takes minutes
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test check fmt bench clients chaos orphans hostile soak fuzz clean
+PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+
+.PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos orphans hostile soak fuzz clean
 
 run: $(STAMP)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
 
-test: check
+# before every commit, and what CI runs
+check: test
 
-check: $(STAMP)
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+
+test: lint
+	$(PYTEST)
+
+# what needs no process of its own
+test-fast: $(STAMP)
+	$(PYTEST) -m 'not processes and not proof' tests/unit tests/property tests/test_architecture.py
+
+# everything: the checks, then each rig for as long as it takes to believe it
+proof: check
+	$(MAKE) long conformance orphans
+	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
+	$(MAKE) chaos
+	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
+	$(MAKE) fuzz FUZZ='--seconds 20 $(FUZZ)'
+	$(MAKE) clients
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .
@@ -28,23 +46,35 @@ fmt: $(STAMP)
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
 
+picture: $(STAMP)
+	$(BIN)/python -m bench.picture docs/session.svg
+
+conformance: $(STAMP)
+	$(PYTEST) rigs
+
+# the tests that only this runs, and the properties with all of their examples
+long: $(STAMP)
+	$(PYTEST) -m proof
+	PROOF=1 $(PYTEST) tests/property
+
 chaos: $(STAMP)
-	$(BIN)/python -m tests.chaos $(CHAOS)
+	$(BIN)/python -m rigs.chaos $(CHAOS)
 
 orphans: $(STAMP)
-	$(BIN)/python -m tests.orphans $(ORPHANS)
+	$(BIN)/python -m rigs.orphans $(ORPHANS)
 
 hostile: $(STAMP)
-	$(BIN)/python -m tests.hostile $(HOSTILE)
+	$(BIN)/python -m rigs.hostile $(HOSTILE)
+	$(BIN)/python -m rigs.hostile_clients
 
 soak: $(STAMP)
-	$(BIN)/python -m tests.soak $(SOAK)
+	$(BIN)/python -m rigs.soak $(SOAK)
 
 fuzz: $(STAMP)
-	$(BIN)/python -m tests.fuzz $(FUZZ)
+	$(BIN)/python -m rigs.fuzz $(FUZZ)
 
 clients: $(STAMP)
-	$(BIN)/python -m tests.clients $(CLIENTS)
+	$(BIN)/python -m rigs.clients $(CLIENTS)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'

@@ -19,6 +19,7 @@ from bench.goals import goals, verdicts
 from bench.relays import HUBS, RELAYS
 from bench.report import machine_lines, tables
 from bench.streams import measure_streams
+from bench.trace import traced, written
 
 # a thousand connections on each side of a socket, and room for the rest
 OPEN_FILES = 4096
@@ -49,6 +50,7 @@ def setting(text: str) -> tuple[str, object]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--trace", action="store_true", help="the way of one quick call, function by function")
     parser.add_argument("--quick", action="store_true", help="two minutes: short rounds, fewer variants")
     parser.add_argument("--only", type=names(CASES), default=[], help="cases: " + ", ".join(CASES))
     parser.add_argument("--relays", type=names(RELAYS), default=list(RELAYS), help=", ".join(RELAYS))
@@ -69,6 +71,9 @@ def save(file: Path, machine: dict[str, str], run: Run) -> None:
 
 def main() -> int:
     given = arguments()
+    if given.trace:
+        print(written(traced()))
+        return 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < OPEN_FILES <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))

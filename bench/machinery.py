@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 import uvloop
 
 from bench.cases import Figures, Result, Run, merged
-from mcp_hub.calls.registry import Registry
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.calls.streams.table import StreamLimits, StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed, Ending
 from mcp_hub.stores.open import StoreLimits, open_store
 from mcp_hub.types import CallId, Era
-from mcp_hub.upstreams.base import Call, CallChannel
 
 __all__ = ["machinery"]
 
@@ -46,8 +46,8 @@ async def _measured(rounds: int, seconds: float) -> dict[str, list[Figures]]:
     samples: dict[str, list[Figures]] = {"task": [], "sqlite": []}
     with TemporaryDirectory() as folder:
         clock = SystemClock()
-        streams = Streams(open_store("sqlite", Path(folder), StoreLimits(), clock), clock, StreamLimits())
-        registry = Registry(clock, running=DEPTH, waiting=0, lasting=streams.begin)
+        streams = StreamTable(open_store("sqlite", Path(folder), StoreLimits(), clock), clock, StreamLimits())
+        registry = CallRegistry(clock, running=DEPTH, waiting=0, on_durable=streams.begin)
         await streams.store.open()
         running = asyncio.create_task(streams.run())
         for _ in range(rounds):
@@ -80,7 +80,7 @@ async def _tasks() -> None:
     await asyncio.gather(*(asyncio.create_task(_answer(_call(), None)) for _ in range(DEPTH)))
 
 
-async def _calls(registry: Registry) -> None:
+async def _calls(registry: CallRegistry) -> None:
     over, left = asyncio.Event(), DEPTH
 
     def news() -> None:

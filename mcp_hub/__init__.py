@@ -1,6 +1,107 @@
-"""mcp-hub: one MCP server in front of many.
+"""mcp-hub: one MCP server in front of many, as a command and as a library (docs/library.md).
 
+Importing this imports nothing else: each public name is imported when it is first used.
 docs/architecture.md draws how the packages below fit together and which may import which.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_hub.errors import (
+        Busy,
+        CallCancelled,
+        ConfigError,
+        DeadlineExceeded,
+        EventsGone,
+        HubError,
+        HubMisuse,
+        ModelMismatch,
+        RpcError,
+        UnknownEntry,
+        UnknownStream,
+        UpstreamLost,
+        UpstreamUnavailable,
+    )
+    from mcp_hub.events import (
+        CallEvent,
+        Cancelled,
+        Completed,
+        Delta,
+        Failed,
+        InputReceived,
+        InputRequired,
+        Log,
+        Progressed,
+        ToolCall,
+        ToolResult,
+    )
+    from mcp_hub.library.hub import Hub
+    from mcp_hub.library.stream import ToolStream
+    from mcp_hub.upstreams.functions.default import tool
+    from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result
+
 __version__ = "0.1.0"
+
+_MODULES = {
+    "mcp_hub.errors": (
+        *("Busy", "CallCancelled", "ConfigError", "DeadlineExceeded", "EventsGone", "HubError", "HubMisuse"),
+        *("ModelMismatch", "RpcError", "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable"),
+    ),
+    "mcp_hub.events": (
+        *("CallEvent", "Cancelled", "Completed", "Delta", "Failed", "InputReceived", "InputRequired", "Log"),
+        *("Progressed", "ToolCall", "ToolResult"),
+    ),
+    "mcp_hub.library.hub": ("Hub",),
+    "mcp_hub.library.stream": ("ToolStream",),
+    "mcp_hub.upstreams.functions.default": ("tool",),
+    "mcp_hub.upstreams.functions.registry": ("Context", "Progress", "Registry", "Result"),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Busy",
+    "CallCancelled",
+    "CallEvent",
+    "Cancelled",
+    "Completed",
+    "ConfigError",
+    "Context",
+    "DeadlineExceeded",
+    "Delta",
+    "EventsGone",
+    "Failed",
+    "Hub",
+    "HubError",
+    "HubMisuse",
+    "InputReceived",
+    "InputRequired",
+    "Log",
+    "ModelMismatch",
+    "Progress",
+    "Progressed",
+    "Registry",
+    "Result",
+    "RpcError",
+    "ToolCall",
+    "ToolResult",
+    "ToolStream",
+    "UnknownEntry",
+    "UnknownStream",
+    "UpstreamLost",
+    "UpstreamUnavailable",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> object:
+    """A public name, imported now (PEP 562)."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PLACES])

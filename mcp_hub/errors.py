@@ -20,39 +20,54 @@
     │   ├── NotApproved        hub code 1010: the tool has changed, or is new, and was not approved
     │   ├── ExecutorLost       hub code 1007: the client that executes a virtual tool is gone, outcome unknown
     │   └── EventsGone         hub code 1008: the events behind a cursor are no longer kept
+    ├── StoreError             the store cannot do what it was asked to
+    │   ├── Fenced             another process owns the stream now, or it has ended
+    │   └── KeyTaken           the principal has a stream with this idempotency key
+    ├── KeyReused              an idempotency key that stands for another request
+    ├── HubMisuse              a host program used the library's hub in a way that cannot work
+    ├── ModelMismatch          a result does not fit the model that a host program asked for
     ├── NotKept                a worker's post was taken but not stored in time
+    ├── PostRefused            a worker asked for something that it does not get
     └── StartFailed            an upstream did not come up; the message is for people
 
 Hub codes lie outside -32768…-32000, which JSON-RPC reserves (protocol.md §3, "Lossless").
 """
 
 from collections import Counter
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 
 from mcp_hub.masking import hide_within, shown
-from mcp_hub.types import JsonObject, RawJson
+from mcp_hub.types import Cause, JsonObject, RawJson
 
 __all__ = [
     "Busy",
     "CallCancelled",
     "ConfigError",
+    "ConfigFinding",
     "DeadlineExceeded",
     "EventsGone",
     "ExecutorLost",
+    "Fenced",
     "FrameTooLong",
     "HttpRefused",
     "HubError",
+    "HubMisuse",
     "HubRestarted",
     "HubStopping",
     "InvalidParams",
+    "KeyReused",
+    "KeyTaken",
     "MethodNotFound",
+    "ModelMismatch",
     "NotApproved",
     "NotKept",
+    "PostRefused",
     "ProtocolError",
     "RpcError",
     "StartFailed",
+    "StoreError",
     "UnknownEntry",
     "UnknownStream",
     "UpstreamLost",
@@ -64,15 +79,65 @@ class HubError(Exception):
     """Anything the hub itself reports; the message is lower-case, names the thing and helps."""
 
 
+class ConfigFinding(msgspec.Struct, frozen=True):
+    """One thing about the configuration: its code, the sentence for people, and the place as far as it is known.
+
+    `path` is that of the key, as people write it: `servers.git.args[0]`.
+    """
+
+    code: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    path: str = ""
+
+    def __str__(self) -> str:
+        """`file:line: path: message [code]`."""
+        place = [str(part) for part in (self.file, self.line, self.column) if part is not None]
+        parts = [":".join(place), self.path, f"{self.message} [{self.code}]"]
+        return ": ".join(part for part in parts if part)
+
+
 class ConfigError(HubError):
-    """Configuration that cannot be used. Carries one finding a line, each `file:line: path: what and how to mend`."""
+    """Configuration that cannot be used; the message has one finding a line."""
+
+    def __init__(self, *findings: ConfigFinding) -> None:
+        super().__init__("\n".join(map(str, findings)))
+        self.findings = findings
+
+    @property
+    def code(self) -> str:
+        """That of the first finding."""
+        return self.findings[0].code
 
 
 class StartFailed(HubError):
     """An upstream did not become ready; the message says what was tried and why it failed, without secrets."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(shown(message))
+        self.code = code
+
+    @property
+    def cause(self) -> Cause:
+        """Code and message."""
+        return Cause(self.code, str(self))
+
+
+class HubMisuse(HubError):
+    """A host program used a hub in a way that cannot work. `code`: `hub_not_open`, `hub_open_already`,
+    `hub_other_task`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ModelMismatch(HubError):
+    """A result does not fit the model that a host program asked for; the raw JSON can be had."""
+
+    code = "model_mismatch"
 
 
 class NotKept(HubError):
@@ -80,6 +145,32 @@ class NotKept(HubError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the store has not taken this within {seconds:g} s; post it again under the same number")
+
+
+class StoreError(HubError):
+    """The store cannot do what it was asked to; the message says why."""
+
+
+class Fenced(StoreError):
+    """Another process owns the stream now, or it has ended: what was to be appended is refused."""
+
+
+class KeyTaken(StoreError):
+    """The principal has a stream with this idempotency key already."""
+
+
+class KeyReused(HubError):
+    """The idempotency key stands for another request of the principal."""
+
+
+class PostRefused(HubError):
+    """Something that a worker asked for and does not get; nothing has changed. `members` tell programs more."""
+
+    code: ClassVar[str]
+
+    def __init__(self, message: str, **members: object) -> None:
+        super().__init__(message)
+        self.members = members
 
 
 class ProtocolError(HubError):
@@ -90,11 +181,32 @@ class FrameTooLong(ProtocolError):
     """A line longer than the framer's limit; the rest of it was skipped."""
 
 
+_SYMBOLS: Final = {
+    -32700: "parse_error",
+    -32600: "invalid_request",
+    -32601: "method_not_found",
+    -32602: "invalid_params",
+    -32020: "header_mismatch",
+    -32021: "missing_capability",
+    -32022: "unsupported_version",
+}
+"""Of errors whose numeric code says all: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes"."""
+
+
+_SPECIFIED: Final = range(-32099, -32019)
+"""Codes whose `data` the specification of 2026-07-28 defines: nothing is added to it."""
+
+
 class RpcError(HubError):
     """A JSON-RPC error answer. `raw` is the error object as an upstream sent it, if one did; it is relayed
-    byte for byte where the caller's era allows its code."""
+    byte for byte where the caller's era allows its code.
+
+    `symbol` is the stable name of the hub's own errors (`mcp_hub.codes`); it travels as `data.code`, but for errors
+    whose `data` the specification defines.
+    """
 
     code = -32603
+    symbol = "internal_error"
 
     def __init__(
         self,
@@ -103,6 +215,7 @@ class RpcError(HubError):
         code: int | None = None,
         data: JsonObject | None = None,
         raw: RawJson | None = None,
+        symbol: str | None = None,
     ) -> None:
         if raw is None:
             message = shown(message)
@@ -112,51 +225,90 @@ class RpcError(HubError):
             self.code = code
         self.data = data
         self.raw = raw
+        if symbol is not None:
+            self.symbol = symbol
+        elif self.symbol == RpcError.symbol:
+            self.symbol = _SYMBOLS.get(self.code, "upstream_error" if "upstream" in (data or {}) else self.symbol)
+
+    @property
+    def about_upstream(self) -> JsonObject:
+        """What `data` says of the server: its name and state, and the code of why it failed."""
+        found = (self.data or {}).get("upstream")
+        return found if isinstance(found, dict) else {}
 
     def encoded(self) -> RawJson:
-        """The error object for the wire; no secret that the hub knows and no control character is in it unless an
-        upstream sent it."""
+        """The error object for the wire, with `symbol` as `data.code`.
+
+        It holds no secret that the hub knows and no control character unless an upstream sent it.
+        """
         if self.raw is not None:
             return self.raw
         error: JsonObject = {"code": self.code, "message": self.message}
-        if self.data is not None:
-            error["data"] = hide_within(self.data, shown)
+        data = self.data or {}
+        is_own = self.code == RpcError.code or self.symbol != RpcError.symbol  # any other is of a tool's author
+        if is_own and self.code not in _SPECIFIED:
+            data = {"code": self.symbol, **data}
+        if data or self.data is not None:
+            error["data"] = hide_within(data, shown)
         return msgspec.json.encode(error)
 
 
 class InvalidParams(RpcError):
     code = -32602
+    symbol = "invalid_params"
 
 
 class UnknownEntry(InvalidParams):
     """A name or URI that the caller's view does not hold (hidden and absent are the same)."""
 
+    symbol = "unknown_entry"
+
 
 class MethodNotFound(RpcError):
     code = -32601
+    symbol = "method_not_found"
 
 
 class UpstreamUnavailable(RpcError):
     code = 1001
+    symbol = "upstream_unavailable"
 
 
 class UpstreamLost(RpcError):
     code = 1002
+    symbol = "upstream_crashed"
 
 
 class HttpRefused(UpstreamLost):
     """The answer to a request is an HTTP status rather than a message."""
 
+    symbol = "upstream_refused"
+
     def __init__(self, server: str, status: int, said: str) -> None:
-        data: JsonObject = {"upstream": {"server": server, "status": status}}
+        data: JsonObject = {"upstream": {"server": server, "status": status, "code": _code_of_status(status)}}
         if not 300 <= status < 500:
             data["outcome"] = "unknown"
         super().__init__(f'upstream "{server}" answered with {said}', data=data)
         self.status = status
 
 
+def _code_of_status(status: int) -> str:
+    match status:
+        case 401 | 403:
+            return "not_admitted"
+        case 429:
+            return "rate_limited"
+        case 404 | 405 | 410:
+            return "no_endpoint"
+        case _ if status >= 500:
+            return "server_error"
+        case _:
+            return "no_endpoint" if status < 400 else "request_refused"
+
+
 class DeadlineExceeded(RpcError):
     code = 1003
+    symbol = "deadline_exceeded"
 
 
 class Busy(RpcError):
@@ -166,6 +318,8 @@ class Busy(RpcError):
     """
 
     code = 1004
+    symbol = "busy"
+
     refusals: ClassVar[Counter[str]] = Counter()
 
     @classmethod
@@ -185,28 +339,35 @@ class Busy(RpcError):
 
 class HubStopping(RpcError):
     code = 1005
+    symbol = "hub_stopped"
 
 
 class HubRestarted(RpcError):
     code = 1006
+    symbol = "hub_restarted"
 
 
 class ExecutorLost(RpcError):
     code = 1007
+    symbol = "executor_lost"
 
 
 class CallCancelled(RpcError):
     code = 1009
+    symbol = "cancelled"
 
 
 class NotApproved(InvalidParams):
     """The tool is held back until a person approves what its server says of it now; nothing was sent."""
 
     code = 1010
+    symbol = "not_approved"
 
 
 class UnknownStream(InvalidParams):
     """No such stream, or not this caller's: nobody can tell the two apart."""
+
+    symbol = "unknown_stream"
 
     def __init__(self) -> None:
         super().__init__("unknown stream: it has expired, is not yours or never was")
@@ -216,6 +377,7 @@ class EventsGone(RpcError):
     """Events behind the cursor were let go; `earliest` is the first that can still be had."""
 
     code = 1008
+    symbol = "events_gone"
 
     def __init__(self, earliest: int) -> None:
         super().__init__(f"events are gone: the earliest that is kept is {earliest}", data={"earliest": earliest})

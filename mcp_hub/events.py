@@ -22,7 +22,7 @@ __all__ = [
     "InputReceived",
     "InputRequired",
     "Log",
-    "Progress",
+    "Progressed",
     "Started",
     "ToolCall",
     "ToolResult",
@@ -37,7 +37,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     """The call has its record and its task."""
 
 
-class Progress(msgspec.Struct, frozen=True, gc=False):
+class Progressed(msgspec.Struct, frozen=True, gc=False):
     """One `notifications/progress` of the upstream, params without the token, values as sent.
 
     `progress` and `total` are decoded for the monotony guard; `rest` holds every other member (message, `_meta`,
@@ -49,6 +49,21 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     rest: RawObject | None = None
     skipped: int = 0
 
+    @property
+    def message(self) -> str | None:
+        """The message for people, if there is one."""
+        try:
+            return msgspec.json.decode((self.rest or {}).get("message", b"null"), type=str | None)
+        except msgspec.DecodeError:
+            return None
+
+
+class _Block(msgspec.Struct, gc=False):
+    """A content block, as far as it is text."""
+
+    type: str = ""
+    text: str = ""
+
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """Partial content: `content` is an encoded array of content blocks that extends what `channel` has at `index`.
@@ -59,6 +74,15 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     content: RawJson
     index: int = 0
     channel: str = "content"
+
+    @property
+    def text(self) -> str:
+        """The text of its text blocks; empty if there is none."""
+        try:
+            blocks = msgspec.json.decode(self.content, type=list[_Block])
+        except msgspec.DecodeError:
+            return ""
+        return "".join(block.text for block in blocks if block.type == "text")
 
 
 class Log(msgspec.Struct, frozen=True, gc=False):
@@ -128,7 +152,7 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False):
 Ending = Completed | Failed | Cancelled
 CallEvent = (
     Started
-    | Progress
+    | Progressed
     | Delta
     | Log
     | ToolCall

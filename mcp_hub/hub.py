@@ -1,53 +1,55 @@
 """The facade that every front calls: list, call, cancel, subscribe, levels, status. What lasts lives in its parts."""
 
-import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from mcp_hub.calls import own_tools
-from mcp_hub.calls.keeping import Keeping
-from mcp_hub.calls.left import Left
-from mcp_hub.calls.own_tools import OwnTools
-from mcp_hub.calls.parking import Leg, Parking, is_parked
-from mcp_hub.calls.read_result import ReadResult
-from mcp_hub.calls.registry import Registry
+from mcp_hub.aio import Turn
+from mcp_hub.call import Call, CallHandler, Figures, Upstream
+from mcp_hub.calls.figures import figures
+from mcp_hub.calls.hub_tools import own_tools
+from mcp_hub.calls.hub_tools.own_tools import OwnTools
+from mcp_hub.calls.pending_input import CallHandle, PendingInput, is_parked
+from mcp_hub.calls.plan import CallPlan, Truncate
+from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.results.read_result import ReadResult
+from mcp_hub.calls.results.retain import Retention
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import CallRecord, TimeLimits
-from mcp_hub.calls.stored import asked, last_progress, own_name
-from mcp_hub.calls.streams import Streams
-from mcp_hub.catalog import meta_tools
+from mcp_hub.calls.starter import CallStarter, FollowUp
+from mcp_hub.calls.streams.orphans import patience
+from mcp_hub.calls.streams.port import StreamHandle, StreamPort
+from mcp_hub.calls.streams.stored import asked, own_name
+from mcp_hub.calls.streams.stream import StreamReader
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.costs.accounts import TokenAccounts
+from mcp_hub.catalog.discovery import meta_tools
+from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
+from mcp_hub.catalog.entries import claims_read_only
 from mcp_hub.catalog.exposure import results_of
-from mcp_hub.catalog.meta_tools import Finding, explaining, finding, refusing
-from mcp_hub.catalog.routes import Route, route
+from mcp_hub.catalog.routes import Route, Unlisted, route
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
-from mcp_hub.protocol import extensions, questions, task_shape
+from mcp_hub.notices import Notices, Origin
+from mcp_hub.protocol import eras, extensions, questions
 from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.protocol.rpc_errors import for_caller
-from mcp_hub.sessions.session import Session
-from mcp_hub.sessions.subscriptions import Subscriptions
-from mcp_hub.stores.base import StreamRow
-from mcp_hub.types import OWN, Audience, Era, Kind, RawJson, RawObject, UpstreamStatus
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Upstream
-from mcp_hub.upstreams.changes import Changes, Origin
+from mcp_hub.protocol.shape import tasks
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.stored import SessionStore
+from mcp_hub.sessions.subscriptions import SessionSubscriptions
+from mcp_hub.types import OWN, ClientKind, Era, Kind, RawJson, RawObject, UpstreamStatus
 
-__all__ = ["Facade", "FollowUp", "LongResults"]
+__all__ = ["CallHandle", "CallRecord", "FollowUp", "HubPort", "LongResults", "StreamHandle", "StreamReader"]
 
-FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Completed]]
-"""Asks the caller what a modern server's result asks for and repeats the call with it, until there is a result."""
-
-_ANYBODY: Final = Audience()
-_DETACHED: Final = 3600.0
-_READ_ONLY: Final = 30.0
-_OTHERS: Final = 600.0
-"""Seconds that a call may go on without a client: one that was meant to, one that only reads, any other."""
+_ANYBODY: Final = ClientKind()
 _SHORT: Final = TimeLimits(60, 60)
 """Of the hub's own tools that wait for no call."""
 _MOST_TOKENS: Final = 8000
@@ -56,71 +58,99 @@ _CUT: Final = frozenset({"tools/call", "resources/read"})
 """Methods whose results may be cut."""
 
 
-class _Hints(msgspec.Struct, frozen=True):
-    readOnlyHint: bool = False
+class _Facts(msgspec.Struct, frozen=True):
+    """What calls of one session go by: `version` is that of the lists, `deadline` the soft deadline in seconds."""
 
-
-class _Hinted(msgspec.Struct):
-    annotations: _Hints = _Hints()
+    version: int
+    view: CatalogView
+    deadline: float | None
+    result_tokens: int
+    truncate: Truncate | None
+    unlisted: Unlisted
 
 
 class LongResults(msgspec.Struct, frozen=True):
     """Where results that are cut are kept, and how they are read on."""
 
-    keeping: Keeping
+    keeping: Retention
     reading: ReadResult
 
 
-class Facade:
+class HubPort:
     """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
     `page_size` the entries of one list page. `task_after` is how many seconds the call of a client that takes tasks may
     run before it becomes one; `follow_up` serves those that have become one. `soft_deadline` is after how many seconds
     a session's calls are answered though they still run, None for never; `audience` is the kind of client it is of.
-    Without `long_results` no result is cut. Mappings are live; `epoch` goes up when sessions have to look again.
+    Without `long_results` no result is cut; `turn` is that of the event loop. Mappings are live; `epoch` goes up when
+    sessions have to look again.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        registry: Registry,
+        registry: CallRegistry,
         upstreams: Mapping[str, Upstream],
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
         page_size: int,
-        parking: Parking,
-        changes: Changes,
-        streams: Streams,
+        parking: PendingInput,
+        changes: Notices,
+        streams: StreamTable,
         rules: Callable[[str, str], CallRules] = lambda server, tool: CallRules(),
         task_after: float = 5.0,
         follow_up: FollowUp | None = None,
         soft_deadline: Callable[[Session], float | None] = lambda session: None,
-        audience: Callable[[Session], Audience] = lambda session: _ANYBODY,
+        audience: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
         long_results: LongResults | None = None,
+        turn: Turn | None = None,
     ) -> None:
+        self.turn = turn if turn is not None else Turn()
         self._audience = audience
         self._long_results = long_results
         self.catalog = catalog
+        self._accounts = TokenAccounts(catalog)
         self._soft_deadline = soft_deadline
         self._own_tools = OwnTools(streams)
         self.task_after = task_after
-        self._follow_up = follow_up
         self.streams = streams
-        streams.cancel_call, streams.go_on = registry.cancel, self._go_on
+        self.durable = StreamPort(streams, lambda record: self.rules(record).idempotent)
+        self.stream = self.durable.open
+        self.session_store = SessionStore(streams.store, streams.retention)
+        retention = long_results.keeping if long_results is not None else None
+        self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention)
+        streams.cancel_call, streams.go_on = registry.cancel, self._starter.take_up
         self._rules = rules
         self.changes = changes
         self._registry = registry
-        self._upstreams, self._limits = upstreams, limits
+        self._upstreams = upstreams
         self.page_size = page_size
         self.epoch = 0
         self.parking = parking
-        self._subscriptions = Subscriptions(upstreams)
+        self._subscriptions = SessionSubscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
         """What the session's client is listed and can call."""
+        return self._facts(session).view
+
+    def _facts(self, session: Session) -> _Facts:
+        """What calls of the session go by, as long as neither the settings nor the lists change."""
+        known = session.facts
+        if type(known) is _Facts and known.version == self.changes.version and session.epoch == self.epoch:
+            return known
         if session.epoch != self.epoch:
             session.renew(self.epoch)
-        return self.catalog.exposed(session.caller.profile, self.audience(session), session.mode)
+        profile = session.caller.profile
+        view = self.catalog.exposed(profile, self.audience(session), session.mode)
+        session.facts = facts = _Facts(
+            self.changes.version,
+            view,
+            self.soft_deadline(session),
+            self.max_result_tokens(session),
+            self._starter.truncation(view.shows_output),
+            partial(self.catalog.unlisted, profile),
+        )
+        return facts
 
-    def audience(self, session: Session) -> Audience:
+    def audience(self, session: Session) -> ClientKind:
         """What kind of client the session is of."""
         found = session.audience
         if found is None:
@@ -134,11 +164,14 @@ class Facade:
             found = session.answers_after = self._soft_deadline(session)
         return found
 
+    selected = staticmethod(meta_tools.selected)
+
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
         view = self.view(session)
         if session.mode is None and kind is Kind.TOOL:
             session.mode = self.catalog.mode(session.caller.profile, self.audience(session))
+            session.facts = None
         page = view.page(kind, session.era, cursor, self.page_size)
         if session.lists is not None and cursor is None:
             session.lists[kind] = self.list_digest(session, kind)
@@ -148,20 +181,27 @@ class Facade:
         """Tells the session's lists apart by their content, without keeping them."""
         return hash(tuple(entry.raw for entry in self.view(session).entries(kind)))
 
-    def call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Leg:
+    def call(
+        self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True
+    ) -> CallHandle:
         """Starts a call, or takes up the one that this is the retry of; says from which event on to follow it.
+
+        `in_place`: its request may be written before this returns.
 
         Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 for a client that takes no tasks where it has to.
         """
         responses = state = None
         if session.era is Era.MODERN and ("inputResponses" in params or "requestState" in params):
             responses, state = questions.take_retry(params)
-        view = self.view(session)
-        deadline = self.soft_deadline(session)
-        unlisted = partial(self.catalog.unlisted, session.caller.profile)
-        meant = meta_tools.meant(view, session.era, method, params, lambda: self.catalog.is_settled, unlisted)
+        facts = self._facts(session)
+        meant = meta_tools.meant(
+            facts.view, session.era, method, params, lambda: self.catalog.is_settled, facts.unlisted
+        )
         to, params = meant.to, meant.params
-        goes_on = method == "tools/call" and self._may_go_on(session, to, deadline)
+        early = None
+        if method == "tools/call" and to.server != OWN:
+            early = facts.deadline if session.era is Era.HANDSHAKE else self._early(session, to, facts.deadline)
+        goes_on = early is not None
         call = Call(
             id=new_call_id(),
             upstream=to.server,
@@ -177,47 +217,32 @@ class Facade:
             asked=params.get("name", params.get("uri", msgspec.UNSET)),
             wants_progress=goes_on or meta.token is not None,
             log_level=session.log_level,
-            result_tokens=self.max_result_tokens(session) if method in _CUT else 0,
+            result_tokens=facts.result_tokens if method in _CUT else 0,
         )
         if state is not None and is_parked(state):
             parked = self.parking.fetch(state, call)
             for key, response in (responses or {}).items():
                 parked.record.answer(key, response)
-            return parked
+            return replace(parked, early=early)
         if responses is not None or state is not None:
             own = self.parking.unmark(call, state) if state is not None else None
-            call = msgspec.structs.replace(call, input_responses=responses, request_state=own)
+            call = replace(call, input_responses=responses, request_state=own)
         if call.upstream == OWN:
-            return Leg(self._call_own(session, call, deadline or 0, meant.refused))
-        of_tools, of_reads = self._limits[call.upstream]
-        limits = of_tools if method == "tools/call" else of_reads
-        handler: CallHandler = self._upstreams[call.upstream].call
+            return CallHandle(self._call_own(session, call, facts.deadline or 0, meant.refused))
+        explain = None
         if meant.entry is not None:
-            handler = explaining(handler, meant.entry, meant.params.get("arguments", b"{}"))
-        if session.era is Era.MODERN and (goes_on or "extensions" in session.capabilities):
-            handler = self._asking(handler)
-        return Leg(self._fitted(self._registry.start(call, handler, limits), view))
-
-    def _fitted(self, record: CallRecord, view: CatalogView | None) -> CallRecord:
-        """The call, whose result is cut and kept if it is too long for its caller.
-
-        Structured content is left alone where the caller's `view` shows a schema of it, or nobody knows.
-        """
-        if record.call.result_tokens and self._long_results is not None:
-            record.fit = partial(self._fit, view)
-        return record
-
-    async def _fit(self, view: CatalogView | None, call: Call, done: Completed) -> Completed:
-        assert self._long_results is not None
-        may_drop = view is not None and not view.shows_output(asked(call))
-        return await self._long_results.keeping.fitted(call, done, may_drop_structured=may_drop)
+            explain = partial(explaining, entry=meant.entry, given=meant.params.get("arguments", b"{}"))
+        asks = session.era is Era.MODERN and (goes_on or "extensions" in session.capabilities)
+        record = self._starter.start(call, facts.truncate, explaining=explain, asks=asks, in_place=in_place)
+        return CallHandle(record, early=early)
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallRecord:
         """Starts a call of one of the hub's own tools, or what `run_tool` is answered with. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
-        record = self._registry.start(call, handler, limits)
-        record.lasting = None
-        return self._fitted(record, None) if own_name(call) == meta_tools.FIND else record
+        truncate = self._starter.truncation(None) if own_name(call) == meta_tools.FIND else None
+        record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate))
+        record.on_durable = None
+        return record
 
     def _own_handler(
         self, session: Session, call: Call, deadline: float, refused: RpcError | None
@@ -230,14 +255,16 @@ class Facade:
             case meta_tools.READ if self._long_results is not None:
                 return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
             case _:
-                caller = own_tools.Caller(deadline, partial(self.exported, session), partial(self.leave, session))
+                caller = own_tools.OwnToolCaller(
+                    deadline, partial(self.exported, session), partial(self.leave, session)
+                )
                 return self._own_tools.handler(caller), own_tools.limits(deadline)
 
-    async def _finding(self, session: Session) -> Finding:
+    async def _finding(self, session: Session) -> ToolFinder:
         """Where `find_tools` looks for the session, once a list could be answered."""
         profile = session.caller.profile
         await self.catalog.settled()
-        return Finding(
+        return ToolFinder(
             view=self.catalog.view(profile),
             search=partial(self.catalog.search, profile),
             budget=self._most_tokens(session),
@@ -252,32 +279,18 @@ class Facade:
         """Tokens above which the session's results are cut; 0 for never."""
         return results_of(self.catalog.rules(session.caller.profile), self.audience(session))
 
-    def _may_go_on(self, session: Session, to: Route, deadline: float | None) -> bool:
-        """Whether the call may be answered before it ends. Raises -32021 where it must be a task but cannot."""
-        if to.server == OWN:
-            return False
-        return (session.era is Era.MODERN and self._may_be_task(session, to)) or deadline is not None
+    def _early(self, session: Session, to: Route, deadline: float | None) -> float | None:
+        """After how many seconds a modern client is answered though the call still runs; None for never.
 
-    def _may_be_task(self, session: Session, to: Route) -> bool:
-        """Whether a modern client may be answered with a task. Raises -32021 where it must be but cannot."""
+        Raises -32021 for a call that must be a task, of a client that takes none.
+        """
         rule = self._rules(to.server, msgspec.json.decode(to.params["name"], type=str)).task
         takes_tasks = extensions.declares(session.capabilities, session.era, extensions.TASKS)
         if rule == "required" and not takes_tasks:
-            raise task_shape.missing_tasks()
-        return takes_tasks and rule != "never"
-
-    def _asking(self, handler: CallHandler) -> CallHandler:
-        """`handler`, where what a modern server asks for becomes a question of the call once it goes on alone."""
-
-        async def asking(call: Call, channel: CallChannel) -> Completed:
-            done = await handler(call, channel)
-            writer = self.streams.owned(call.id)
-            is_alone = writer is not None and writer.is_detached
-            if is_alone and self._follow_up is not None and done.era is Era.MODERN and questions.may_ask(done.result):
-                return await self._follow_up(call, channel, handler, done)
-            return done
-
-        return asking
+            raise tasks.missing_tasks()
+        if not takes_tasks or rule == "never":
+            return deadline
+        return self.task_after if rule == "auto" else 0
 
     def park(self, record: CallRecord, cursor: int) -> str:
         """Keeps a call whose modern caller has to gather input; the `requestState` of the retry."""
@@ -316,30 +329,21 @@ class Facade:
         if policy == "cancel" and not writer.is_detached:
             self.cancel(record, "its client is gone")
             return
-        if policy is None or policy == "cancel":
-            policy = _DETACHED if writer.is_detached else _READ_ONLY if self._is_read_only(session, record) else _OTHERS
-        self.streams.orphan(record, math.inf if policy == "finish" else policy)
+        is_read_only = self._is_read_only(session, record)
+        self.streams.orphan(record, patience(policy, is_detached=writer.is_detached, is_read_only=is_read_only))
+
+    def let_go(self, session: Session, stream: StreamHandle, *, was_orphan: bool = False) -> None:
+        """Who asked after the stream has left: its call goes on alone for a while, if no other client has it."""
+        record = stream.record
+        if record is not None and (stream.is_detached or was_orphan or stream.is_orphan):
+            self.leave(session, record)
 
     def _is_read_only(self, session: Session, record: CallRecord) -> bool:
         """As the tool says of itself; what is read is."""
         if record.call.method != "tools/call":
             return True
         entry = self.view(session).find(Kind.TOOL, asked(record.call))
-        try:
-            hints = msgspec.json.decode(entry.raw if entry else b"{}", type=_Hinted).annotations
-        except msgspec.DecodeError:
-            return False
-        return hints.readOnlyHint
-
-    async def _go_on(self, row: StreamRow) -> None:
-        """Takes up a call that another hub has left behind: its stream is this one's now."""
-        left = Left.of(row)
-        limits, _ = self._limits.get(left.call.upstream, (TimeLimits(60, 60), None))
-        progressed = await last_progress(self.streams.store, row)
-        record = self._fitted(left.started(self._upstreams.get(left.call.upstream), self._registry, limits), None)
-        record.take_up(left.how, progressed, row.last, left.revoked)
-        self.streams.take_up(record, row)
-        self.streams.orphan(record, _DETACHED)
+        return entry is not None and claims_read_only(entry.raw)
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """Returns when its upstream watches the resource; updates are noted in `changes` from then on.
@@ -377,6 +381,17 @@ class Facade:
         session.log_level = level
         for upstream in self._upstreams.values():
             upstream.set_log_level(level)
+
+    async def token_account(
+        self, caller: Caller, client: str, server: str | None = None, heaviest: int | None = None
+    ) -> TokenAccount:
+        """What the tools cost a client of this kind. Raises `ConfigError` for a kind that is not known."""
+        session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+        return await self._accounts.account(caller.profile, client, self.audience(session), server, heaviest)
+
+    def figures(self) -> Figures:
+        """The calls in numbers, as of now."""
+        return figures(self._registry, self._upstreams)
 
     def statuses(self) -> list[UpstreamStatus]:
         """Every configured server, in configured order."""

@@ -5,6 +5,7 @@ A refill makes 256 at once: one by one, asking the system would cost a tenth of 
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from mcp_hub.types import CallId
@@ -15,6 +16,7 @@ RandomBytes = Callable[[int], bytes]
 
 _LENGTH: Final = 26
 _REFILL: Final = _LENGTH * 256
+_POOL: Final = 256
 _CROCKFORD: Final = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ" * 8
 """A character for every byte, each as likely as any other: an id holds 130 bits."""
 
@@ -28,11 +30,14 @@ def ids(random: RandomBytes) -> Iterator[str]:
 
 
 _fresh: Final = ids(os.urandom)
+_pool: Final[list[str]] = []
 
 
 def new_call_id() -> CallId:
     """`st_` and an id (streams.md §1)."""
-    return CallId("st_" + next(_fresh))
+    if not _pool:
+        _pool.extend(islice(_fresh, _POOL))
+    return CallId("st_" + _pool.pop())
 
 
 def new_session_id() -> str:

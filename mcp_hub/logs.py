@@ -1,5 +1,8 @@
 """Logging: structlog to stderr, console on a terminal and JSON elsewhere; stdout belongs to the protocol.
 
+A command owns its process and calls `configure`. In a host program nobody does: there the hub logs through the standard
+library, by the logger of each module below `mcp_hub`, and the program decides what becomes of it.
+
 Every line has passed `masking.hide`, those of libraries and tracebacks included. What a terminal would obey is spelled
 out: servers write to the log, too.
 """
@@ -9,6 +12,7 @@ import logging
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, TextIO
 
@@ -16,10 +20,55 @@ import structlog
 
 from mcp_hub.masking import hide, hide_within
 
-__all__ = ["configure"]
+__all__ = ["HubLogger", "configure", "get_logger", "own_process"]
 
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class _Owner:
+    """Whether this process is a command of the hub, whose loggers are structlog's."""
+
+    def __init__(self) -> None:
+        self.is_command = False
+
+
+_owner: Final = _Owner()
+
+
+class HubLogger:
+    """The logger of one module. Where its lines go is decided with each of them."""
+
+    __slots__ = ("_of_command", "_of_host")
+
+    def __init__(self, name: str) -> None:
+        self._of_command = structlog.get_logger(name)
+        self._of_host = structlog.wrap_logger(
+            logging.getLogger(name),
+            processors=[
+                structlog.stdlib.filter_by_level,
+                structlog.processors.format_exc_info,
+                _mask_values,
+                _as_text,
+            ],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            cache_logger_on_first_use=True,
+        )
+
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        """`debug`, `info`, `warning`, `error` or `exception`, called with an event and its keys."""
+        found: Callable[..., None] = getattr(self._of_command if _owner.is_command else self._of_host, method)
+        return found
+
+
+def get_logger(name: str) -> HubLogger:
+    """The logger for the module of that name."""
+    return HubLogger(name)
+
+
+def own_process() -> None:
+    """From now on the hub's loggers are structlog's, configured or not: the process is not a host program's."""
+    _owner.is_command = True
 
 
 class _Logger(structlog.PrintLogger):
@@ -38,7 +87,8 @@ class _Logger(structlog.PrintLogger):
 
 
 def configure(level: str, style: str) -> None:
-    """`level` is one of debug, info, warning, error; `style` one of auto, json, console."""
+    """`level` is one of debug, info, warning, error; `style` one of auto, json, console. Owns the process."""
+    own_process()
     number = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (
@@ -75,6 +125,16 @@ def _mask_values(
 ) -> structlog.typing.EventDict:
     """Masks every text of an event; numbers stay, so that it can still be JSON."""
     return {key: hide_within(value) for key, value in event.items()}
+
+
+def _as_text(
+    logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
+) -> tuple[tuple[str, str], dict[str, object]]:
+    """The arguments for a logger of the standard library; a traceback stands at the end."""
+    trace = event.pop("exception", None)
+    text = " ".join([str(event.pop("event", "")), *(f"{key}={value!r}" for key, value in event.items())])
+    # without exc_info, which `exception` of the standard library would add, and which would be shown unmasked
+    return ("%s", _visible(text if trace is None else f"{text}\n{trace}")), {"exc_info": False}
 
 
 def _spell_out(

@@ -1,7 +1,8 @@
 """Keeps secrets out of what the hub itself says: logs, errors, states, pages.
 
-What is known to be secret (`Loaded.secrets`) is learned once for the whole process, as a logger is configured once:
-a place that had to be handed it could be forgotten. What a server answers to a call is data and never comes here.
+`hide` masks the secrets of all owners (`Secrets`): one place that was not handed an owner would show a secret. `learn`
+adds to the current owner. A command has one owner for the whole process; a hub in a host program has one of its own and
+forgets it when it closes. What a server answers to a call is data and never comes here.
 """
 
 import json
@@ -9,18 +10,20 @@ import re
 from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["MASK", "Mask", "forget", "hide", "hide_within", "learn", "shown"]
+__all__ = ["MASK", "Mask", "Secrets", "forget", "hide", "hide_within", "learn", "shown"]
 
 MASK: Final = "***"
 _SHORTEST: Final = 4
 """Characters: blacking out less would leave nothing readable."""
 _MOST: Final = 10_000
-"""Secrets remembered, those of files read before included; the oldest goes first."""
+"""Secrets that one owner remembers, those of files read before included; the oldest goes first."""
 _LONGEST: Final = 1 << 18
 """Characters of a text that are shown: a server can put megabytes into an error, and each would be searched."""
 _RUNS: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
@@ -165,42 +168,77 @@ def _wrapped(secret: str) -> Iterator[str]:
         yield from (sure, sure.translate(_URL_SAFE))
 
 
-class _Known:
-    """The secrets of this process."""
+class Secrets:
+    """The secrets of one owner. `hide` masks them from `learn` until `forget`."""
 
     def __init__(self) -> None:
-        self.secrets: dict[str, None] = {}
+        self._known: dict[str, None] = {}
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Masks these, too. Of more than 10,000 the oldest are forgotten."""
+        known = self._known
+        fresh = [secret for secret in sorted(secrets) if secret not in known]
+        if not fresh:
+            return
+        known.update(dict.fromkeys(fresh))
+        for oldest in list(known)[: max(0, len(known) - _MOST)]:
+            del known[oldest]
+        _every.change(self, known)
+
+    def forget(self) -> None:
+        """Masks none of them any more, unless another owner knows them. Idempotent."""
+        if self._known:
+            self._known = {}
+            _every.change(self, self._known)
+
+    @contextmanager
+    def owning(self) -> Iterator[None]:
+        """What this task and the tasks it starts learn meanwhile belongs to this owner."""
+        token = _owner.set(self)
+        try:
+            yield
+        finally:
+            _owner.reset(token)
+
+
+class _EverySecret:
+    """What all owners know, and the mask of it."""
+
+    def __init__(self) -> None:
+        self.by_owner: dict[Secrets, Collection[str]] = {}
         self.mask = Mask()
 
+    def change(self, owner: Secrets, known: Collection[str]) -> None:
+        if known:
+            self.by_owner[owner] = known
+        else:
+            self.by_owner.pop(owner, None)
+        self.mask = Mask({secret: None for known in self.by_owner.values() for secret in known})
 
-_known: Final = _Known()
+
+_every: Final = _EverySecret()
+_of_process: Final = Secrets()
+_owner: Final[ContextVar[Secrets]] = ContextVar("secrets_owner", default=_of_process)
 
 
 def learn(secrets: Iterable[str]) -> None:
-    """From now on `hide` blacks out these, too."""
-    known = _known.secrets
-    fresh = [secret for secret in sorted(secrets) if secret not in known]
-    if not fresh:
-        return
-    known.update(dict.fromkeys(fresh))
-    for oldest in list(known)[: max(0, len(known) - _MOST)]:
-        del known[oldest]
-    _known.mask = Mask(known)
+    """`hide` masks these from now on: until their owner forgets them, which a command never does."""
+    _owner.get().learn(secrets)
 
 
 def forget() -> None:
-    """Nothing is known any more, as in a new process."""
-    _known.secrets.clear()
-    _known.mask = Mask()
+    """Forgets the secrets of every owner, as in a new process."""
+    for owner in list(_every.by_owner):
+        owner.forget()
 
 
 def hide(text: str) -> str:
-    """`text` with everything blacked out that is known to be secret; cut if it is longer than 256 Ki characters."""
+    """`text` with every known secret masked; cut if it is longer than 256 Ki characters."""
     if len(text) > _LONGEST:
-        shown = _known.mask(text[:_LONGEST])
-        whole = max(0, len(shown) - _known.mask.longest)  # what is cut in two at the end goes as well
+        shown = _every.mask(text[:_LONGEST])
+        whole = max(0, len(shown) - _every.mask.longest)  # what is cut in two at the end goes as well
         return f"{shown[:whole]}… ({len(text)} characters)"
-    return _known.mask(text)
+    return _every.mask(text)
 
 
 def shown(text: str) -> str:

@@ -1,7 +1,7 @@
 """Frozen records and ids that every layer speaks: no I/O, no behaviour beyond construction.
 
 Payloads (definitions, params, results) are `RawJson`: JSON text as the sender wrote it. They are
-spliced, never parsed into models and dumped again (architecture.md, "Raw JSON inside").
+spliced, never parsed into models and dumped again (architecture.md, "Three rules" 3).
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,21 @@ import msgspec
 __all__ = [
     "OWN",
     "PROGRAM",
-    "Audience",
+    "ClientKind",
     "CacheHint",
     "CallId",
+    "Cause",
     "Era",
     "FileStamp",
     "JsonObject",
     "Kind",
+    "Expose",
     "Mode",
     "RawJson",
     "RawObject",
     "Snapshot",
+    "Status",
+    "StoreState",
     "UpstreamState",
     "UpstreamStatus",
 ]
@@ -85,7 +89,17 @@ Mode = Literal["full", "search", "names"]
 """How the tools of a list are exposed (context.md §1); `auto` is a rule that comes to one of these."""
 
 
-class Audience(msgspec.Struct, frozen=True, eq=False):
+Expose = Literal["auto", "full", "search", "names"]
+"""What clients are listed, as it is configured (context.md §1)."""
+
+StoreState = Literal["durable", "memory", "out_of_use"]
+"""Where streams go: to a file, to memory because that is configured, or to memory because the file cannot be used."""
+
+Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+"""Of a durable stream, as of a task of 2026-07-28; the last three are endings."""
+
+
+class ClientKind(msgspec.Struct, frozen=True, eq=False):
     """What a list depends on besides the profile: the kind of client that asks. One object a kind: it is a key.
 
     `expose` None leaves it to the profile. `max_tools` is how many the client takes (None = any number);
@@ -101,7 +115,7 @@ class Audience(msgspec.Struct, frozen=True, eq=False):
     own: tuple[bytes, ...] = ()
 
 
-PROGRAM: Final = Audience(expose="full", max_result_tokens=0)
+PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)
 """Who asks for no model: listed every tool, given whole results."""
 
 
@@ -127,8 +141,15 @@ class Snapshot(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+class Cause(NamedTuple):
+    """Why something failed or ended: a stable code of `mcp_hub.codes`, and the sentence for people."""
+
+    code: str
+    reason: str
+
+
 class UpstreamStatus(msgspec.Struct, frozen=True):
-    """What a person wants to know of an upstream at one moment; `reason` says why it is not ready.
+    """What a person wants to know of an upstream at one moment; `reason` says why it is not ready, `code` is its code.
 
     One that is ready has a `reason` where processes of its own for single sessions have failed.
     `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
@@ -147,3 +168,4 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     listed_at: float | None = None
     rests: bool = False
+    code: str | None = None

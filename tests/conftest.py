@@ -1,14 +1,30 @@
-"""Fixtures for every test."""
+"""Fixtures for every test, and the guard that keeps `make test-fast` free of other processes."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-from mcp_hub import masking
+from mcp_hub import logs, masking
+from tests.examples import examples
 
-settings.register_profile("suite", max_examples=50)  # what is not told otherwise; `make fuzz` is for the long search
+# how long an input takes to draw or to try says nothing on a busy machine
+settings.register_profile(
+    "suite", max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
+logs.own_process()  # so that tests can capture what the hub logs; a host program is a process of its own
+
+_started: list[str] = []
+
+
+def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "subprocess.Popen" and arguments[0] != "uname":  # which `platform` runs, once
+        _started.append(str(arguments[0]))
+
+
+sys.addaudithook(_note_processes)
 
 
 @pytest.fixture
@@ -21,3 +37,13 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
     """What one test's configuration calls secret is plain text to the next."""
     yield
     masking.forget()
+
+
+@pytest.fixture(autouse=True)
+def _no_process_without_mark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A unit or property test that starts a process is marked so, because `make test-fast` leaves it out."""
+    yield
+    is_fast = not {"unit", "property"}.isdisjoint(request.path.relative_to(request.config.rootpath).parts)
+    started, _started[:] = _started[:], []
+    if started and is_fast and request.node.get_closest_marker("processes") is None:
+        pytest.fail(f"mark it with pytest.mark.processes: it started {started}")

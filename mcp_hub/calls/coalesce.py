@@ -10,17 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.events import (
-    CallEvent,
-    Completed,
-    Delta,
-    Failed,
-    InputRequired,
-    Log,
-    Progress,
-    ToolCall,
-    ToolResult,
-)
+from mcp_hub.events import CallEvent, Completed, Delta, Failed, InputRequired, Log, Progressed, ToolCall, ToolResult
 from mcp_hub.types import RawJson
 
 __all__ = ["LAG", "OFTEN", "Coalescer", "merge", "suppressed"]
@@ -42,7 +32,7 @@ _LOGS: Final = 50
 _SECOND: Final = 1.0
 
 
-def merge(held: Progress, new: Progress) -> Progress:
+def merge(held: Progressed, new: Progressed) -> Progressed:
     """One notification that stands for both: the newer, which says how many it hides."""
     return replace(new, skipped=held.skipped + new.skipped + 1)
 
@@ -103,7 +93,7 @@ class Coalescer:
         self._now = now
         if self.is_eager:
             self._add_urgent(event, now)
-        elif isinstance(event, Progress):
+        elif isinstance(event, Progressed):
             self._add_progress(event, now)
         elif isinstance(event, Delta):
             self._add_delta(event, now)
@@ -128,7 +118,7 @@ class Coalescer:
         self._due = None
         self.size = sum(map(_payload, kept))
         for event in taken:
-            if isinstance(event, Progress):
+            if isinstance(event, Progressed):
                 self._progress_at = now
             elif isinstance(event, Delta):
                 self._delta_at = now
@@ -136,7 +126,7 @@ class Coalescer:
 
     def _is_early(self, now: float) -> bool:
         """Whether held progress has to wait: for its time, or longer if other progress, that may not wait, goes now."""
-        if sum(isinstance(event, Progress) for event in self._pending) > 1:
+        if sum(isinstance(event, Progressed) for event in self._pending) > 1:
             self._progress_due = now + _PROGRESS_EVERY
         return now < self._progress_due
 
@@ -157,7 +147,7 @@ class Coalescer:
         self._held = None
         self._append(event, now)
 
-    def _add_progress(self, event: Progress, now: float) -> None:
+    def _add_progress(self, event: Progressed, now: float) -> None:
         if self._recent is None:
             self._recent = deque(maxlen=OFTEN)
         is_often = len(self._recent) == OFTEN and now < self._recent[0] + _SECOND
@@ -170,7 +160,7 @@ class Coalescer:
             self._progress_due = max(now, self._progress_at + _PROGRESS_EVERY)
         else:
             held = self._pending.pop(self._held)
-            assert isinstance(held, Progress)
+            assert isinstance(held, Progressed)
             self.size -= _payload(held)
             event = merge(held, event)
         self._held = len(self._pending)
@@ -219,7 +209,7 @@ def _joined(first: RawJson, second: RawJson) -> bytes | None:
 def _payload(event: CallEvent) -> int:
     """Bytes of what peers sent, which is what makes an event large."""
     match event:
-        case Progress(rest=rest):
+        case Progressed(rest=rest):
             return sum(map(len, rest.values())) if rest else 0
         case Completed(result=raw) | Log(params=raw) | InputRequired(params=raw):
             return len(raw)

@@ -16,12 +16,15 @@ import anyio
 
 from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
-from mcp_hub.events import CallEvent, Ending, Log, Progress
+from mcp_hub.events import CallEvent, Completed, Ending, Log, Progressed, Started
 
 __all__ = ["CallLog", "Reader", "nobody"]
 
 _KEPT: Final = 64
 """Seen events that may stay before they are let go together: most calls end sooner and never pay for it."""
+
+
+_BEGUN: Final = Started()
 
 
 def nobody() -> None:
@@ -31,18 +34,51 @@ def nobody() -> None:
 class CallLog:
     """Events of one call and the readers that follow it. `held` were merged or left out because a reader was slow."""
 
-    __slots__ = ("_events", "_first", "_held", "_readers", "_room", "_suppressed", "held", "refused", "status")
+    __slots__ = ("_events", "_first", "_held", "_news", "_readers", "_room", "_suppressed", "held", "refused", "status")
 
     def __init__(self) -> None:
         self._events: list[CallEvent] = []
         self._first = 1  # sequence number of _events[0]
         self._readers: list[Reader] = []
         self._room: anyio.Event | None = None
-        self._held: Progress | None = None
+        self._held: Progressed | None = None
         self._suppressed = 0
         self.status: CallStatus | None = None
         self.refused = 0
         self.held = 0
+        self._news: Callable[[], object] | None = None
+
+    def begin(self) -> None:
+        """The call has started: the first event."""
+        self._events.append(_BEGUN)
+        self.status = CallStatus.WORKING
+
+    def watch(self, callback: Callable[[], object]) -> None:
+        """Calls `callback` once: when there is more than the start, or the call turns out to last; at once if so."""
+        self._news = callback
+        if self._first + len(self._events) > 2:
+            self.tell()
+
+    def unwatch(self) -> None:
+        """Nobody waits for the first news any more. Idempotent."""
+        self._news = None
+
+    def tell(self) -> None:
+        """There is news for who watches."""
+        news, self._news = self._news, None
+        if news is not None:
+            news()
+
+    @property
+    def said(self) -> int:
+        """Events that a call which has ended had between its start and its ending."""
+        return self._first + len(self._events) - 3
+
+    @property
+    def plain_result(self) -> Completed | None:
+        """The result of a call that has said nothing else."""
+        last = self._events[-1]
+        return last if type(last) is Completed and self._first + len(self._events) == 3 else None
 
     @property
     def ended(self) -> bool:
@@ -72,6 +108,9 @@ class CallLog:
         self.status = status
         for reader in self._readers:
             reader.wake()
+        if (news := self._news) is not None:
+            self._news = None
+            news()
         return True
 
     def _wake(self) -> None:
@@ -94,7 +133,7 @@ class CallLog:
         """Keeps the event back if that loses nothing that matters."""
         if isinstance(event, Log):
             self._suppressed += 1
-        elif isinstance(event, Progress):
+        elif isinstance(event, Progressed):
             self._held = event if self._held is None else coalesce.merge(self._held, event)
         else:
             return False

@@ -16,7 +16,7 @@ from mcp_hub.events import (
     InputReceived,
     InputRequired,
     Log,
-    Progress,
+    Progressed,
     Started,
     ToolCall,
     ToolResult,
@@ -41,7 +41,7 @@ class IllegalEvent(HubError):
 
 _W, _Q = CallStatus.WORKING, CallStatus.INPUT_REQUIRED
 _NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
-    Progress: None,
+    Progressed: None,
     Delta: None,
     Log: None,
     ToolCall: None,

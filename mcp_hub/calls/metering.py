@@ -1,8 +1,8 @@
 """What calls came to: how many with which outcome, and how long they took, of each server and method.
 
-Counted once where a call ends, by integer increments; who reports it samples it (`fronts.metrics`). What a server said
-on the way is taken from the call's log, so that no event costs anything. Buckets and names are those of the
-OpenTelemetry conventions for MCP (semantic-conventions-genai, gen-ai/mcp, "Metrics").
+Counted once where a call ends, by integer increments; sampled by whoever reports it (`fronts.monitoring.metrics`).
+What a server said on the way is taken from the call's log, so that no event costs anything. Buckets and names are
+those of the OpenTelemetry conventions for MCP (semantic-conventions-genai, gen-ai/mcp, "Metrics").
 """
 
 import re
@@ -116,8 +116,7 @@ class Meters:
             meter.at_once_seconds += took
         else:
             meter.add_waited(took, None if record.began is None else now - record.began)
-        if (events := log.last_seq - 2) > 0:  # the start and the ending are none of the server
-            meter.events += events
+        meter.events += log.said
         if log.held or log.refused:
             meter.held += log.held
             meter.refused += log.refused

@@ -6,24 +6,27 @@ calls run and `waiting` wait in order of arrival; one more is refused with `Busy
 
 from collections import deque
 from collections.abc import Callable, Collection
+from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
 import msgspec
-import structlog
 
-from mcp_hub.calls import runner
+from mcp_hub.aio import Timer, Turn, call_later
+from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.metering import Meters
-from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits, Timer
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState
+from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
+from mcp_hub.logs import get_logger
 from mcp_hub.types import CallId
-from mcp_hub.upstreams.base import Call, CallHandler
 
-__all__ = ["Registry", "Tracer"]
+__all__ = ["CallRegistry", "Tracer"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _GRACE: Final = 5.0
 """Seconds that a handler has to obey a stop before its call is ended without it (streams.md §3)."""
@@ -59,8 +62,8 @@ class _Lane(msgspec.Struct):
     waiting: deque[CallRecord] = msgspec.field(default_factory=deque)
 
 
-class Registry:
-    """Starts calls and keeps them until they have ended. `lasting` is told of each that is no short quiet one."""
+class CallRegistry:
+    """Starts calls and keeps them until they have ended. `on_durable` is told of each that is no short quiet one."""
 
     def __init__(
         self,
@@ -68,9 +71,11 @@ class Registry:
         *,
         running: int,
         waiting: int,
-        lasting: Callable[[CallRecord], object] | None = None,
+        on_durable: Callable[[CallRecord], object] | None = None,
+        turn: Turn | None = None,
     ) -> None:
-        self._lasting = lasting
+        self._loop_turn = turn if turn is not None else Turn()
+        self._on_durable = on_durable
         self._clock = clock
         self._max_running = running
         self._max_waiting = waiting
@@ -90,20 +95,22 @@ class Registry:
         """Every call that has not ended; those that wait for their turn have no task yet."""
         return self._records.values()
 
-    def start(self, call: Call, handler: CallHandler, limits: TimeLimits) -> CallRecord:
-        """Makes the call's record and, if its principal may, starts its task.
+    def start(self, call: Call, handler: CallHandler, limits: TimeLimits, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
+        """Makes the call's record and, if its principal may, begins the call, which may have ended on return.
 
         Raises `Busy` when too many calls of the principal wait already.
         """
         lane = self._lanes.get(call.principal)
         if lane is None:
             lane = self._lanes[call.principal] = _Lane()
-        record = CallRecord(call, handler, limits, self._clock)
-        record.sooner = self._turn_by
-        record.lasting = self._lasting
-        if lane.running < self._max_running:
+        if self.tracer is not None:
+            plan = msgspec.structs.replace(plan, upstream=None)  # its span is set around a handler
+        record = CallRecord(call, handler, limits, self._clock, plan)
+        record.reschedule = self._turn_by
+        record.on_durable = self._on_durable
+        is_next = lane.running < self._max_running
+        if is_next:
             lane.running += 1
-            runner.run(record, self._ended)
         elif len(lane.waiting) < self._max_waiting:
             lane.waiting.append(record)
             record.began = None
@@ -113,7 +120,12 @@ class Registry:
         self._records[call.id] = record
         if self.tracer is not None:
             record.handler = self.tracer.begun(record)
-        self._turn_by(min(record.due, record.started + QUIET))
+        if is_next:
+            record.run(self._ended)
+        if record.state is not CallState.ENDED:
+            soon = record.started + min(QUIET, limits.silence, limits.total)
+            if self._next_turn is None or self._next_turn[0] > soon:
+                self._turn_by(soon)
         return record
 
     def limit(self, *, running: int, waiting: int) -> None:
@@ -127,13 +139,14 @@ class Registry:
     def _stop(self, record: CallRecord, ending: Ending) -> None:
         if record.log.ended or record.stopping is not None:
             return
-        waiting = record.task is None
+        waiting = record.state is CallState.WAITING
         record.stop(ending)
         if waiting:
-            self._lanes[record.call.principal].waiting.remove(record)
+            with suppress(ValueError):  # it is about to begin
+                self._lanes[record.call.principal].waiting.remove(record)
             self._forget(record)
-        else:
-            runner.call_later(_GRACE, lambda: self._force(record, ending))
+        elif record.state is not CallState.ENDED:
+            call_later(_GRACE, lambda: self._force(record, ending))
 
     def _force(self, record: CallRecord, ending: Ending) -> None:
         """The handler has not obeyed: the call ends without it."""
@@ -142,16 +155,27 @@ class Registry:
 
     def _ended(self, record: CallRecord) -> None:
         self._forget(record)
+        self._hand_on(record)
+
+    def _hand_on(self, record: CallRecord) -> None:
+        """The place of a call is free for the next one of its principal."""
         lane = self._lanes[record.call.principal]
         if lane.waiting:
-            successor = lane.waiting.popleft()
-            successor.begin()
-            runner.run(successor, self._ended)
-            self._turn_by(min(successor.due, self._clock.now() + QUIET))
+            self._loop_turn.after(partial(self._begin, lane.waiting.popleft()))
         else:
             lane.running -= 1
             if not lane.running and len(self._lanes) > _IDLE_LANES:
                 del self._lanes[record.call.principal]
+
+    def _begin(self, successor: CallRecord) -> None:
+        """Begins a call in the place of one that has ended."""
+        if successor.state is CallState.ENDED:  # cancelled meanwhile
+            self._hand_on(successor)
+            return
+        successor.begin()
+        successor.run(self._ended)
+        if not successor.log.ended:
+            self._turn_by(min(successor.due, self._clock.now() + QUIET))
 
     def _forget(self, record: CallRecord) -> None:
         self._records.pop(record.call.id, None)
@@ -168,7 +192,10 @@ class Registry:
             if planned <= due:
                 return
             timer.cancel()
-        self._next_turn = due, runner.call_later(max(due - self._clock.now(), _TICK), self._turn)
+        self._next_turn = due, call_later(max(due - self._clock.now(), _TICK), self._turn_wheel)
+
+    def _turn_wheel(self) -> None:
+        self._loop_turn.run(self._turn)
 
     def _turn(self) -> None:
         """One turn of the wheel: ends what is overdue and looks up when the next call will be."""
@@ -181,9 +208,9 @@ class Registry:
             if due <= now:
                 self._stop(record, self._never_begun(record) if record.is_unsent else record.overdue())
                 continue
-            is_short = record.lasting is not None
+            is_short = record.on_durable is not None
             due = min(due, record.look(now) if begun < _AT_ONCE or not is_short else now)
-            begun += is_short and record.lasting is None
+            begun += is_short and record.on_durable is None
             if next_due is None or due < next_due:
                 next_due = due
         if next_due is not None:

@@ -9,27 +9,27 @@ from types import MappingProxyType
 from typing import Final
 
 import anyio
-import structlog
 
-from mcp_hub.catalog.definitions import Quarantined
+from mcp_hub.call import Call, Upstream
+from mcp_hub.catalog.definitions import Quarantined, in_era
 from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.indexing import Indexes
-from mcp_hub.catalog.links import Remembered, readdress
 from mcp_hub.catalog.names import begins_with
-from mcp_hub.catalog.pins import Finding
+from mcp_hub.catalog.pins import UnapprovedTool
+from mcp_hub.catalog.resources.links import Remembered, readdress
 from mcp_hub.catalog.routes import text
-from mcp_hub.catalog.search import Answer
+from mcp_hub.catalog.search.indexes import Indexes
+from mcp_hub.catalog.search.ranker import SearchAnswer
 from mcp_hub.catalog.view import CatalogView, ViewRules, build
 from mcp_hub.clock import Clock
-from mcp_hub.types import Audience, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.base import Call, Upstream
-from mcp_hub.upstreams.changes import Changes
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+from mcp_hub.types import ClientKind, Era, Kind, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 __all__ = ["Catalog"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 _MOST_TOLD: Final = 20
@@ -52,11 +52,11 @@ class Catalog:
         self,
         upstreams: Mapping[str, Upstream],
         rules: Mapping[str | None, ViewRules],
-        changes: Changes,
+        changes: Notices,
         clock: Clock,
         first_list_wait: float,
         aliases: Mapping[str, Sequence[str]] = MappingProxyType({}),
-        held: Callable[[Iterable[Snapshot]], Mapping[Origin, Finding]] = lambda snapshots: {},
+        held: Callable[[Iterable[Snapshot]], Mapping[Origin, UnapprovedTool]] = lambda snapshots: {},
     ) -> None:
         self._upstreams = upstreams
         self._rules = rules
@@ -66,13 +66,13 @@ class Catalog:
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
         self._ask_held = held
-        self._held: Mapping[Origin, Finding] = {}
+        self._held: Mapping[Origin, UnapprovedTool] = {}
         self._starting: tuple[str, ...] = ()
         self._views: dict[str | None, CatalogView] = {}
         self._names: dict[str | None, dict[Origin, str]] = {}
         self._left_out: dict[str | None, set[Quarantined]] = {}
-        self._exposed: dict[tuple[str | None, Audience, Mode | None], CatalogView] = {}
-        self._modes: dict[tuple[str | None, Audience], Mode] = {}
+        self._exposed: dict[tuple[str | None, ClientKind, Mode | None], CatalogView] = {}
+        self._modes: dict[tuple[str | None, ClientKind], Mode] = {}
         self._indexes = Indexes(aliases)
         self._remembered = Remembered()
 
@@ -130,7 +130,11 @@ class Catalog:
         if told:
             log.warning("tools_renamed", profile=profile, count=len(told), tools=told[:_MOST_TOLD])
 
-    def exposed(self, profile: str | None, audience: Audience, mode: Mode | None) -> CatalogView:
+    def tools(self, profile: str | None, audience: ClientKind, era: Era) -> list[bytes]:
+        """The definitions of all tools that clients of this kind are listed now, as this era has them."""
+        return [in_era(Kind.TOOL, entry.raw, era) for entry in self.exposed(profile, audience, None).entries(Kind.TOOL)]
+
+    def exposed(self, profile: str | None, audience: ClientKind, mode: Mode | None) -> CatalogView:
         """The same as clients of this kind are listed it; `mode` None is what `auto` comes to now."""
         self._look()
         view = self._exposed.get((profile, audience, mode))
@@ -141,7 +145,7 @@ class Catalog:
             self._exposed[profile, audience, mode] = view
         return view
 
-    def mode(self, profile: str | None, audience: Audience) -> Mode:
+    def mode(self, profile: str | None, audience: ClientKind) -> Mode:
         """How the tools would be exposed to a client that asks now for the first time."""
         self._look()
         mode = self._modes.get((profile, audience))
@@ -166,7 +170,7 @@ class Catalog:
         upstream = self._upstreams.get(max(fit)[1]) if fit else None
         return upstream.status() if upstream is not None and upstream.snapshot() is None else None
 
-    async def search(self, profile: str | None, query: str, limit: int, server: str | None = None) -> Answer:
+    async def search(self, profile: str | None, query: str, limit: int, server: str | None = None) -> SearchAnswer:
         """The tools of the profile that fit the query."""
         return await self._indexes.search(profile, self.view(profile), query, limit, server)
 

@@ -14,10 +14,10 @@ from typing import Literal
 import msgspec
 
 from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
-from mcp_hub.protocol.envelope import raw_object
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
+from mcp_hub.protocol.jsonrpc.salvage import flat
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.protocol.salvage import flat
-from mcp_hub.protocol.unreadable import NOT_JSON
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
 __all__ = [

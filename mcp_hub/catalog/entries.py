@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from mcp_hub.catalog import names, uris
+from mcp_hub.catalog import names
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, parse
 from mcp_hub.catalog.filters import any_matches
 from mcp_hub.catalog.overrides import Override, Supplied, find_override, overridden
+from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.types import Kind, Snapshot
 
-__all__ = ["Entry", "Offer", "Origin", "entry_of", "is_admitted", "offered", "present"]
+__all__ = ["Entry", "Offer", "Origin", "claims_read_only", "entry_of", "is_admitted", "offered", "present"]
 
 Origin = tuple[str, str]
 """A server, and its own name, URI or template."""
@@ -131,6 +132,7 @@ def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
 
 
 def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
+    """The entry that lists an offer, pinned if its override or the rules say so."""
     definition, override = offer.definition, offer.override
     is_pinned = override.pin
     if is_pinned is None:
@@ -146,3 +148,19 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         tuple(sorted(definition.traits.tags)),
         override.supplied or None,
     )
+
+
+class _Hints(msgspec.Struct, frozen=True):
+    readOnlyHint: bool = False
+
+
+class _Hinted(msgspec.Struct):
+    annotations: _Hints = _Hints()
+
+
+def claims_read_only(raw: bytes) -> bool:
+    """Whether a tool's definition says that it changes nothing."""
+    try:
+        return msgspec.json.decode(raw, type=_Hinted).annotations.readOnlyHint
+    except msgspec.DecodeError:
+        return False

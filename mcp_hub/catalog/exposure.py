@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.catalog import discovery
-from mcp_hub.catalog.compact import compact_tool
+from mcp_hub.catalog.compact.schema import compact_tool
+from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.definitions import parse, without_output
-from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.discovery import definitions as discovery
 from mcp_hub.catalog.view import CatalogView, Entry, ViewRules
-from mcp_hub.protocol.envelope import raw_object
-from mcp_hub.types import OWN, Audience, Kind, Mode, RawObject
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
 
 __all__ = ["MOST_IN_FULL", "decided", "exposed", "results_of"]
 
@@ -31,7 +31,7 @@ _COMPACTED: Final = 4096
 """Definitions whose compacted form is remembered."""
 
 
-def decided(view: CatalogView, rules: ViewRules, audience: Audience) -> Mode:
+def decided(view: CatalogView, rules: ViewRules, audience: ClientKind) -> Mode:
     """What `auto` comes to for what is known now; anything else is that."""
     asked = audience.expose or rules.expose
     if asked != "auto":
@@ -45,7 +45,7 @@ def decided(view: CatalogView, rules: ViewRules, audience: Audience) -> Mode:
 
 
 def exposed(
-    view: CatalogView, rules: ViewRules, audience: Audience, mode: Mode, *, is_partial: bool = False
+    view: CatalogView, rules: ViewRules, audience: ClientKind, mode: Mode, *, is_partial: bool = False
 ) -> CatalogView:
     """The view as this audience is listed it, with the hub's own tools, which go first: clients cut the end.
 
@@ -68,7 +68,7 @@ def exposed(
     return view.exposed([*own, *reading, *early, *tools], shown, is_partial=is_partial)
 
 
-def results_of(rules: ViewRules, audience: Audience) -> int:
+def results_of(rules: ViewRules, audience: ClientKind) -> int:
     """Tokens above which results are cut for this audience; 0 for never."""
     return rules.max_result_tokens if audience.max_result_tokens is None else audience.max_result_tokens
 
@@ -78,7 +78,7 @@ def _is_listed(entry: Entry, rules: ViewRules, mode: Mode) -> bool:
     return entry.is_pinned or (own or mode) == "full"
 
 
-def _shaped(tools: Iterable[Entry], rules: ViewRules, audience: Audience) -> Iterable[Entry]:
+def _shaped(tools: Iterable[Entry], rules: ViewRules, audience: ClientKind) -> Iterable[Entry]:
     for entry in tools:
         raw = entry.raw
         own = rules.servers[entry.server].compact if entry.server in rules.servers else None

@@ -19,7 +19,7 @@ __all__ = [
     "MEMBERS",
     "MOST_DEFINITION",
     "MOST_TOOLS",
-    "Finding",
+    "UnapprovedTool",
     "Pin",
     "Policy",
     "Record",
@@ -77,7 +77,7 @@ class Record(msgspec.Struct, frozen=True):
     version: int = _VERSION
 
 
-class Finding(msgspec.Struct, frozen=True):
+class UnapprovedTool(msgspec.Struct, frozen=True):
     """A tool that is not what was approved. `members` are those that differ; none of a new one.
 
     `digest` is that of what the server says now, `since` when it was first seen, in Unix seconds.
@@ -184,24 +184,24 @@ def approved(record: Record, digests: Mapping[str, str], now: float) -> tuple[Re
     return replace(record, tools=tools), missed
 
 
-def findings_of(server: str, record: Record, names: Iterable[str], policy: Policy) -> dict[str, Finding]:
+def findings_of(server: str, record: Record, names: Iterable[str], policy: Policy) -> dict[str, UnapprovedTool]:
     """What is not approved of these tools, which the server lists, by name."""
-    found: dict[str, Finding] = {}
+    found: dict[str, UnapprovedTool] = {}
     is_held = policy == "block"
     for name in names:
         pin = record.tools.get(name)
         if pin is None:
-            found[name] = Finding(server, name, "new", is_held=is_held)
+            found[name] = UnapprovedTool(server, name, "new", is_held=is_held)
         elif pin.offered is not None:
             found[name] = _finding(server, name, pin.approved, pin.offered, is_held)
     return found
 
 
-def _finding(server: str, tool: str, before: Told | None, now: Told, is_held: bool) -> Finding:
+def _finding(server: str, tool: str, before: Told | None, now: Told, is_held: bool) -> UnapprovedTool:
     if before is None:
-        return Finding(server, tool, "new", (), now.digest, now.since, is_held)
+        return UnapprovedTool(server, tool, "new", (), now.digest, now.since, is_held)
     members = tuple(name for name in MEMBERS if before.members.get(name) != now.members.get(name))
-    return Finding(server, tool, "changed", members, now.digest, now.since, is_held)
+    return UnapprovedTool(server, tool, "changed", members, now.digest, now.since, is_held)
 
 
 def without_texts(record: Record) -> Record:

@@ -9,7 +9,7 @@ from shlex import quote
 import msgspec
 
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.pins import Finding
+from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotApproved, UnknownEntry
 from mcp_hub.masking import hide
@@ -42,10 +42,8 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted:
     """
     match method:
         case "tools/call":
-            _check_arguments(method, params)
             return _named(view, Kind.TOOL, method, params, unlisted)
         case "prompts/get":
-            _check_arguments(method, params)
             return _named(view, Kind.PROMPT, method, params, unlisted)
         case "resources/read":
             asked = text(params, "uri", method)
@@ -68,14 +66,14 @@ def _encoded(value: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def _check_arguments(method: str, params: RawObject) -> None:
+def _named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlisted: Unlisted) -> Route:
     arguments = params.get("arguments")
     if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
         raise InvalidParams(f"{method}: params.arguments must be an object")
-
-
-def _named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlisted: Unlisted) -> Route:
-    name = text(params, "name", method)
+    try:
+        name = _string(params.get("name", b""))
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidParams(f"{method}: params.name must be a string") from None
     entry = view.find(kind, name)
     if entry is None:
         if kind is Kind.TOOL and name in view.withheld:
@@ -101,10 +99,12 @@ def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
     reason = hide(server.reason or "") or None
     said = f'its server "{server.server}" is {server.state.value}' + (f": {reason}" if reason else "")
     data: JsonObject = {"server": server.server, "state": server.state.value, "reason": reason}
+    if server.code is not None:
+        data["code"] = server.code
     return UnknownEntry(f"Unknown {kind.value}: {name[:200]}; {said}", data={"nearest": [], "upstream": data})
 
 
-def not_approved(name: str, found: Finding) -> NotApproved:
+def not_approved(name: str, found: UnapprovedTool) -> NotApproved:
     """Why a tool that callers know by this name cannot be called."""
     server, tool = decoded(found.server), decoded(found.tool)
     message = f"tool {name} {found.text}; see and approve it by: mcp-hub approve {quote(server)} {quote(tool)}"

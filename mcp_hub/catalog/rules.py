@@ -7,11 +7,9 @@ import msgspec
 
 from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.overrides import Override
+from mcp_hub.types import Expose
 
-__all__ = ["Expose", "ServerRules", "ViewRules"]
-
-Expose = Literal["auto", "full", "search", "names"]
-"""What clients are listed (context.md §1)."""
+__all__ = ["ServerRules", "ViewRules"]
 
 
 class ServerRules(msgspec.Struct, frozen=True):

@@ -16,14 +16,14 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.catalog import uris
 from mcp_hub.catalog.definitions import Quarantined, in_era
 from mcp_hub.catalog.entries import Entry, Origin, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.filters import EVERYTHING, Filter
-from mcp_hub.catalog.links import Remembered
-from mcp_hub.catalog.pins import Finding
+from mcp_hub.catalog.pins import UnapprovedTool
+from mcp_hub.catalog.resources import uris
+from mcp_hub.catalog.resources.links import Remembered
+from mcp_hub.catalog.resources.uri_variants import spellings
 from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.spellings import spellings
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
@@ -50,7 +50,7 @@ class CatalogView:
         hints: Mapping[Kind, CacheHint],
         quarantined: tuple[Quarantined, ...],
         callable_tools: Mapping[str, Entry] | None = None,
-        withheld: Mapping[str, Finding] = MappingProxyType({}),
+        withheld: Mapping[str, UnapprovedTool] = MappingProxyType({}),
     ) -> None:
         self._entries = entries
         self._callable_tools = callable_tools
@@ -212,7 +212,7 @@ def build(
     snapshots: Iterable[Snapshot],
     rules: ViewRules,
     remembered: Remembered | None = None,
-    held: Mapping[Origin, Finding] = MappingProxyType({}),
+    held: Mapping[Origin, UnapprovedTool] = MappingProxyType({}),
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
@@ -223,7 +223,7 @@ def build(
     servers = present(snapshots, rules)
     new = {origin for origin, finding in held.items() if finding.kind == "new"}
     offers, quarantined = offered(servers, rules, new)
-    withheld: dict[str, Finding] = {}
+    withheld: dict[str, UnapprovedTool] = {}
     if held:
         waiting = [offer for offer in offers[Kind.TOOL] if offer.origin in held]
         withheld = {offer.exported: held[offer.origin] for offer in waiting if is_admitted(Kind.TOOL, offer, rules)}

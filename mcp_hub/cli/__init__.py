@@ -1,7 +1,18 @@
-"""The `mcp-hub` command: one file a command, imported when it is asked for, so that `serve` starts without the others.
+"""The `mcp-hub` command: one module per command, imported when it is called, so that `serve` starts without the others.
 
-Exit codes: 0 ok, 1 the tool said error or the output cannot be written, 2 usage or configuration, 3 upstream
-unavailable, 130 interrupted.
+In: arguments, environment, signals and the configuration file.
+
+Out: a hub that serves (`serve`), or text, tables and JSON on stdout, messages on stderr, and an exit code: 0 ok, 1 the
+tool reported an error or the output cannot be written, 2 usage or configuration, 3 a server or the hub is not
+available, 130 interrupted.
+
+Held together by the table of commands below and by `setup`, which loads the configuration, chooses the event loop and
+turns errors into exit codes. `signals` and `hub_reloads` are for a hub that serves; `arguments` reads the arguments of
+`mcp-hub call`.
+
+Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read).
+
+Not here: what a hub does. Commands open one through `app`, or ask a running one through `client`.
 """
 
 import os
@@ -12,31 +23,30 @@ from typing import Any, Final
 import click
 
 from mcp_hub import __version__
-from mcp_hub.cli import lean as lean  # before anything that imports structlog
-from mcp_hub.cli.output import kept_output
+from mcp_hub.cli.render.output import kept_output
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
 
 __all__ = ["main", "open_standard_streams"]
 
 _COMMANDS: Final = {
-    "serve": "serve",
-    "list": "list_servers",
-    "tools": "tools",
-    "tokens": "tokens",
-    "search": "search",
-    "call": "call",
-    "streams": "streams",
-    "resume": "resume",
-    "cancel": "cancel",
-    "login": "login",
-    "logout": "logout",
-    "reload": "reload",
-    "restart": "restart",
-    "check": "check",
-    "doctor": "doctor",
-    "approve": "approve",
+    "serve": "serve:serve",
+    "list": "list:list_servers",
+    "tools": "tools:tools",
+    "tokens": "tokens:tokens",
+    "search": "search:search",
+    "call": "call:call",
+    "streams": "streams:streams",
+    "resume": "resume:resume",
+    "cancel": "streams:cancel",
+    "login": "login:login",
+    "logout": "login:logout",
+    "reload": "reload:reload",
+    "restart": "reload:restart",
+    "check": "check:check",
+    "doctor": "doctor:doctor",
+    "approve": "approve:approve",
 }
-"""Command, which is its module in this package → the function there."""
+"""Command → module in `commands` and function there."""
 
 
 def open_standard_streams() -> None:
@@ -66,7 +76,8 @@ class _Commands(click.Group):
             return None
         if cmd_name == "serve":
             _hold_hangups()
-        command = getattr(import_module(f"mcp_hub.cli.{cmd_name}"), _COMMANDS[cmd_name])
+        module, _, function = _COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(f"mcp_hub.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
         return command
 

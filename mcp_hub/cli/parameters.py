@@ -13,6 +13,7 @@ class Seconds(click.FloatRange):
     """A finite number within bounds: NaN is within all of them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As click asks for it; refuses infinity and NaN."""
         seconds = float(super().convert(value, param, ctx))
         if not math.isfinite(seconds):
             self.fail(f"{value} is not a finite number.", param, ctx)

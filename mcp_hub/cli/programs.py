@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from mcp_hub.config.schema import ServerSettings
+from mcp_hub.config.schema.settings import ServerSettings
 from mcp_hub.errors import StartFailed
-from mcp_hub.upstreams import commands
+from mcp_hub.upstreams.process import commands
 
 __all__ = ["find_program"]
 
@@ -24,7 +24,7 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
     if server.local is not None:
         top = server.local.partition(":")[0].partition(".")[0]
         if not _is_module(top, folder):
-            raise StartFailed(f"no module {top} (searched: {', '.join([*sys.path, folder])})")
+            raise StartFailed("module_not_found", f"no module {top} (searched: {', '.join([*sys.path, folder])})")
         return server.local
     path = server.env.get("PATH", env.get("PATH"))
     return commands.resolve(server.command or "", path, str(Path.home()), folder)

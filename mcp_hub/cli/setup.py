@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import anyio
 import click
+from msgspec.structs import replace
 
 from mcp_hub import logs
 from mcp_hub.cli.parameters import Seconds
-from mcp_hub.cli.results import visible
+from mcp_hub.cli.render.results import visible
 from mcp_hub.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mcp_hub.app import App
-    from mcp_hub.config.load import Loaded
+    from mcp_hub.app.build import App
+    from mcp_hub.config.load.load import Loaded
 
 __all__ = [
     "EXIT_CONFIG",
@@ -28,6 +29,7 @@ __all__ = [
     "EXIT_UNAVAILABLE",
     "config_option",
     "fail",
+    "fail_with",
     "leave",
     "load_config",
     "quiet_logs",
@@ -53,21 +55,21 @@ config_option: Callable[[Any], Any] = click.option(
     "--config",
     "-c",
     metavar="FILE",
-    help="Configuration; else $MCP_HUB_CONFIG, ./servers.yaml, then the user's own.",
+    help="Configuration file. Default: $MCP_HUB_CONFIG, ./servers.yaml, then the user's configuration folder.",
 )
 
 verbose_option: Callable[[Any], Any] = click.option(
-    "--verbose", "-v", count=True, help="Show the hub's log on stderr; twice: what servers write there, too."
+    "--verbose", "-v", count=True, help="Show the hub's log on stderr; -vv also shows the servers' stderr."
 )
 wait_option: Callable[[Any], Any] = click.option(
     "--wait", type=Seconds(min=0), default=30.0, show_default=True, metavar="SECONDS",
-    help="How long servers may take to start.",
+    help="How long to wait for servers to start.",
 )  # fmt: skip
 
 
 def read_config(path: str | None) -> "Loaded":
     """The configuration. Raises: ConfigError."""
-    from mcp_hub.config.load import find_config, load  # pydantic and YAML, which commands with --url do without
+    from mcp_hub.config.load.load import find_config, load  # pydantic and YAML, which commands with --url do without
 
     return load(find_config(path, Path.cwd(), os.environ), os.environ)
 
@@ -77,16 +79,23 @@ def load_config(path: str | None) -> "Loaded":
     try:
         loaded = read_config(path)
     except ConfigError as exc:
-        fail(str(exc), EXIT_CONFIG)
+        fail_with(exc)
     for warning in loaded.warnings:
         click.echo(visible(f"warning: {warning}"), err=True)
     return loaded
 
 
-def fail(message: str, code: int) -> Any:
-    """Ends the command with a message on stderr."""
-    click.echo(visible(message), err=True)
-    raise SystemExit(code)
+def fail(code: str, message: str, exit_code: int) -> Any:
+    """Ends the command with a message on stderr, which names the stable code of the failure."""
+    click.echo(visible(f"{message} [{code}]"), err=True)
+    raise SystemExit(exit_code)
+
+
+def fail_with(error: ConfigError, file: Path | None = None) -> NoReturn:
+    """Ends the command with what is wrong with the configuration; `file` is the one that a finding is about."""
+    for finding in error.findings:
+        click.echo(visible(str(finding if file is None else replace(finding, file=str(file)))), err=True)
+    raise SystemExit(EXIT_CONFIG)
 
 
 def leave() -> None:
@@ -119,7 +128,7 @@ def quiet_logs(verbose: int) -> None:
 
 def run_with_app(loaded: "Loaded", main: Callable[["App"], Awaitable[int]]) -> NoReturn:
     """Starts the servers, runs `main`, stops them, and exits with its code; interrupted as `run_with` says."""
-    from mcp_hub.app import open_app
+    from mcp_hub.app.build import open_app
 
     run_with(lambda: open_app(loaded, os.environ), main)
 

@@ -13,11 +13,12 @@ from types import FrameType
 
 import anyio
 import anyio.abc
-import structlog
+
+from mcp_hub.logs import get_logger
 
 __all__ = ["Signals", "hold_hangups", "received_signals"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Signals:

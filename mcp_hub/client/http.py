@@ -14,24 +14,25 @@ import httpx2
 import msgspec
 
 from mcp_hub import __version__
-from mcp_hub.client.messages import AnswerReader, Request, endpoint, request
-from mcp_hub.client.rest import Rest, unreachable
+from mcp_hub.client.messages import AnswerReader, HubRequest, endpoint, request
+from mcp_hub.client.rest import RestClient, unreachable
 from mcp_hub.client.rest_messages import (
-    ServerStatus,
-    StreamStatus,
     answer_body,
     call_body,
     owners_of,
+    reload_of,
     servers_of,
     status_of,
     statuses_of,
 )
 from mcp_hub.client.retrying import Patience
 from mcp_hub.client.streams import HubStream, Start, started
-from mcp_hub.errors import ConfigError, RpcError, UpstreamLost
+from mcp_hub.errors import ConfigError, ConfigFinding, RpcError, UpstreamLost
 from mcp_hub.events import CallEvent, Completed, Failed
-from mcp_hub.protocol.envelope import raw_object
 from mcp_hub.protocol.headers import Path, mirrored, param_headers
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.protocol.rest.servers import ReloadAnswer, ServerInfo
+from mcp_hub.protocol.rest.streams import StreamStatus
 from mcp_hub.types import RawJson
 
 __all__ = ["HubCall", "HubClient"]
@@ -56,7 +57,7 @@ class HubCall:
     """
 
     def __init__(
-        self, http: httpx2.AsyncClient, url: str, sent: Request, timeout: httpx2.Timeout, *, is_listed: bool = True
+        self, http: httpx2.AsyncClient, url: str, sent: HubRequest, timeout: httpx2.Timeout, *, is_listed: bool = True
     ) -> None:
         self._http = http
         self._url = url
@@ -133,15 +134,17 @@ class HubClient:
         headers = {"user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"}
         if token is not None:
             if not _TOKEN.fullmatch(token):
-                raise ConfigError("the token holds characters that an HTTP header cannot carry")
+                said = "the token holds characters that an HTTP header cannot carry"
+                raise ConfigError(ConfigFinding("invalid_value", said))
             headers["authorization"] = f"Bearer {token}"
         try:
             local = _is_this_machine(httpx2.URL(self.url).host)
         except httpx2.InvalidURL as exc:
-            raise ConfigError(f"not the URL of a hub: {self.url}: {exc}") from None
+            said = f"not the URL of a hub: {self.url}: {exc}"
+            raise ConfigError(ConfigFinding("invalid_hub_url", said)) from None
         # a proxy of the environment cannot reach a hub on this machine
         self._http = httpx2.AsyncClient(headers=headers, timeout=_OF_A_LIST, trust_env=not local)
-        self._rest = Rest(self._http, self.url)
+        self._rest = RestClient(self._http, self.url)
         self._patience = patience
 
     async def __aenter__(self) -> Self:
@@ -193,7 +196,7 @@ class HubClient:
         sent = self._request("tools/call", {"name": name, "arguments": msgspec.Raw(bytes(arguments))}, name, headers)
         return HubCall(self._http, self.url, sent, _OF_A_CALL, is_listed=name in self._listed)
 
-    async def servers(self) -> list[ServerStatus]:
+    async def servers(self) -> list[ServerInfo]:
         """How the servers are that this client may use, in the order of the hub's file. Raises `RpcError`."""
         url = self._rest.url("servers")
         return servers_of(url, await self._rest.told("GET", url))
@@ -203,12 +206,13 @@ class HubClient:
         url = self._rest.url("tokens")
         return owners_of(url, await self._rest.told("GET", url))
 
-    async def reload(self) -> bytes:
-        """Has the hub read its configuration again; what changed, as JSON (`ReloadAnswer` of its OpenAPI document).
+    async def reload(self) -> ReloadAnswer:
+        """Has the hub read its configuration again; what changed.
 
         Raises `RpcError`, `InvalidParams` for a configuration that cannot be used.
         """
-        return await self._rest.told("POST", self._rest.url("reload"))
+        url = self._rest.url("reload")
+        return reload_of(url, await self._rest.told("POST", url))
 
     async def restart(self, server: str) -> None:
         """Has a server started again. Raises `RpcError`, `InvalidParams` for one that is unknown or disabled."""
@@ -280,7 +284,7 @@ class HubClient:
 
     def _request(
         self, method: str, params: dict[str, object], name: str | None = None, more: dict[str, str] | None = None
-    ) -> Request:
+    ) -> HubRequest:
         self._last_id += 1
         return request(self._last_id, method, params, name, more)
 

@@ -13,6 +13,7 @@ from mcp_hub import __version__
 from mcp_hub.errors import (
     Busy,
     ConfigError,
+    ConfigFinding,
     DeadlineExceeded,
     HubError,
     HubStopping,
@@ -21,18 +22,19 @@ from mcp_hub.errors import (
     UpstreamLost,
     UpstreamUnavailable,
 )
-from mcp_hub.events import CallEvent, Completed, Failed, Log, Progress
-from mcp_hub.protocol import envelope, eras
-from mcp_hub.protocol.envelope import Envelope, Unset, object_bytes, raw_object
-from mcp_hub.protocol.event_stream import EventParser
-from mcp_hub.protocol.framing import TooLong
+from mcp_hub.events import CallEvent, Completed, Failed, Log, Progressed
+from mcp_hub.protocol import eras
 from mcp_hub.protocol.headers import header_value
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.event_stream import EventParser
+from mcp_hub.protocol.jsonrpc.framing import TooLong
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, from_wire
-from mcp_hub.protocol.shape import COALESCED
+from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 
-__all__ = ["LIMIT", "AnswerReader", "Request", "endpoint", "progress_of", "refusal", "request"]
+__all__ = ["LIMIT", "AnswerReader", "HubRequest", "endpoint", "progress_of", "refusal", "request"]
 
 LIMIT: Final = 128 << 20
 """Bytes of one message: four times what a hub takes from a server unless it is told otherwise."""
@@ -54,13 +56,15 @@ def endpoint(url: str) -> str:
     except ValueError:
         is_usable = False
     if not is_usable or not url.isprintable() or " " in url:
-        raise ConfigError(f"not the URL of a hub: {url[:_REASON]!r}; write it as http://127.0.0.1:8765")
+        said = f"not the URL of a hub: {url[:_REASON]!r}; write it as http://127.0.0.1:8765"
+        raise ConfigError(ConfigFinding("invalid_hub_url", said))
     if "@" in parts.netloc:  # not shown: it may be a secret
-        raise ConfigError("the URL of a hub takes no user and no password; give a token with --token or MCP_HUB_TOKEN")
+        said = "the URL of a hub takes no user and no password; give a token with --token or MCP_HUB_TOKEN"
+        raise ConfigError(ConfigFinding("invalid_hub_url", said))
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") or "/mcp", parts.query, ""))
 
 
-class Request(msgspec.Struct, frozen=True):
+class HubRequest(msgspec.Struct, frozen=True):
     """One POST."""
 
     id: int
@@ -70,7 +74,7 @@ class Request(msgspec.Struct, frozen=True):
 
 def request(
     id_: int, method: str, params: Mapping[str, object], name: str | None = None, more: Mapping[str, str] | None = None
-) -> Request:
+) -> HubRequest:
     """A request with its envelope; `name` is what it is about, `more` are headers for its parameters."""
     meta: dict[str, object] = {**modern_meta(eras.LATEST_MODERN, _CLIENT, {}, _LOG_LEVEL), PROGRESS_TOKEN: id_}
     headers = {
@@ -81,7 +85,7 @@ def request(
         **({} if name is None else {"mcp-name": header_value(name)}),
         **(more or {}),
     }
-    return Request(id_, headers, envelope.request_frame(id_, method, object_bytes({**params, "_meta": meta})))
+    return HubRequest(id_, headers, envelope.request_frame(id_, method, object_bytes({**params, "_meta": meta})))
 
 
 class AnswerReader:
@@ -179,13 +183,14 @@ def refusal(url: str, status: int, content_type: str, reason: str) -> HubError:
     """Why an HTTP answer is none to the request: `reason` is a JSON-RPC error's message, empty if there is none."""
     said = f": {reason}" if reason else ""
     if status == 401:
-        return ConfigError(f"{url} refused the request{said}; give the token with --token or MCP_HUB_TOKEN")
+        why = f"{url} refused the request{said}; give the token with --token or MCP_HUB_TOKEN"
+        return ConfigError(ConfigFinding("unauthorized", why))
     if status >= 500:
         return UpstreamUnavailable(f"{url} answered with HTTP {status}{said}")
     if reason and status != 404:
-        return ConfigError(f"{url} refused the request with HTTP {status}{said}")
+        return ConfigError(ConfigFinding("refused_by_hub", f"{url} refused the request with HTTP {status}{said}"))
     got = content_type or "nothing" if status == 200 else f"HTTP {status}{said}"
-    return ConfigError(f"{url} is no MCP endpoint of a hub: it answered with {got}")
+    return ConfigError(ConfigFinding("not_a_hub", f"{url} is no MCP endpoint of a hub: it answered with {got}"))
 
 
 def _typed(error: RpcError, is_listed: bool) -> RpcError:
@@ -201,7 +206,7 @@ class _Numbers(msgspec.Struct):
     total: int | float | None = None
 
 
-def progress_of(params: RawObject) -> Progress | None:
+def progress_of(params: RawObject) -> Progressed | None:
     """The event that `shape.progress_frame` wrote; None if it cannot be read."""
     try:
         numbers = msgspec.json.decode(object_bytes(params), type=_Numbers)
@@ -211,11 +216,11 @@ def progress_of(params: RawObject) -> Progress | None:
     meta = raw_object(rest.get("_meta", Unset)) or {}
     skipped = bytes(meta.pop(COALESCED, b"0"))
     if skipped == b"0" or not skipped.isdigit() or len(skipped) > 9:
-        return Progress(numbers.progress, numbers.total, rest or None)
+        return Progressed(numbers.progress, numbers.total, rest or None)
     del rest["_meta"]
     if meta:
         rest["_meta"] = msgspec.Raw(object_bytes(meta))
-    return Progress(numbers.progress, numbers.total, rest or None, int(skipped))
+    return Progressed(numbers.progress, numbers.total, rest or None, int(skipped))
 
 
 def _log_of(params: RawJson | msgspec.UnsetType) -> Log | None:

@@ -7,10 +7,11 @@ import anyio
 import httpx2
 
 from mcp_hub.client.messages import LIMIT
-from mcp_hub.client.rest_messages import Problem, error_for, problem_of, rest_url
+from mcp_hub.client.rest_messages import error_for, problem_of, rest_url
 from mcp_hub.errors import ConfigError, HubError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.protocol.rest.problems import RestProblem
 
-__all__ = ["Refused", "Rest", "said", "unreachable"]
+__all__ = ["RequestRefused", "RestClient", "said", "unreachable"]
 
 _CONNECT: Final = 5.0
 _TIMEOUT: Final = httpx2.Timeout(60.0, connect=_CONNECT, write=30.0)
@@ -20,13 +21,13 @@ _CLOSING: Final = 2.0
 _MOST_WAIT: Final = 30.0
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """An answer that is none to the request. `error` is what it means; `is_passing`: it may be another one soon.
 
     `problem`: the hub itself has said so, not something on the way to it. `wait` in seconds is before the next try.
     """
 
-    def __init__(self, error: HubError, *, is_passing: bool, problem: Problem | None, wait: float) -> None:
+    def __init__(self, error: HubError, *, is_passing: bool, problem: RestProblem | None, wait: float) -> None:
         super().__init__(str(error))
         self.error = error
         self.is_passing = is_passing
@@ -34,7 +35,7 @@ class Refused(Exception):
         self.wait = wait
 
 
-class Rest:
+class RestClient:
     """The REST front of the hub whose MCP endpoint is `endpoint`."""
 
     def __init__(self, http: httpx2.AsyncClient, endpoint: str) -> None:
@@ -53,7 +54,7 @@ class Rest:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The body of a JSON answer. Raises `Refused`, `httpx2.RequestError`."""
+        """The body of a JSON answer. Raises `RequestRefused`, `httpx2.RequestError`."""
         response = await self.open(method, url, body=body, params=params, headers=headers)
         try:
             return await _body(url, response)
@@ -64,7 +65,7 @@ class Rest:
         """The body of a JSON answer, asked for once. Raises the `HubError` that another one means."""
         try:
             return await self.ask(method, url, body=body, params=params)
-        except Refused as refused:
+        except RequestRefused as refused:
             raise refused.error from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
             raise unreachable(self.endpoint, exc) from None
@@ -81,7 +82,7 @@ class Rest:
         headers: Mapping[str, str] | None = None,
         media: str = "application/json",
     ) -> httpx2.Response:
-        """An answer of this media type, to be read and closed. Raises `Refused`, `httpx2.RequestError`."""
+        """An answer of this media type, to be read and closed. Raises `RequestRefused`, `httpx2.RequestError`."""
         sent = {"accept": media, **(headers or {}), **({} if body is None else {"content-type": "application/json"})}
         address = httpx2.URL(url).copy_merge_params(params or {})
         made = self._http.build_request(method, address, content=body, headers=sent, timeout=_TIMEOUT)
@@ -111,11 +112,11 @@ async def _body(url: str, response: httpx2.Response) -> bytes:
     return bytes(body)
 
 
-def _refused(url: str, response: httpx2.Response, kind: str, body: bytes) -> Refused:
+def _refused(url: str, response: httpx2.Response, kind: str, body: bytes) -> RequestRefused:
     status = response.status_code
     error = error_for(url, status, kind, body)
     after = response.headers.get("retry-after", "")
-    return Refused(
+    return RequestRefused(
         error,
         is_passing=status in _OVERLOADED and not isinstance(error, ConfigError),
         problem=problem_of(body) if kind == "application/problem+json" else None,

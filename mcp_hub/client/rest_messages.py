@@ -8,12 +8,13 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw
 
 from mcp_hub.client.messages import refusal
 from mcp_hub.errors import (
     Busy,
     ConfigError,
+    ConfigFinding,
     EventsGone,
     HubError,
     InvalidParams,
@@ -22,25 +23,27 @@ from mcp_hub.errors import (
     UpstreamLost,
     UpstreamUnavailable,
 )
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope, Unset, object_bytes
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, object_bytes
+from mcp_hub.protocol.rest.problems import RestProblem
+from mcp_hub.protocol.rest.servers import ReloadAnswer, ServerInfo, ServerList
+from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
+from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.protocol.rpc_errors import from_wire
-from mcp_hub.protocol.stream_errors import error_of
-from mcp_hub.types import Era, JsonObject, RawJson, UpstreamState
+from mcp_hub.protocol.shape.stream_errors import error_of
+from mcp_hub.types import RawJson
 
 __all__ = [
-    "Problem",
-    "Question",
-    "ServerStatus",
-    "StreamStatus",
     "answer_body",
     "call_body",
     "error_for",
     "owners_of",
     "problem_of",
+    "reload_of",
     "rest_url",
     "servers_of",
     "status_of",
+    "stream_of",
     "statuses_of",
 ]
 
@@ -60,80 +63,13 @@ def rest_url(endpoint: str, *segments: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
-class Question(Struct):
-    """What a tool wants to know before it goes on."""
-
-    key: str
-    method: str
-    params: Raw
-
-
-class StreamStatus(Struct):
-    """What is known of a stream. Times are ISO 8601; `first` and `last` number the events that are kept.
-
-    `name` is what was called, `tool` what its server calls it, `message` the last of its progress. `result`, `error`
-    (data of the `error` event) or `reason` say how it ended, where they are asked for (`HubClient.status`).
-    """
-
+class _Named(msgspec.Struct):
     stream: str
-    status: str
-    name: str = ""
-    server: str = ""
-    created: str = ""
-    updated: str = ""
-    first: int = 1
-    last: int = 0
-    tool: str | UnsetType = UNSET
-    expires: str | UnsetType = UNSET
-    message: str | UnsetType = UNSET
-    questions: list[Question] | UnsetType = UNSET
-    result: Raw | UnsetType = UNSET
-    error: Raw | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-
-    @property
-    def has_ended(self) -> bool:
-        return self.status not in ("working", "input_required")
 
 
-class ServerStatus(Struct):
-    """How a server of a running hub is: `ServerInfo` of its OpenAPI document, as far as people look at it.
-
-    `entries` are how many of each kind it listed, `listed` (ISO 8601) when. `software` is what it calls itself.
-    """
-
-    server: str
-    state: UpstreamState
-    restarts: int = 0
-    reason: str | None = None
-    era: Era | None = None
-    version: str | None = None
-    software: str | None = None
-    pid: int | None = None
-    rests: bool = False
-    listed: str | None = None
-    entries: dict[str, int] = {}
-    warnings: tuple[str, ...] = ()
-    unapproved: list[JsonObject] = []
-    flags: list[JsonObject] = []
-    stderr: tuple[str, ...] = ()
-
-
-class _List(Struct):
-    streams: list[StreamStatus]
-
-
-class _Servers(Struct):
-    servers: list[ServerStatus]
-
-
-class _Owned(Struct):
-    name: str
-    server: str
-
-
-class _Account(Struct):
-    tools: list[_Owned]
+def stream_of(url: str, body: bytes) -> str:
+    """The stream of a call, whether it has ended (`CallAnswer`) or not (`StreamStatus`). Raises `UpstreamLost`."""
+    return _read(url, body, _Named).stream
 
 
 def status_of(url: str, body: bytes) -> StreamStatus:
@@ -143,17 +79,22 @@ def status_of(url: str, body: bytes) -> StreamStatus:
 
 def statuses_of(url: str, body: bytes) -> list[StreamStatus]:
     """Raises `UpstreamLost`."""
-    return _read(url, body, _List).streams
+    return _read(url, body, StreamList).streams
 
 
-def servers_of(url: str, body: bytes) -> list[ServerStatus]:
+def servers_of(url: str, body: bytes) -> list[ServerInfo]:
     """Raises `UpstreamLost`."""
-    return _read(url, body, _Servers).servers
+    return _read(url, body, ServerList).servers
+
+
+def reload_of(url: str, body: bytes) -> ReloadAnswer:
+    """Raises `UpstreamLost`."""
+    return _read(url, body, ReloadAnswer)
 
 
 def owners_of(url: str, body: bytes) -> dict[str, str]:
     """The server of each tool, of what the tools cost. Raises `UpstreamLost`."""
-    return {tool.name: tool.server for tool in _read(url, body, _Account).tools}
+    return {tool.name: tool.server for tool in _read(url, body, TokenAccount).tools}
 
 
 def _read(url: str, body: bytes, shape: type[_T]) -> _T:
@@ -175,23 +116,10 @@ def answer_body(key: str, given: Mapping[str, object]) -> bytes:
 # -- problems -------------------------------------------------------------------------------------------------------
 
 
-class Problem(Struct, rename={"group": "class"}):
-    """The members that a client looks at; `code` is for programs."""
-
-    code: str
-    status: int = 500
-    detail: str = ""
-    group: str = ""
-    earliest: int = 1
-    upstream: JsonObject = {}
-    stream: str | None = None
-    jsonrpc: Raw | UnsetType = UNSET
-
-
-def problem_of(body: bytes) -> Problem | None:
+def problem_of(body: bytes) -> RestProblem | None:
     """The problem that a body tells of, None if it is none."""
     try:
-        return msgspec.json.decode(body, type=Problem)
+        return msgspec.json.decode(body, type=RestProblem)
     except (msgspec.DecodeError, RecursionError):
         return None
 
@@ -206,7 +134,8 @@ def error_for(url: str, status: int, content_type: str, body: bytes) -> HubError
         if status >= 500 or status == _TOO_MANY:
             return UpstreamUnavailable(f"{url} answered with HTTP {status}")
         got = content_type or "nothing" if status < 300 else f"HTTP {status}"
-        return ConfigError(f"{url} is not of the REST front of a hub: it answered with {got}")
+        said = f"{url} is not of the REST front of a hub: it answered with {got}"
+        return ConfigError(ConfigFinding("not_a_hub", said))
     if problem.jsonrpc is not UNSET:
         try:
             return error_of(problem.code, problem.group, problem.jsonrpc)
@@ -215,7 +144,7 @@ def error_for(url: str, status: int, content_type: str, body: bytes) -> HubError
     return _error_named(problem, status)
 
 
-def _error_named(problem: Problem, status: int) -> HubError:
+def _error_named(problem: RestProblem, status: int) -> HubError:
     match problem.code:
         case "unknown_stream":
             return UnknownStream()

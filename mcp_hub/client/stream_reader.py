@@ -7,11 +7,11 @@ import msgspec
 
 from mcp_hub.client.messages import LIMIT
 from mcp_hub.events import CallEvent
-from mcp_hub.protocol.event_stream import EventParser
-from mcp_hub.protocol.framing import TooLong
-from mcp_hub.protocol.stream_events import decoded
+from mcp_hub.protocol.jsonrpc.event_stream import EventParser
+from mcp_hub.protocol.jsonrpc.framing import TooLong
+from mcp_hub.protocol.shape.stream_events import decoded
 
-__all__ = ["StreamReader"]
+__all__ = ["EventDecoder"]
 
 
 class _Head(msgspec.Struct):
@@ -19,7 +19,7 @@ class _Head(msgspec.Struct):
     stream: str
 
 
-class StreamReader:
+class EventDecoder:
     """Reads one answer with events, in whatever portions it comes: those behind `after`, each once, without a gap.
 
     `stream` is known from the first one on. It `is_over` when the hub has said so (`is_closed`: nothing will follow;

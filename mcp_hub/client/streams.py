@@ -14,10 +14,10 @@ import anyio
 import httpx2
 import msgspec
 
-from mcp_hub.client.rest import Refused, Rest, said, unreachable
-from mcp_hub.client.rest_messages import error_for, problem_of, status_of
+from mcp_hub.client.rest import RequestRefused, RestClient, said, unreachable
+from mcp_hub.client.rest_messages import error_for, problem_of, stream_of
 from mcp_hub.client.retrying import Patience
-from mcp_hub.client.stream_reader import StreamReader
+from mcp_hub.client.stream_reader import EventDecoder
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 
@@ -63,7 +63,9 @@ class HubStream:
     hub or the hub refuses this client, and `StreamInterrupted`.
     """
 
-    def __init__(self, rest: Rest, patience: Patience, start: Start | None, stream: str | None, after: int) -> None:
+    def __init__(
+        self, rest: RestClient, patience: Patience, start: Start | None, stream: str | None, after: int
+    ) -> None:
         self.stream = stream
         self.cursor = after
         self.on_pause: Callable[[str], None] = lambda reason: None
@@ -73,7 +75,7 @@ class HubStream:
         self._events: deque[tuple[int, CallEvent | None]] = deque()
         self._response: httpx2.Response | None = None
         self._chunks: AsyncGenerator[bytes, None]
-        self._reader: StreamReader
+        self._reader: EventDecoder
         self._opened_at = 0.0
         self._after = after
         self._attempts = 0
@@ -126,7 +128,7 @@ class HubStream:
                 await self._over(self._reader)
                 return
             chunk = await anext(self._chunks, None)
-        except Refused as refused:
+        except RequestRefused as refused:
             await self._refused(refused)
         except httpx2.RequestError as exc:
             await self._lost(exc)
@@ -147,7 +149,7 @@ class HubStream:
         else:
             place = {"after": str(self.cursor)}
             response = await rest.open("GET", rest.url("streams", self.stream, "events"), params=place, media=_EVENTS)
-        self._reader = StreamReader(rest.endpoint, self.cursor)
+        self._reader = EventDecoder(rest.endpoint, self.cursor)
         self._chunks = response.aiter_bytes()
         self._opened_at = anyio.current_time()
         self._response = response
@@ -159,7 +161,7 @@ class HubStream:
             self._patience.worked()
             self._events.extend(events)
 
-    async def _over(self, reader: StreamReader) -> None:
+    async def _over(self, reader: EventDecoder) -> None:
         """All that the answer had is given out, and no ending was there."""
         if reader.broken is not None:
             raise UpstreamLost(reader.broken)
@@ -175,7 +177,7 @@ class HubStream:
         else:
             self._has_ended = True
 
-    async def _refused(self, refused: Refused) -> None:
+    async def _refused(self, refused: RequestRefused) -> None:
         is_first = self._attempts == 1
         if not refused.is_passing or (is_first and (self._start is None or refused.problem is not None)):
             raise refused.error from None
@@ -212,7 +214,7 @@ class HubStream:
                 await response.aclose()
 
 
-async def started(rest: Rest, start: Start, patience: Patience) -> str:
+async def started(rest: RestClient, start: Start, patience: Patience) -> str:
     """Makes the call and leaves it alone: the id of its stream. Raises what `HubStream` raises."""
     is_first = True
     headers = {"idempotency-key": start.key, "prefer": "wait=0"}
@@ -220,8 +222,8 @@ async def started(rest: Rest, start: Start, patience: Patience) -> str:
         wanted = 0.0
         try:
             answer = await rest.ask("POST", start.url, body=start.body, headers=headers)
-            return status_of(start.url, answer).stream
-        except Refused as refused:
+            return stream_of(start.url, answer)
+        except RequestRefused as refused:
             if refused.problem is not None and refused.problem.stream is not None:
                 return refused.problem.stream  # it has failed already, as whoever follows it will see
             if not refused.is_passing or (is_first and refused.problem is not None):
@@ -241,6 +243,7 @@ async def started(rest: Rest, start: Start, patience: Patience) -> str:
 def interrupted(
     endpoint: str, reason: str, seconds: float, stream: str | None, cursor: int, key: str | None
 ) -> StreamInterrupted:
+    """The error for a stream that was lost, with the way to continue it if its id is known."""
     lost = f"lost the connection to {endpoint} ({reason}), for {seconds:g} s"
     if stream is not None:
         rest = f"resume {stream} after event {cursor} to have the rest"

@@ -3,12 +3,13 @@
 import difflib
 import json
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from mcp_hub.errors import ConfigError
+from mcp_hub.errors import ConfigError, ConfigFinding
 
-__all__ = ["DataPath", "Finding", "Report", "nearest", "on_one_line", "quoted"]
+__all__ = ["DataPath", "Finding", "Findings", "Flaw", "nearest", "on_one_line", "quoted"]
 
 DataPath = tuple[str | int, ...]
 """Where a value sits: keys and list indexes from the root, as written in the file."""
@@ -18,11 +19,20 @@ class Finding(msgspec.Struct, frozen=True):
     """One thing to mend, or to know; the line is looked up by path when it is not given."""
 
     path: DataPath
+    code: str
     message: str
     line: int | None = None
 
 
-class Report(msgspec.Struct):
+class Flaw(NamedTuple):
+    """A key of the mapping being validated, and what is wrong with it."""
+
+    key: str
+    code: str
+    message: str
+
+
+class Findings(msgspec.Struct):
     """Collects findings about one file, so that a person sees all of them at once.
 
     `lines` is keyed by paths as written; `written` gives the file's own word for a top-level key.
@@ -36,26 +46,25 @@ class Report(msgspec.Struct):
     warnings: list[Finding] = msgspec.field(default_factory=list)
     slips: list[Finding] = msgspec.field(default_factory=list)
 
-    def error(self, path: DataPath, message: str) -> None:
-        self.errors.append(Finding(path, message))
+    def error(self, path: DataPath, code: str, message: str) -> None:
+        self.errors.append(Finding(path, code, message))
 
-    def warn(self, path: DataPath, message: str) -> None:
-        self.warnings.append(Finding(path, message))
+    def warn(self, path: DataPath, code: str, message: str) -> None:
+        self.warnings.append(Finding(path, code, message))
 
-    def rendered(self, findings: Iterable[Finding]) -> tuple[str, ...]:
-        """`file:line: path: message` for each, in the order of the file."""
-        located = [(self._line(finding), finding) for finding in findings]
-        located.sort(key=lambda pair: pair[0] or 0)
-        return tuple(dict.fromkeys(self._render(line, finding) for line, finding in located))
+    def located(self, findings: Iterable[Finding]) -> tuple[ConfigFinding, ...]:
+        """Each with its place, once, in the order of the file."""
+        found = [self._located(finding) for finding in findings]
+        found.sort(key=lambda finding: finding.line or 0)
+        return tuple(dict.fromkeys(found))
 
     def failure(self) -> ConfigError:
         """The error that carries all findings so far."""
-        return ConfigError("\n".join(self.rendered([*self.errors, *self.slips])))
+        return ConfigError(*self.located([*self.errors, *self.slips]))
 
-    def _render(self, line: int | None, finding: Finding) -> str:
-        where = self.name if line is None else f"{self.name}:{line}"
-        path = _path_text(self._as_written(finding.path))
-        return on_one_line(f"{where}: {path}: {finding.message}" if path else f"{where}: {finding.message}")
+    def _located(self, finding: Finding) -> ConfigFinding:
+        path, message = _path_text(self._as_written(finding.path)), on_one_line(finding.message)
+        return ConfigFinding(finding.code, message, on_one_line(self.name), self._line(finding), path=on_one_line(path))
 
     def _line(self, finding: Finding) -> int | None:
         """The line of the path, or of the nearest thing around it that is in the file."""

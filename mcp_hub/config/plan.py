@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from mcp_hub.config.schema import Defaults, ProfileSettings, ServerSettings, Settings
-from mcp_hub.config.section import Section
+from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.settings import Defaults, ProfileSettings, ServerSettings, Settings
 
 __all__ = [
     "AT_ONCE",

@@ -1,0 +1,13 @@
+"""Examples to run and to copy from.
+
+In: `servers.yaml` names a registry of Python functions here: `local: "mcp_hub.examples.jobs:registry"`.
+
+Out: tools that a client can call without any other server installed.
+
+`jobs` shows the three kinds of tool that a registry takes: a job that streams its progress and output, a plain
+function, and a slow one that can be cancelled.
+
+Held together by nothing: each module stands alone and imports only what a user's own tools would import.
+
+Not here: anything that the hub needs. Nothing imports this package; it is loaded by name.
+"""

@@ -3,7 +3,7 @@
     servers:
       jobs: {local: "mcp_hub.examples.jobs:registry"}
 
-`mcp_hub.upstreams.tools` describes what a tool may take, yield, return and raise.
+`mcp_hub.upstreams.functions.registry` describes what a tool may take, yield, return and raise.
 """
 
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from typing import Annotated
 import anyio
 from pydantic import Field
 
-from mcp_hub.upstreams.tools import Context, Progress, Registry, Result
+from mcp_hub import Context, Progress, Registry, Result
 
 __all__ = ["registry"]
 

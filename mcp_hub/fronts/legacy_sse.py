@@ -12,18 +12,18 @@ from typing import Final
 from urllib.parse import parse_qs, quote
 
 from mcp_hub.errors import Busy, RpcError
-from mcp_hub.fronts.admission import Admission
-from mcp_hub.fronts.duplex import Duplex
-from mcp_hub.fronts.endpoints import Headers, Serve
-from mcp_hub.fronts.exchange import SSE_HEADERS, Receive, Scope, Send, respond
-from mcp_hub.fronts.http_body import accepts, read_text, understood
-from mcp_hub.fronts.http_request import HttpRequest, json_error
-from mcp_hub.fronts.mcp_server import Binding
+from mcp_hub.fronts.http.admission import Admission
+from mcp_hub.fronts.http.body import accepts, read_text, understood
+from mcp_hub.fronts.http.endpoints import Headers, Serve
+from mcp_hub.fronts.http.request import HttpRequest, json_error
+from mcp_hub.fronts.http.response import SSE_HEADERS, Receive, Scope, Send, respond
+from mcp_hub.fronts.mcp.binding import Binding
+from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.fronts.sse_stream import EventStream
-from mcp_hub.hub import Facade
+from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
-from mcp_hub.protocol.batches import is_array
+from mcp_hub.protocol.jsonrpc.batches import is_array
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, UNSUPPORTED_VERSION
 from mcp_hub.sessions.session import Caller, Session
@@ -38,7 +38,7 @@ _PATH: Final = "/messages"
 _ID: Final = "sessionId"
 """The query parameter; SDKs look for it by this name."""
 
-_UNKNOWN: Final = json_error(None, INVALID_REQUEST, "session not found")
+_UNKNOWN: Final = json_error(None, INVALID_REQUEST, "session not found", "unknown_session")
 
 
 class LegacySse:
@@ -48,7 +48,7 @@ class LegacySse:
 
     def __init__(
         self,
-        hub: Facade,
+        hub: HubPort,
         binding: Binding,
         *,
         max_body: int,
@@ -88,7 +88,9 @@ class LegacySse:
             await respond(send, 405, headers=[(b"allow", b"GET")])
             return
         if not accepts(headers)[1]:
-            await respond(send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream"))
+            await respond(
+                send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream", "not_acceptable")
+            )
             return
         self._admit(caller.principal)
         id_ = new_session_id()
@@ -98,7 +100,7 @@ class LegacySse:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
             profile = quote(scope["path"].removeprefix(_STREAM).removesuffix("/"))  # as it is asked for, or nothing
-            await stream.run(receive, send, f"{_PATH}{profile}?{_ID}={id_}")
+            await stream.run(receive, send, f"{quote(scope.get('root_path', ''))}{_PATH}{profile}?{_ID}={id_}")
         finally:
             del self._streams[id_]
             self._by_principal[caller.principal] -= 1
@@ -122,7 +124,7 @@ class LegacySse:
         named = parse_qs(scope["query_string"].decode("latin-1")).get(_ID)
         if named is None:
             reason = f"{_ID} is required: POST to the URI that GET /sse sends first"
-            await respond(send, 400, json_error(None, INVALID_REQUEST, reason))
+            await respond(send, 400, json_error(None, INVALID_REQUEST, reason, "session_required"))
             return
         owner, stream = self._streams.get(named[-1], (None, None))
         if stream is None or owner != caller:

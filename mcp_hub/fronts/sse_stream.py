@@ -10,10 +10,10 @@ from typing import Final
 
 import anyio
 
-from mcp_hub.fronts import sse
-from mcp_hub.fronts.duplex import Duplex
-from mcp_hub.fronts.exchange import KEEP_ALIVE, Receive, Send
-from mcp_hub.protocol.envelope import Envelope, Unset
+from mcp_hub.fronts.http.response import KEEP_ALIVE, Receive, Send
+from mcp_hub.fronts.mcp.duplex import Duplex
+from mcp_hub.protocol import sse
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.wire.base import Requests, WireClosed
 
 __all__ = ["EventStream"]
@@ -154,7 +154,7 @@ class EventStream:
     def _close(self, reason: str) -> None:
         self.is_closed = True
         self.requests.fail_all(reason)
-        self._duplex.on_closed(reason)
+        self._duplex.on_closed(reason, "connection_lost")
 
     async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
         while (await receive())["type"] != "http.disconnect":

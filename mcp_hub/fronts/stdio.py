@@ -10,9 +10,9 @@ from typing import IO, Final
 
 import anyio
 
-from mcp_hub.fronts.duplex import Duplex
-from mcp_hub.fronts.mcp_server import Binding, modern_session
-from mcp_hub.hub import Facade
+from mcp_hub.fronts.mcp.binding import Binding, modern_session
+from mcp_hub.fronts.mcp.duplex import Duplex
+from mcp_hub.hub import HubPort
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.wire.pipe import Pipe
@@ -36,14 +36,15 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
 class StdioFront:
     """Serves one pipe until the client closes it."""
 
-    def __init__(self, hub: Facade, binding: Binding, caller: Caller) -> None:
+    def __init__(self, hub: HubPort, binding: Binding, caller: Caller) -> None:
         self._caller = caller
+        self._turn = hub.turn
         self._duplex = Duplex(hub, binding, caller, self._modern, ends_hub=True)
         self._pipe: Pipe
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side and has had a moment for what it asked before."""
-        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True)
+        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn)
         ended = anyio.Event()
         self._pipe.on_end = ended.set
         async with self._duplex.serving(self._pipe) as tasks:

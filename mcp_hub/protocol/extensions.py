@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.protocol.envelope import object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import CallId, Era, JsonObject, RawJson
 
 __all__ = ["STREAMS", "TASKS", "declares", "offered", "with_mark"]

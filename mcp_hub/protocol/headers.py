@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.protocol.envelope import raw_object
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawJson, RawObject
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.errors import InvalidParams
-from mcp_hub.protocol.envelope import object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
 __all__ = [
@@ -49,6 +49,7 @@ class RequestMeta(msgspec.Struct, frozen=True, gc=False):
         return self.version is not None
 
 
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _EMPTY = RequestMeta(None, None, None, None, None, {})
 
 
@@ -57,10 +58,13 @@ def take_params(raw: RawJson | msgspec.UnsetType) -> tuple[RawObject, RequestMet
 
     Raises `InvalidParams` when they are no object, and as `take_meta`.
     """
-    params = {} if raw is not msgspec.UNSET and bytes(raw) == b"null" else raw_object(raw)
-    if params is None:
-        raise InvalidParams("params must be an object")
-    return params, take_meta(params)
+    try:
+        params = _decode_object(raw) if raw is not msgspec.UNSET else {}
+    except (msgspec.DecodeError, RecursionError):
+        if bytes(raw) != b"null":  # type: ignore[arg-type]  # what is absent is not decoded
+            raise InvalidParams("params must be an object") from None
+        params = {}
+    return (params, take_meta(params)) if "_meta" in params else (params, _EMPTY)
 
 
 def take_meta(params: RawObject) -> RequestMeta:

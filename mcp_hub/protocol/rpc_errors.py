@@ -89,6 +89,7 @@ def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> 
         return RpcError(
             f"{who} answered with a malformed error object: {exc}",
             data={who: {"error": _quoted(bytes(raw))}},
+            symbol="upstream_error" if who == "upstream" else "client_error",
         )
     return RpcError(error.message, code=error.code, raw=raw)
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mcp_hub.errors import Busy
-from mcp_hub.types import Audience, Era, JsonObject, Kind, Mode
+from mcp_hub.types import ClientKind, Era, JsonObject, Kind, Mode
 
 __all__ = ["LOCAL", "Caller", "Session", "Sessions"]
 
@@ -38,7 +38,7 @@ class Session(msgspec.Struct):
     `answers_after` is the soft deadline of its calls in seconds, None for never, and `audience` the kind of client that
     lists are made for, once they were looked up; `mode` is how it was first listed tools, which it keeps.
     `lists` says which lists the client has seen or was told of last, by their digests, if it is told of changes at all.
-    `epoch` counts the settings that this was looked up in.
+    `epoch` counts the settings that this was looked up in; `facts` is what the hub derived from all this, its own.
     """
 
     id: str
@@ -52,14 +52,15 @@ class Session(msgspec.Struct):
     lists: dict[Kind, int] | None = None
     is_over: bool = False
     answers_after: float | None | UnsetType = UNSET
-    audience: Audience | None = None
+    audience: ClientKind | None = None
     mode: Mode | None = None
     epoch: int = 0
+    facts: object = None
 
     def renew(self, epoch: int) -> None:
         """Other settings hold since the session last looked: what it remembers of them is looked up again."""
         self.epoch = epoch
-        self.answers_after, self.audience, self.mode = UNSET, None, None
+        self.answers_after, self.audience, self.mode, self.facts = UNSET, None, None, None
 
 
 class _Kept(msgspec.Struct):

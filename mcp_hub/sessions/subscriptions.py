@@ -7,18 +7,18 @@ which is a session of its own.
 from collections.abc import Mapping
 from typing import Final
 
+from mcp_hub.call import Upstream
 from mcp_hub.errors import Busy, RpcError
+from mcp_hub.notices import Origin
 from mcp_hub.sessions.session import Session
-from mcp_hub.upstreams.base import Upstream
-from mcp_hub.upstreams.changes import Origin
 
-__all__ = ["MOST_SUBSCRIPTIONS", "Subscriptions"]
+__all__ = ["MOST_SUBSCRIPTIONS", "SessionSubscriptions"]
 
 MOST_SUBSCRIPTIONS: Final = 1000
 """Of one session."""
 
 
-class Subscriptions:
+class SessionSubscriptions:
     """Pairs what is in `Session.subscriptions` with references at the upstreams."""
 
     def __init__(self, upstreams: Mapping[str, Upstream]) -> None:

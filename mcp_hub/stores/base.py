@@ -2,8 +2,8 @@
 
 One interface for every store (streams.md §5). A stream has one owner, the hub process that appends to it, and an epoch
 that every change of owner raises: what an earlier owner still sends is refused (`Fenced`). Events are opaque lines here
-(`protocol.stream_events` knows them); the store sees to order: chunk after chunk without a hole, nothing after the end.
-What `append` has confirmed survives the process if the store `is_durable`.
+(`protocol.shape.stream_events` knows them); the store sees to order: chunk after chunk without a hole, nothing after
+the end. What `append` has confirmed survives the process if the store `is_durable`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,73 +11,18 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from mcp_hub.errors import HubError
-from mcp_hub.types import CallId
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import StoreError
+from mcp_hub.types import CallId, Status
 
 __all__ = [
     "Change",
     "Chunk",
     "EventStore",
-    "Fenced",
-    "KeyTaken",
     "Letter",
-    "Page",
+    "EventPage",
     "SessionRow",
-    "Status",
-    "StoreError",
-    "StreamRow",
 ]
-
-Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""Of the tasks extension of 2026-07-28; the last three are endings."""
-
-
-class StoreError(HubError):
-    """The store cannot do what it was asked to; the message says why."""
-
-
-class Fenced(StoreError):
-    """Another process owns the stream now, or it has ended: what was to be appended is refused."""
-
-
-class KeyTaken(StoreError):
-    """The principal has a stream with this idempotency key already."""
-
-
-class StreamRow(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a stream beside its events. Times are Unix seconds.
-
-    `owner` is the instance id of the hub process that appends; `first` and `last` number the events that are kept
-    (`first` > 1: older ones were let go; `last` 0: none yet). `name` is what the client called: exported tool name or
-    URI. `session` is the handshake session that started it, else "". `message` is the last progress message.
-    `continuation` is what another hub needs to go on with the call (JSON), `info` what the front wants to keep (JSON).
-    `key` is the idempotency key and `digest` stands for the request that it was used for. `expires` is set at the end.
-    """
-
-    id: CallId
-    principal: str
-    owner: str
-    server: str
-    method: str
-    name: str
-    created: float
-    updated: float
-    epoch: int = 1
-    status: Status = "working"
-    first: int = 1
-    last: int = 0
-    session: str = ""
-    ttl: float = 86400.0
-    message: str | None = None
-    continuation: bytes | None = None
-    info: bytes | None = None
-    key: str | None = None
-    digest: str = ""
-    expires: float | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        return self.status not in ("working", "input_required")
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -106,10 +51,10 @@ class Change(msgspec.Struct, frozen=True):
     frees_key: bool = False
 
 
-class Page(msgspec.Struct, frozen=True):
+class EventPage(msgspec.Struct, frozen=True):
     """Events that follow a place, and the row as it was when they were read."""
 
-    row: StreamRow
+    row: StreamInfo
     lines: tuple[bytes, ...]
     first: int
 
@@ -132,7 +77,7 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 Appended = Callable[[StoreError | None], None]
-Fetched = Callable[[Page | StoreError | None], None]
+Fetched = Callable[[EventPage | StoreError | None], None]
 """Given the page, None if there is no such stream (any more), or what went wrong."""
 
 
@@ -163,7 +108,7 @@ class EventStore(Protocol):
 
     # -- the owner
 
-    def create(self, row: StreamRow, chunk: Chunk, done: Appended) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """Adds a stream with its first events. `KeyTaken` if its key is in use."""
         ...
 
@@ -184,13 +129,13 @@ class EventStore(Protocol):
         """At most `most` events (and about 1 MiB, but one at least) from the one behind `after` that is still kept."""
         ...
 
-    async def find(self, stream: CallId) -> StreamRow | None: ...
+    async def find(self, stream: CallId) -> StreamInfo | None: ...
 
-    async def find_key(self, principal: str, key: str) -> StreamRow | None:
+    async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         """The principal's stream of this idempotency key."""
         ...
 
-    async def rows(self, principal: str, most: int) -> list[StreamRow]:
+    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
         """The principal's streams, the newest first."""
         ...
 
@@ -204,15 +149,15 @@ class EventStore(Protocol):
 
     # -- what an owner left behind
 
-    async def orphans(self) -> list[StreamRow]:
+    async def orphans(self) -> list[StreamInfo]:
         """Streams that have not ended and whose owner is gone: its lock can be taken."""
         ...
 
-    async def is_orphan(self, row: StreamRow) -> bool:
+    async def is_orphan(self, row: StreamInfo) -> bool:
         """Whether the row's owner is gone."""
         ...
 
-    async def claim(self, row: StreamRow, lines: Sequence[bytes], change: Change) -> StreamRow | None:
+    async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         """Makes this process the owner and appends `lines` behind `row.last`, in one transaction; the new row.
 
         None, and nothing is done, if the stream is no longer as `row` says (epoch, last) or has ended.

@@ -7,14 +7,14 @@ import hashlib
 from typing import Final
 
 import msgspec
-import structlog
 
 from mcp_hub.clock import wall_time
-from mcp_hub.stores.pins import PinFiles
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.keyed_files import KeyedFiles
 
 __all__ = ["Epochs"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _MOST: Final = 4096
 """Executors whose epochs are kept; of those that go, the highest is where every new one goes on."""
@@ -29,7 +29,7 @@ class _Kept(msgspec.Struct):
 class Epochs:
     """Counts up for each executor of a principal, in a file for all hubs on the folder."""
 
-    def __init__(self, files: PinFiles, most: int = _MOST) -> None:
+    def __init__(self, files: KeyedFiles, most: int = _MOST) -> None:
         self._files = files
         self._most = most
 

@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final, Literal
 
-from mcp_hub.stores.base import StoreError
+from mcp_hub.errors import StoreError
 
 __all__ = ["Fault", "StoreFault", "faulty", "is_busy", "unfit"]
 

@@ -1,26 +1,25 @@
 """The secret that hubs on one state folder seal with: what a client was given before a restart holds behind it.
 
-Not here: what is sealed (`calls.parking`).
+Not here: what is sealed (`calls.pending_input`).
 """
 
 import re
 import secrets
 from typing import Final
 
-import structlog
-
-from mcp_hub.stores.pins import PinFiles
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.keyed_files import KeyedFiles
 
 __all__ = ["kept_key"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _SIZE: Final = 32
 """Bytes of a key."""
 _KEPT: Final = re.compile(rb'"([0-9a-f]{%d})"' % (2 * _SIZE))
 
 
-def kept_key(files: PinFiles, name: str) -> bytes:
+def kept_key(files: KeyedFiles, name: str) -> bytes:
     """The key of that name, made by whoever asks first; where it cannot be kept, one that ends with this process."""
     try:
         files.update(name, _made)

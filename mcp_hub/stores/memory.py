@@ -8,18 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mcp_hub.stores.base import (
-    Appended,
-    Change,
-    Chunk,
-    Fetched,
-    KeyTaken,
-    Letter,
-    Page,
-    SessionRow,
-    StoreError,
-    StreamRow,
-)
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import KeyTaken, StoreError
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Letter, SessionRow
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import LETTERS, PAGE_BYTES, StoreLimits, surplus
 from mcp_hub.stores.rules import begin, changed, joined, refuse, unknown
@@ -33,13 +24,13 @@ class _Stream:
 
     __slots__ = ("chunks", "row", "size", "sizes")
 
-    def __init__(self, row: StreamRow) -> None:
+    def __init__(self, row: StreamInfo) -> None:
         self.row = row
         self.chunks: list[Chunk] = []
         self.sizes: list[tuple[int, int]] = []
         self.size = 0
 
-    def page(self, after: int, most: int) -> Page:
+    def page(self, after: int, most: int) -> EventPage:
         lines: list[bytes] = []
         start = max(after + 1, self.row.first)
         room, at = PAGE_BYTES, bisect_right(self.chunks, start, key=lambda chunk: chunk.first) - 1
@@ -47,9 +38,9 @@ class _Stream:
             for line in chunk.lines[max(start - chunk.first, 0) :]:
                 room -= len(line)
                 if lines and (len(lines) >= most or room < 0):
-                    return Page(self.row, tuple(lines), start)
+                    return EventPage(self.row, tuple(lines), start)
                 lines.append(line)
-        return Page(self.row, tuple(lines), start if lines else self.row.last + 1)
+        return EventPage(self.row, tuple(lines), start if lines else self.row.last + 1)
 
     def trim(self, most_events: int, most_bytes: int) -> int:
         """Lets go of the oldest chunks if there is too much; the bytes that are gone."""
@@ -87,7 +78,7 @@ class MemoryStore:
     def survives(self, stream: CallId) -> bool:
         return False
 
-    def peek(self, stream: CallId) -> StreamRow | None:
+    def peek(self, stream: CallId) -> StreamInfo | None:
         """The row of a stream that is here."""
         entry = self._streams.get(stream)
         return None if entry is None else entry.row
@@ -111,11 +102,11 @@ class MemoryStore:
             del self._keys[entry.row.principal, entry.row.key]
         return letters
 
-    def create(self, row: StreamRow, chunk: Chunk, done: Appended) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """Adds a stream with its first events. Its numbers may go on from events that are kept elsewhere."""
         done(self._attempt_create(row, chunk))
 
-    def _attempt_create(self, row: StreamRow, chunk: Chunk) -> StoreError | None:
+    def _attempt_create(self, row: StreamInfo, chunk: Chunk) -> StoreError | None:
         if row.id in self._streams:
             return StoreError(f"stream {row.id}: exists already")
         if row.key is not None and self.has_key(row.principal, row.key):
@@ -178,14 +169,14 @@ class MemoryStore:
         entry = self._streams.get(stream)
         done(None if entry is None else entry.page(after, most))
 
-    async def find(self, stream: CallId) -> StreamRow | None:
+    async def find(self, stream: CallId) -> StreamInfo | None:
         return self.peek(stream)
 
-    async def find_key(self, principal: str, key: str) -> StreamRow | None:
+    async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         id_ = self._keys.get((principal, key))
         return None if id_ is None else self._streams[id_].row
 
-    async def rows(self, principal: str, most: int) -> list[StreamRow]:
+    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
         mine = [stream.row for stream in reversed(self._streams.values()) if stream.row.principal == principal]
         return sorted(mine, key=lambda row: -row.created)[: max(most, 0)]
 
@@ -204,14 +195,14 @@ class MemoryStore:
     async def has_news(self) -> bool:
         return False
 
-    async def orphans(self) -> list[StreamRow]:
+    async def orphans(self) -> list[StreamInfo]:
         running = [stream.row for stream in self._streams.values() if not stream.row.has_ended]
         return [row for row in running if row.owner != self.instance]
 
-    async def is_orphan(self, row: StreamRow) -> bool:
+    async def is_orphan(self, row: StreamInfo) -> bool:
         return row.owner != self.instance
 
-    async def claim(self, row: StreamRow, lines: Sequence[bytes], change: Change) -> StreamRow | None:
+    async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         stream = self._streams.get(row.id)
         if stream is None or stream.row.has_ended or stream.row.owner == self.instance:
             return None

@@ -5,9 +5,9 @@ from typing import Literal
 
 from mcp_hub.clock import Clock
 from mcp_hub.stores.base import EventStore
-from mcp_hub.stores.failsafe import FailsafeStore
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
 
 __all__ = ["StoreLimits", "open_store"]
 

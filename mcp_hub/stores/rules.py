@@ -4,7 +4,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcp_hub.stores.base import Change, Chunk, Fenced, StoreError, StreamRow
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import Fenced, StoreError
+from mcp_hub.stores.base import Change, Chunk
 from mcp_hub.types import CallId
 
 __all__ = ["Head", "begin", "changed", "expiry", "joined", "refuse", "unknown"]
@@ -31,7 +33,7 @@ def joined(chunk: Chunk) -> bytes:
     return body
 
 
-def begin(row: StreamRow, chunk: Chunk) -> StreamRow:
+def begin(row: StreamInfo, chunk: Chunk) -> StreamInfo:
     """The row of a new stream with its first events. Raises `StoreError` if they are not the next."""
     if chunk.first != row.last + 1:
         raise StoreError(f"stream {row.id}: begins with event {chunk.first} instead of {row.last + 1}")
@@ -61,7 +63,7 @@ def expiry(change: Change, ttl: float) -> float | None:
     return change.updated + (ttl if change.ttl is None else change.ttl)
 
 
-def changed(row: StreamRow, chunk: Chunk, change: Change) -> StreamRow:
+def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
     """The row after an append that is not refused."""
     given = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
     if given.pop("frees_key"):

@@ -1,0 +1,17 @@
+"""Upstreams: sources of tools. Child processes, remote servers, Python functions, and workers that connect to the hub.
+
+In: a `Call` and the `CallChannel` for its events; subscriptions, log levels, and the orders of an operator.
+
+Out: the result of the call or an `RpcError`; a `Snapshot` of what the source offers; an `UpstreamStatus` that says why
+it is not ready. Changes are noted in `Notices`.
+
+Held together by the protocol `mcp_hub.call.Upstream`, which every kind implements. A server is a `supervision`
+`ManagedUpstream`: it keeps one connection up (`process` or `remote`), speaks MCP over it (`peer`), and reads its lists
+(`lists`). `functions` runs Python functions in this process, `executors` hands calls to workers, `auth` logs in to
+remote servers.
+
+A failing upstream changes nothing for another: each has its own tasks, limits and turns.
+
+Not here: exported names and filters (`catalog`), the end of a call (`calls.runner`), and the choice of upstreams
+(`app.upstream_factory`). Nothing here knows of sessions, catalogs or fronts.
+"""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from mcp_hub.protocol.envelope import BadMessage, Envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.types import RawJson
 
 __all__ = ["Cancellation", "NotSent", "Pending", "Requests", "Wire", "WireClosed", "WireHandler"]
@@ -31,20 +31,69 @@ class NotSent(WireClosed):
 
 
 class Pending:
-    """A request of ours that is under way. `future` gets the answering `Envelope`; `context` is the sender's own."""
+    """A request of ours that is under way; `context` is the sender's own.
 
-    __slots__ = ("context", "future", "id", "method")
+    Its answer is taken by `then`, in place, or awaited by `future`, which is made only then.
+    """
 
-    def __init__(self, id_: int, method: str, future: "asyncio.Future[Envelope]", context: object) -> None:
+    __slots__ = ("_future", "_then", "answer", "context", "failure", "id", "method")
+
+    def __init__(self, id_: int, method: str, context: object) -> None:
         self.id = id_
         self.method = method
-        self.future = future
         self.context = context
+        self.answer: Envelope | None = None
+        self.failure: Exception | None = None
+        self._then: Callable[[], object] | None = None
+        self._future: asyncio.Future[Envelope] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is an answer, or there will be none."""
+        return self.answer is not None or self.failure is not None
+
+    @property
+    def future(self) -> "asyncio.Future[Envelope]":
+        """Gets the answering `Envelope`, or the reason why there is none."""
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+            if self.is_settled:
+                self._resolve(self._future)
+        return self._future
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Calls `callback` in place, once, when this is settled, in place of whoever would await it."""
+        self._then = callback
 
     def settle(self, answer: Envelope) -> None:
         """Gives the answer to whoever waits; the first one counts."""
-        if not self.future.done():
-            self.future.set_result(answer)
+        if self.answer is None and self.failure is None:
+            self.answer = answer
+            if self._future is not None:
+                self._tell()
+            elif self._then is not None:
+                then, self._then = self._then, None
+                then()
+
+    def fail(self, error: Exception) -> None:
+        """There will be no answer; the first outcome counts."""
+        if self.answer is None and self.failure is None:
+            self.failure = error
+            self._tell()
+
+    def _tell(self) -> None:
+        then, self._then = self._then, None
+        if self._future is not None and not self._future.done():
+            self._resolve(self._future)
+        if then is not None:
+            then()
+
+    def _resolve(self, future: "asyncio.Future[Envelope]") -> None:
+        if self.failure is not None:
+            future.set_exception(self.failure)
+            future.exception()  # retrieved here: the waiter may be gone already
+        elif self.answer is not None:
+            future.set_result(self.answer)
 
 
 class WireHandler(Protocol):
@@ -69,7 +118,7 @@ class WireHandler(Protocol):
         """The peer reads again after the write buffer was full."""
         ...
 
-    def on_closed(self, reason: str) -> None: ...
+    def on_closed(self, reason: str, code: str) -> None: ...
 
 
 class Requests:
@@ -77,7 +126,6 @@ class Requests:
 
     def __init__(self, first: int = 1) -> None:
         self._first = self._next_id = first
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._late: dict[int, None] = {}
         self.pending: dict[int, Pending] = {}
 
@@ -85,9 +133,7 @@ class Requests:
         """Registers a request that the caller is about to send under the id it is given here."""
         id_ = self._next_id
         self._next_id = id_ + 1
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        pending = Pending(id_, method, self._loop.create_future(), context)
+        pending = Pending(id_, method, context)
         self.pending[id_] = pending
         return pending
 
@@ -122,9 +168,7 @@ class Requests:
         """Nothing will be answered any more."""
         waiting, self.pending = list(self.pending.values()), {}
         for pending in waiting:
-            if not pending.future.done():
-                pending.future.set_exception(WireClosed(reason))
-                pending.future.exception()  # retrieved here: the waiter may be gone already
+            pending.fail(WireClosed(reason))
 
 
 class Wire(Protocol):
@@ -132,6 +176,11 @@ class Wire(Protocol):
 
     @property
     def requests(self) -> Requests: ...
+
+    @property
+    def is_pipe(self) -> bool:
+        """Whether a request is written, and answered, without anything else to wait for."""
+        ...
 
     @property
     def can_send(self) -> bool: ...
@@ -165,6 +214,6 @@ class Wire(Protocol):
         """
         ...
 
-    def close(self, reason: str = "closed by the hub") -> None:
+    def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         """Ends the connection and fails what is pending. Idempotent."""
         ...

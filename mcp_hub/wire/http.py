@@ -11,13 +11,14 @@ from typing import Final
 import anyio
 import anyio.abc
 import httpx2
-import structlog
 
 from mcp_hub.errors import UpstreamLost
-from mcp_hub.protocol import envelope, rpc_errors
-from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.event_stream import EventParser
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc.event_stream import EventParser
 from mcp_hub.protocol.rpc_errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -33,7 +34,7 @@ from mcp_hub.wire.responses import ACCEPT, DENIED, EVENT_STREAM, JSON, NO_CONNEC
 
 __all__ = ["HttpWire"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _DISCOVER: Final = "server/discover"
 _UNKNOWN: Final = "the server no longer knows the session"
@@ -100,7 +101,7 @@ class HttpWire(RemoteWire):
                 await self._follow(response, parser, pending)
         except (httpx2.ReadError, httpx2.RemoteProtocolError) as exc:
             why = f"broke off the connection: {reason_of(exc)}"
-        if not pending.future.done():
+        if not pending.is_settled:
             await self._resume(pending, parser, why)
 
     def _headers(self, method: str | None = None, params: RawJson = b"") -> dict[str, str]:
@@ -129,7 +130,7 @@ class HttpWire(RemoteWire):
         if self._session is not None and _is_unknown_session(status, message):
             raise self._forget(_UNKNOWN)
         if await self._is_another_now(status, message, pending):
-            raise self._forget("the server no longer speaks the era that was settled on")
+            raise self._forget("the server no longer speaks the era that was settled on", "era_changed")
         if isinstance(message, Envelope) and message.method is Unset and (status == 200 or _code(message) is not None):
             self._begin(response, pending)
             self._settle_whole(pending, message)
@@ -158,14 +159,14 @@ class HttpWire(RemoteWire):
         if id_ is not None and envelope.id_key(id_) != pending.id:
             self._settle_bad(pending, BadMessage(INVALID_REQUEST, "the answer to another request"))
         elif self._speaks()[0] is Era.MODERN and pending.method != _DISCOVER and _code(message) == UNSUPPORTED_VERSION:
-            raise self._forget("the server no longer speaks the version that was settled on")
+            raise self._forget("the server no longer speaks the version that was settled on", "era_changed")
         elif self.requests.pending.pop(pending.id, None) is not None:
             pending.settle(message)
 
-    def _forget(self, reason: str) -> NotSent:
+    def _forget(self, reason: str, code: str = "session_lost") -> NotSent:
         """The session is over and has to begin anew; requests on their way may still come to their own end."""
         self.is_forgotten = True
-        self.retire(reason)
+        self.retire(reason, code)
         return NotSent(reason)
 
     def _take_request(self, message: Envelope, source: Pending | None) -> None:
@@ -209,7 +210,7 @@ class HttpWire(RemoteWire):
         Raises `UpstreamLost` when that is not possible.
         """
         pause, silent = _pause(parser, _PAUSE), 0
-        while not pending.future.done():
+        while not pending.is_settled:
             place = parser.last_id
             if place is None or silent == _RESUMES or self._speaks()[0] is Era.MODERN:
                 raise self._lost(why)

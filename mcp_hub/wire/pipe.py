@@ -14,21 +14,21 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import IO, cast
 
-import structlog
-
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.framing import Framer, TooLong
+from mcp_hub.aio import Turn
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
+from mcp_hub.protocol.jsonrpc.repair import stand_in
+from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
-from mcp_hub.protocol.salvage import is_answer, salvage_id
-from mcp_hub.protocol.unreadable import stand_in
-from mcp_hub.types import RawJson
+from mcp_hub.types import Cause, RawJson
 from mcp_hub.wire.base import Cancellation, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.files import FileWriter, can_poll, widen
 
 __all__ = ["Pipe"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
@@ -39,6 +39,7 @@ _LAST_ANSWERS = 1.0
 """Seconds in which a peer that closed its input may still answer what it has read, counted from the last it wrote."""
 _ALL_ANSWERS = 5.0
 """Seconds for that in all."""
+_CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
 class Pipe(asyncio.Protocol):
@@ -47,7 +48,7 @@ class Pipe(asyncio.Protocol):
     `line_limit`: bytes of one incoming line. `write_limit`: bytes that may wait for a peer that does not read; above
     it `is_congested` is true and the owner must stop producing. `couples`: nothing is read from a peer that does not
     read either, so that answers to what it sends cannot pile up. `patience`: seconds after which a congested peer that
-    reads nothing at all is given up; None for never.
+    reads nothing at all is given up; None for never. `turn`: that of the event loop; without one it has its own.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Pipe(asyncio.Protocol):
         write_limit: int = 1 << 20,
         couples: bool = False,
         patience: float | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self._handler = handler
+        self._turn = turn if turn is not None else Turn()
         self._framer = Framer(line_limit)
         self._line_limit = line_limit
         self._write_limit = write_limit
@@ -67,7 +70,7 @@ class Pipe(asyncio.Protocol):
         self._patience = patience
         self._is_resting = False
         self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
-        self._ended: str | None = None  # why nothing follows the backlog
+        self._ended: Cause | None = None  # why nothing follows the backlog
         self.on_end: Callable[[], object] | None = None  # told that the peer has said all, in place of `close`
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
@@ -78,6 +81,7 @@ class Pipe(asyncio.Protocol):
         self.is_congested = False
         self.is_closed = False
         self.can_send = True
+        self.is_pipe = True
         self.bytes_read = 0
         self.counts = {"bad": 0, "late": 0, "stray": 0}
 
@@ -100,11 +104,11 @@ class Pipe(asyncio.Protocol):
     # -- sending ------------------------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
-        """Queues one line (terminator included); it leaves with everything else queued in this loop pass."""
+        """Queues one line (terminator included); it leaves with everything else queued in this turn."""
         self._out.append(frame)
         if not self._flush_due:
             self._flush_due = True
-            self._loop.call_soon(self.flush)
+            self._turn.flush_later(self)
 
     def flush(self) -> None:
         """Writes what is queued now, as one write."""
@@ -144,19 +148,19 @@ class Pipe(asyncio.Protocol):
             raise
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Runs `callback` in the next loop pass."""
-        self._loop.call_soon(callback)
+        """Runs `callback` at the end of this turn."""
+        self._turn.after(callback)
 
-    def close(self, reason: str = "closed by the hub") -> None:
+    def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         """Flushes, closes both sides and fails what is pending. Idempotent."""
         if self.is_closed:
             return
         backlog, self._backlog = self._backlog, deque()
         for line in backlog:  # what has been read counts, whatever ends the connection
             self._take(line)
-        self._shut(reason)
+        self._shut(reason, code)
 
-    def _shut(self, reason: str) -> None:
+    def _shut(self, reason: str, code: str) -> None:
         if self.is_closed:
             return
         self.flush()
@@ -166,11 +170,14 @@ class Pipe(asyncio.Protocol):
             if transport is not None:
                 transport.close()
         self.requests.fail_all(reason)
-        self._handler.on_closed(reason)
+        self._handler.on_closed(reason, code)
 
     # -- receiving (asyncio.Protocol) -----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        self._turn.run(self._receive, data)
+
+    def _receive(self, data: bytes) -> None:
         self.bytes_read += len(data)
         if len(data) >= _FLOOD and not self._is_resting:
             self._is_resting = True
@@ -196,7 +203,7 @@ class Pipe(asyncio.Protocol):
             return
         self._take_some(self._backlog)
         if self._backlog:
-            self._loop.call_soon(self._take_slice)
+            self._loop.call_soon(self._turn.run, self._take_slice)
         elif self._ended is not None:
             self._end(self._ended)
         else:
@@ -220,21 +227,24 @@ class Pipe(asyncio.Protocol):
                 (self._reader.pause_reading if paused else self._reader.resume_reading)()
 
     def eof_received(self) -> None:
+        self._turn.run(self._finish_reading)
+
+    def _finish_reading(self) -> None:
         for line in self._framer.finish():
             self._take_rest(cast(bytes, line))  # what is too long was told before
-        self._end("the peer closed its output")
+        self._end(_CLOSED_OUTPUT)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(f"reading failed: {exc}" if exc else "the peer closed its output")
+        self._turn.run(self._end, Cause("connection_lost", f"reading failed: {exc}") if exc else _CLOSED_OUTPUT)
 
-    def _end(self, reason: str) -> None:
+    def _end(self, cause: Cause) -> None:
         """Nothing more comes; what was read is taken first."""
         if self._backlog:
-            self._ended = self._ended or reason
+            self._ended = self._ended or cause
         elif self.on_end is not None:
             self.on_end()
         else:
-            self.close(reason)
+            self.close(cause.reason, cause.code)
 
     def _take(self, line: bytes | TooLong) -> None:
         if self.is_closed:
@@ -342,7 +352,7 @@ class Pipe(asyncio.Protocol):
         """Closes a pipe whose peer owes nothing or has written nothing since so much was read; else looks again."""
         now, reason = self._loop.time(), "the peer closed its input"
         if not self.requests.pending or self.bytes_read == before or now >= until:
-            self._loop.call_soon(self.close, reason)
+            self._loop.call_soon(self.close, reason, "closed_input")
         else:
             self._loop.call_later(min(_LAST_ANSWERS, until - now), self._listen_on, until, self.bytes_read)
 
@@ -364,7 +374,7 @@ class Pipe(asyncio.Protocol):
         if self.is_closed or not self.is_congested or self._patience is None:
             return
         if self._waiting >= before:
-            self.close(f"it has not read its input for {self._patience:g} s")
+            self.close(f"it has not read its input for {self._patience:g} s", "not_reading")
         else:
             self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
 
@@ -379,7 +389,7 @@ class _WriteSide(asyncio.Protocol):
         self._pipe._congest(True)
 
     def resume_writing(self) -> None:
-        self._pipe._congest(False)
+        self._pipe._turn.run(self._pipe._congest, False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pipe._stop_sending()

@@ -17,26 +17,26 @@ import anyio
 import anyio.abc
 import httpx2
 import msgspec
-import structlog
 from msgspec.structs import replace
 
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.event_stream import Event, EventParser
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.concatenated import several
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc.event_stream import Event, EventParser
+from mcp_hub.protocol.jsonrpc.repair import stand_in
+from mcp_hub.protocol.jsonrpc.salvage import is_own_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
-from mcp_hub.protocol.salvage import is_own_answer, salvage_id
-from mcp_hub.protocol.several import several
-from mcp_hub.protocol.unreadable import stand_in
 from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.bodies import chunks
-from mcp_hub.wire.responses import DENIED, NO_CONNECTION, origin, reason_of, refusal
+from mcp_hub.wire.responses import DENIED, NO_CONNECTION, code_of, origin, reason_of, refusal
 from mcp_hub.wire.unfinished import Unfinished
 
 __all__ = ["AT_ONCE", "TAIL_SECONDS", "HttpStreams", "RemoteWire"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 AT_ONCE: Final = 128
 """Requests on the network at once, each on a connection of its own; more wait for one of them to end."""
@@ -92,6 +92,7 @@ class RemoteWire(ABC):
         limit: int,
     ) -> None:
         self.requests = Requests()
+        self.is_pipe = False
         self.can_send = True
         self.explain: Callable[[httpx2.Response], Awaitable[str | None]] | None = None  # what a 401 or 403 is about
         self.counts = {"bad": 0, "late": 0, "stray": 0, "dropped": 0}
@@ -164,19 +165,19 @@ class RemoteWire(ABC):
     def _tell_cancelled(self, notification: bytes) -> None:
         self.send(notification)
 
-    def close(self, reason: str = "closed by the hub") -> None:
+    def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         if not self._is_closed:
             self._is_closed = True
             for key in list(self._scopes):
                 self._stop(key)
             self.requests.fail_all(reason)
-            self.retire(reason)
+            self.retire(reason, code)
 
-    def retire(self, reason: str) -> None:
+    def retire(self, reason: str, code: str) -> None:
         """Takes nothing more; what is under way may still end by itself."""
         if self.can_send:
             self.can_send = False
-            self._handler.on_closed(reason)
+            self._handler.on_closed(reason, code)
 
     # -- what a transport adds ------------------------------------------------------------------------------------
 
@@ -239,9 +240,8 @@ class RemoteWire(ABC):
 
     def _fail(self, pending: Pending, error: Exception) -> None:
         """Ends a request that has no answer yet."""
-        if self.requests.pending.pop(pending.id, None) is not None and not pending.future.done():
-            pending.future.set_exception(error)
-            pending.future.exception()  # retrieved here: the waiter may be gone already
+        if self.requests.pending.pop(pending.id, None) is not None:
+            pending.fail(error)
 
     async def _refusal(self, response: httpx2.Response) -> HttpRefused:
         """What a response without a message says."""
@@ -257,12 +257,13 @@ class RemoteWire(ABC):
         reason = f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
         if pending is not None and len(self.requests.pending) > 1:
             said = f'upstream "{self._server}": {reason}; this request was not sent'
-            self._fail(pending, UpstreamUnavailable(said, data={"upstream": {"server": self._server}}))
+            about = {"server": self._server, "code": code_of(exc)}
+            self._fail(pending, UpstreamUnavailable(said, data={"upstream": about}))
             return
         if pending is not None:
             self._fail(pending, NotSent(reason))
         if not self.requests.pending:
-            self.close(reason)
+            self.close(reason, code_of(exc))
 
     # -- what comes in --------------------------------------------------------------------------------------------
 
@@ -297,7 +298,7 @@ class RemoteWire(ABC):
                             self._take_too_long(event.head)
                         else:
                             raise self._too_long()
-                        if source is not None and source.future.done():
+                        if source is not None and source.is_settled:
                             with anyio.move_on_after(TAIL_SECONDS):
                                 async for _ in pieces:
                                     pass
@@ -363,7 +364,7 @@ class RemoteWire(ABC):
     def _take_odd_answer(self, message: Envelope, data: bytes, source: Pending) -> None:
         """One that does not name the request on whose own stream it came: an error need not, a result has to."""
         is_nameless = message.id in (Unset, _NULL)
-        if source.future.done():
+        if source.is_settled:
             self.counts["stray"] += 1
         elif is_nameless and message.jsonrpc is not Unset and message.error not in (Unset, _NULL):
             self.requests.pending.pop(source.id, None)

@@ -1,6 +1,9 @@
 """What a response says besides a message, and what the lack of one does."""
 
 import os
+import socket
+import ssl
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,6 +17,7 @@ __all__ = [
     "EVENT_STREAM",
     "JSON",
     "NO_CONNECTION",
+    "code_of",
     "is_stream",
     "kind_of",
     "origin",
@@ -60,15 +64,40 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
+def code_of(exc: BaseException) -> str:
+    """The code of a connection that could not be made."""
+    for cause in _causes(exc):
+        match cause:
+            case ssl.SSLError():
+                return "tls_failed"
+            case ConnectionRefusedError():
+                return "connection_refused"
+            case socket.gaierror():
+                return "host_not_found"
+            case httpx2.ProxyError():
+                return "proxy_failed"
+            case httpx2.TimeoutException() | TimeoutError():
+                return "connect_timeout"
+            case _:
+                pass
+    return "unreachable"
+
+
 def reason_of(exc: BaseException) -> str:
     """What the operating system says of a failed connection, else what the error says itself."""
-    found: BaseException | None = exc
-    while found is not None:
-        if isinstance(found, BaseExceptionGroup):
-            found = found.exceptions[0]
+    for found in _causes(exc):
         if isinstance(found, OSError) and found.strerror:
             if found.errno and found.strerror.startswith("Connect call failed"):  # asyncio's words, with an address
                 return os.strerror(found.errno)
             return found.strerror
-        found = found.__cause__ or found.__context__
     return str(exc) or ("no answer in time" if isinstance(exc, httpx2.TimeoutException) else type(exc).__name__)
+
+
+def _causes(exc: BaseException) -> Iterator[BaseException]:
+    """The error and what it came from; of several at once the first."""
+    found: BaseException | None = exc
+    while found is not None:
+        if isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        yield found
+        found = found.__cause__ or found.__context__

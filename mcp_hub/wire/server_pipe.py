@@ -7,10 +7,10 @@ take one in 2025-03-26, and some servers write them in other versions.
 from typing import Final
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol import batches, envelope
-from mcp_hub.protocol.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc import batches, envelope
+from mcp_hub.protocol.jsonrpc.concatenated import several
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
-from mcp_hub.protocol.several import several
 from mcp_hub.wire.pipe import Pipe
 
 __all__ = ["ServerPipe"]

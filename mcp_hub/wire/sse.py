@@ -12,14 +12,24 @@ import anyio
 import httpx2
 
 from mcp_hub.errors import StartFailed, UpstreamLost
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope, Unset
-from mcp_hub.protocol.event_stream import Event, EventParser
-from mcp_hub.protocol.salvage import is_answer
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.jsonrpc.event_stream import Event, EventParser
+from mcp_hub.protocol.jsonrpc.salvage import is_answer
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.remote import TAIL_SECONDS, RemoteWire
-from mcp_hub.wire.responses import ACCEPT, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, origin, reason_of
+from mcp_hub.wire.responses import (
+    ACCEPT,
+    EVENT_STREAM,
+    JSON,
+    NO_CONNECTION,
+    code_of,
+    is_stream,
+    kind_of,
+    origin,
+    reason_of,
+)
 
 __all__ = ["SseWire"]
 
@@ -30,7 +40,7 @@ class SseWire(RemoteWire):
     async def open(self) -> None:
         """Connects and learns where to send to. Raises `StartFailed`, `UpstreamLost`."""
         self._endpoint: str | None = None
-        self._failure: Exception = StartFailed("the event stream ended before it named an endpoint")
+        self._failure: Exception = StartFailed("no_endpoint", "the event stream ended before it named an endpoint")
         self._settled = anyio.Event()
         self._start("stream", self._read)
         await self._settled.wait()
@@ -38,7 +48,7 @@ class SseWire(RemoteWire):
             raise self._failure
 
     async def _read(self) -> None:
-        reason = "the event stream ended"
+        code, reason = "connection_lost", "the event stream ended"
         try:
             async with self._http.stream("GET", self._url, headers={"accept": EVENT_STREAM}) as response:
                 if not is_stream(response):
@@ -47,14 +57,15 @@ class SseWire(RemoteWire):
         except (StartFailed, UpstreamLost) as exc:
             # whoever is told the reason is told of whom
             reason, self._failure = str(exc).removeprefix(f'upstream "{self._server}" '), exc
+            code = exc.code if isinstance(exc, StartFailed) else str(exc.about_upstream.get("code", code))
         except NO_CONNECTION as exc:
-            reason = f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
-            self._failure = StartFailed(reason)
+            code, reason = code_of(exc), f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
+            self._failure = StartFailed(code, reason)
         except httpx2.HTTPError as exc:
             reason = f"the event stream broke off: {reason_of(exc)}"
-            self._failure = StartFailed(reason)
+            self._failure = StartFailed("no_endpoint", reason)
         self._settled.set()
-        self.close(reason)
+        self.close(reason, code)
 
     def _salvaged_id(self, head: bytes) -> bytes | None:
         """That of the only request, if it stands behind what is too long: every answer comes on this stream."""
@@ -75,10 +86,11 @@ class SseWire(RemoteWire):
             home = httpx2.URL(self._url)
             found = home.join(data.decode("utf-8", "replace").strip())
         except httpx2.InvalidURL as exc:
-            raise StartFailed(f"the server named an endpoint that is no URL: {exc}") from None
+            raise StartFailed("no_endpoint", f"the server named an endpoint that is no URL: {exc}") from None
         if (found.scheme, found.host, found.port, found.userinfo) != (home.scheme, home.host, home.port, b""):
             there = origin(str(found))
-            raise StartFailed(f"the server wants messages sent to {there}, which is not where its stream is: refused")
+            said = f"the server wants messages sent to {there}, which is not where its stream is: refused"
+            raise StartFailed("endpoint_elsewhere", said)
         return str(found)
 
     async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:

@@ -9,24 +9,24 @@ from mcp_types.methods import CACHEABLE_METHODS, validate_client_request, valida
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcp_hub.calls.parking import Parking
-from mcp_hub.calls.registry import Registry
-from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.streams.table import StreamLimits, StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed
-from mcp_hub.fronts.mcp_server import Binding, Identity
-from mcp_hub.hub import Facade
+from mcp_hub.fronts.mcp.binding import Binding, Identity
+from mcp_hub.hub import HubPort
+from mcp_hub.notices import Notices
 from mcp_hub.protocol.eras import era_of
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.meta import modern_meta, take_meta
-from mcp_hub.protocol.shape import call_result
+from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, RawObject, Snapshot
-from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.peer import CLIENT_INFO
+from mcp_hub.upstreams.peer.peer import CLIENT_INFO
 
 RESULTS: dict[str, JsonObject] = {
     "tools/call": {
@@ -110,11 +110,11 @@ def test_empty_lists(kind: Kind, version: str) -> None:
 
 def binding(instructions: str | None) -> Binding:
     clock = SystemClock()
-    changes = Changes()
+    changes = Notices()
     catalog = Catalog({}, {None: ViewRules({})}, changes, clock, 0)
-    registry = Registry(clock, running=1, waiting=1)
-    streams = Streams(MemoryStore(), clock, StreamLimits())
-    hub = Facade(catalog, registry, {}, {}, 10, Parking(clock, 1, registry.cancel), changes, streams)
+    registry = CallRegistry(clock, running=1, waiting=1)
+    streams = StreamTable(MemoryStore(), clock, StreamLimits())
+    hub = HubPort(catalog, registry, {}, {}, 10, PendingInput(clock, 1, registry.cancel), changes, streams)
     return Binding(hub, Identity({"name": "hub", "version": "1"}, lambda profile: instructions))
 
 

@@ -45,8 +45,8 @@ async def cutting_proxy(url: str, cuts: Iterator[int]) -> AsyncIterator[CuttingP
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         anyio.create_task_group() as tasks,
     ):
-        host, port = listener.extra(anyio.abc.SocketAttribute.local_address)
-        proxy = CuttingProxy(f"http://{host}:{port}{parts.path}")
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        proxy = CuttingProxy(f"http://127.0.0.1:{port}{parts.path}")
         tasks.start_soon(listener.serve, serve)
         yield proxy
         tasks.cancel_scope.cancel()

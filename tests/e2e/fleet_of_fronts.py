@@ -35,7 +35,7 @@ from pathlib import Path
 
 import anyio
 
-from mcp_hub.upstreams.tools import Progress, Registry, Result
+from mcp_hub.upstreams.functions.registry import Progress, Registry, Result
 
 registry = Registry()
 HERE = Path(__file__).parent

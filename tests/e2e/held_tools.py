@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 
 from mcp_hub.errors import RpcError
-from mcp_hub.upstreams.tools import Progress, Registry, Result
+from mcp_hub.upstreams.functions.registry import Progress, Registry, Result
 
 registry = Registry()
 HERE = Path(__file__).parent

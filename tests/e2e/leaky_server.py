@@ -32,7 +32,7 @@ def handle(mode: str, message: dict[str, Any]) -> None:
             answer(id_, error=failed)
         case "initialize":
             info = {"name": "leaky", "version": "1"}
-            capabilities = {"tools": {}, "resources": {}}
+            capabilities: dict[str, object] = {"tools": {}, "resources": {}}
             answer(id_, result={"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info})
         case "tools/list" if mode == "list":
             answer(id_, error=failed)

@@ -42,6 +42,7 @@ async def wait(name: str) -> str:
     except anyio.get_cancelled_exc_class():
         note(f"cancelled {name}")
         raise
+    return ""
 
 
 @server.resource("note://one")

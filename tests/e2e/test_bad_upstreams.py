@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from tests.e2e.bad_upstreams import AT_ONCE, LOST, UNAVAILABLE, config, echoes, listed
-from tests.e2e.client import HttpClient, StdioClient, modern, until
+from tests.e2e.client import HttpClient, StdioClient, until
 from tests.interaction.fronts import FRONTS, HANDSHAKE, Peer, connected, http_hub, stdio_hub
 from tests.upstreams.launch import argv, events, received
 
@@ -69,15 +69,6 @@ async def test_crashed_server_says_why_and_comes_back(tmp_path: Path) -> None:
         await echoes(peer, "good")
         await echoes(peer, "bad")
         assert len(events(tmp_path / "journal", "start")) == 2
-
-
-async def test_error_of_a_crash_has_the_last_lines_of_stderr(tmp_path: Path) -> None:
-    servers = {"bad": argv(name="bad", mode="crash-after", on="env", exit_code=7)}
-    async with http_hub(config(servers), tmp_path) as running, connected(running, HANDSHAKE) as peer:
-        await listed(peer, "bad")
-        await peer.call("bad_stderr", {"text": "the disk is full"})
-        error = (await peer.call("bad_env")).error
-        assert "the disk is full" in error["message"]
 
 
 async def test_call_to_a_server_that_stays_down_names_state_and_reason(tmp_path: Path) -> None:
@@ -161,29 +152,7 @@ async def _changed_until(client: StdioClient, position: int) -> None:
         tools = await Peer(client, HANDSHAKE).names()
 
 
-async def test_tool_that_comes_or_goes_upstream_comes_or_goes_here(tmp_path: Path) -> None:
-    async with stdio_hub(config({"h": argv(name="h", era="handshake")}), tmp_path) as client:
-        await client.initialize()
-        peer = Peer(client, HANDSHAKE)
-        await listed(peer, "h")
-        for tool, is_there in (("h_add_tool", True), ("h_remove_tool", False)):
-            position = len(client.transcript)
-            await peer.call(tool, {"name": "fresh"})
-            while ("h_fresh" in await peer.names()) != is_there:
-                await client.wait_for(lambda m: "list_changed" in m.get("method", ""), after=position)
-                position = len(client.transcript)
-
-
 # -- starting
-
-
-async def test_reason_of_a_crash_at_the_start_reaches_those_who_can_see_it(tmp_path: Path) -> None:
-    text = config({"bad": argv(mode="crash-start"), "good": argv(name="good")})
-    async with http_hub(text, tmp_path) as running, connected(running, HANDSHAKE) as peer:
-        await listed(peer, "good")
-        await running.wait_stderr(
-            r'"upstream": "bad", "state"[^\n]*exited with code 3[^\n]*boom: cannot open database', AT_ONCE
-        )
 
 
 async def test_server_that_never_answers_lists_does_not_hold_up_the_others(tmp_path: Path) -> None:
@@ -228,23 +197,6 @@ async def test_era_that_was_remembered_wrongly_is_found_out_again(tmp_path: Path
             peer = Peer(client, HANDSHAKE)
             await listed(peer, "a")
             await echoes(peer, "a")
-
-
-async def test_noise_on_stderr_and_floods_do_not_delay_others(tmp_path: Path) -> None:
-    servers = {"bad": argv(name="bad"), "good": argv(name="good")}
-    async with http_hub(config(servers), tmp_path) as running, connected(running, HANDSHAKE) as peer:
-        await listed(peer, *servers)
-        async with anyio.create_task_group() as tasks:
-            for what, n in (("pings", 5000), ("stderr", 20_000), ("tools", 5000), ("prompts", 5000)):
-                tasks.start_soon(peer.call, "bad_flood", {"what": what, "n": n})
-            for _ in range(30):
-                async with HttpClient(running.url) as other:
-                    with anyio.fail_after(AT_ONCE):
-                        seen = await other.request(
-                            "tools/call", modern({"name": "good_echo", "arguments": {"text": "x"}})
-                        )
-                    assert "result" in seen.last
-        await echoes(peer, "bad")
 
 
 async def test_memory_of_eras_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:

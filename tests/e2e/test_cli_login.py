@@ -105,7 +105,8 @@ async def test_a_login_that_nobody_makes_ends_with_the_reason(tmp_path: Path) ->
     async with serving(Authorization()) as server:
         (tmp_path / "servers.yaml").write_text(configured(server))
         done = await ran(tmp_path, "login", "far", "--no-browser", "--timeout", "1")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "cannot log in to far: nobody logged in within 1 s")
+    said = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "far" in said and said.endswith(" [login_failed]")
 
 
 @pytest.mark.parametrize(

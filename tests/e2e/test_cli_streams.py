@@ -108,7 +108,8 @@ async def test_detached_call_is_followed_to_its_end(place: Place, url: bool) -> 
     assert over.stderr.decode() == f"{stream} has ended; nothing comes behind event 8\n"
     beyond = await place.run("resume", stream, "--after", "9", url=url)
     assert beyond.returncode == 2
-    assert beyond.stderr.decode() == f"{stream}: cursor 9 is beyond the stream's last event, 8\n"
+    said = beyond.stderr.decode()
+    assert said.startswith(f"{stream}: ") and "9" in said and said.endswith(", 8 [invalid_params]\n")
 
 
 async def test_detached_call_says_its_stream_as_json_too(place: Place) -> None:
@@ -196,7 +197,8 @@ async def test_what_is_not_there_is_an_error_that_names_it(place: Place, url: bo
         for stream in (NOBODY, "../x y"):
             done = await place.run(command, stream, url=url)
             assert (done.returncode, done.stdout) == (2, b"")
-            assert done.stderr.decode() == f"{stream}: unknown stream: it has expired, is not yours or never was\n"
+            said = done.stderr.decode()
+            assert said.startswith(f"{stream}: ") and said.endswith(" [unknown_stream]\n")
 
 
 async def test_options_that_do_not_fit_are_usage_errors(place: Place, tmp_path: Path) -> None:
@@ -261,8 +263,8 @@ async def test_stream_that_was_trimmed_is_shown_from_where_it_is_kept(tmp_path: 
             assert len(kinds(done)) == row["last"] - row["first"] + 1
             gone = await own.run("resume", row["stream"], "--after", "1", url=url)
             assert (gone.returncode, gone.stdout) == (2, b"")
-            said = f"{row['stream']}: events are gone: the earliest that is kept is {row['first']}\n"
-            assert gone.stderr.decode() == said
+            said = gone.stderr.decode()
+            assert said.startswith(f"{row['stream']}: ") and said.endswith(f" {row['first']} [events_gone]\n")
 
 
 @pytest.mark.parametrize("command", ["resume", "cancel"])

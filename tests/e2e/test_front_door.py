@@ -10,11 +10,11 @@ import anyio
 import httpx2
 import pytest
 
-from mcp_hub.cli.guards import is_authenticated
-from mcp_hub.config.schema import Settings
+from mcp_hub.app.http import is_authenticated
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.fronts.http.oauth.tokens import WELL_KNOWN
+from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.legacy_sse import LegacySse
-from mcp_hub.fronts.oauth import WELL_KNOWN
-from mcp_hub.fronts.streamable_http import StreamableHttp
 from tests.e2e.bad_input import ALICE, TOKENS
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.issuer import FakeIssuer, running_issuer

@@ -22,7 +22,7 @@ async def spawned(peer: Peer, tool: str, **arguments: Any) -> int:
 
 
 def guards(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if b"guardian_program" in command(pid)}
+    return {pid for pid in pids if b"watchdog_program" in command(pid)}
 
 
 def parent(pid: int) -> int:

@@ -8,20 +8,21 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.upstreams import adoption
-from mcp_hub.upstreams import guardian as module
-from mcp_hub.upstreams.guard_process import GuardProcess
-from mcp_hub.upstreams.guardian import CHILD, Guardian
-from mcp_hub.upstreams.guardian_program import INSTANCE
-from mcp_hub.upstreams.process import Child
+from mcp_hub.upstreams.process import reaper
+from mcp_hub.upstreams.process import watchdog as module
+from mcp_hub.upstreams.process.child import Child
+from mcp_hub.upstreams.process.watchdog import CHILD, Watchdog
+from mcp_hub.upstreams.process.watchdog_process import WatchdogProcess
+from mcp_hub.upstreams.process.watchdog_program import INSTANCE
 from tests.interaction.fronts import is_alive
-from tests.orphans.family import descriptors, start_time
 from tests.upstreams.child import until
+from tests.upstreams.family import descriptors, start_time
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
 
@@ -40,10 +41,10 @@ STAY = "cat >/dev/null"
 
 
 @asynccontextmanager
-async def guarding(**options: str) -> AsyncIterator[Guardian]:
+async def guarding(**options: Any) -> AsyncIterator[Watchdog]:
     """A guardian that runs; a test may take 20 s."""
     with anyio.fail_after(20):
-        async with Guardian(SystemClock(), **options) as guardian, anyio.create_task_group() as tasks:
+        async with Watchdog(SystemClock(), **options) as guardian, anyio.create_task_group() as tasks:
             tasks.start_soon(guardian.run)
             try:
                 yield guardian
@@ -52,7 +53,7 @@ async def guarding(**options: str) -> AsyncIterator[Guardian]:
 
 
 @asynccontextmanager
-async def shell(guardian: Guardian, script: str) -> AsyncIterator[Child]:
+async def shell(guardian: Watchdog, script: str) -> AsyncIterator[Child]:
     child = guardian.spawn(["/bin/sh", "-c", script], {"PATH": os.environ["PATH"]}, None)
     try:
         yield child
@@ -208,7 +209,7 @@ def hub_above(request: pytest.FixtureRequest) -> Iterator[None]:
     """Under another hub this process, and what others in it start, has that one's stamp."""
     before = resource.getrlimit(resource.RLIMIT_RTTIME)
     if request.param:
-        adoption.stamp(os.getpid(), adoption.new_stamp())
+        reaper.stamp(os.getpid(), reaper.new_stamp())
     yield
     resource.setrlimit(resource.RLIMIT_RTTIME, before)
 
@@ -229,20 +230,20 @@ async def test_children_of_others_in_this_process_are_left_to_them(monkeypatch: 
 
 
 async def test_process_adopts_as_long_as_one_of_its_hubs_has_servers() -> None:
-    assert not adoption._is_subreaper()
+    assert not reaper._is_subreaper()
     async with guarding() as first:
-        assert not adoption._is_subreaper()
+        assert not reaper._is_subreaper()
         async with shell(first, STAY), guarding() as second, shell(second, STAY):
-            assert adoption._is_subreaper()
-        assert adoption._is_subreaper()
-    assert not adoption._is_subreaper()
+            assert reaper._is_subreaper()
+        assert reaper._is_subreaper()
+    assert not reaper._is_subreaper()
 
 
 def test_limit_that_somebody_chose_is_left_alone() -> None:
     with subprocess.Popen(["sleep", "1000"]) as process:
         with suppress(ProcessLookupError):
             resource.prlimit(process.pid, resource.RLIMIT_RTTIME, (1000, resource.RLIM_INFINITY))
-            adoption.stamp(process.pid, adoption.new_stamp())
+            reaper.stamp(process.pid, reaper.new_stamp())
         assert resource.prlimit(process.pid, resource.RLIMIT_RTTIME) == (1000, resource.RLIM_INFINITY)
         process.kill()
 
@@ -252,8 +253,8 @@ def test_limit_that_somebody_chose_is_left_alone() -> None:
 
 HUB = """
 import os, sys
-from mcp_hub.upstreams.guard_process import GuardProcess
-guard = GuardProcess("mine", sys.argv[1])
+from mcp_hub.upstreams.process.watchdog_process import WatchdogProcess
+guard = WatchdogProcess("mine", sys.argv[1])
 if not os.fork():
     os.read(0, 1)  # holds the guard's pipe as long as the test wants
     os._exit(0)
@@ -278,7 +279,7 @@ async def test_guard_kills_what_is_marked_and_nothing_else(start: Callable[..., 
     ours = [start(**{INSTANCE: "mine"}), start(**{INSTANCE: "mine", CHILD: "mine.1"}), start()]
     strangers = [start(), start(**{INSTANCE: "mine2"}), start(**{"X_" + INSTANCE: "mine"}), start(X=f"{INSTANCE}=mine")]
     if is_told:
-        guard = GuardProcess("mine", f"+{ours[2]}\n+{strangers[0]}\n")
+        guard = WatchdogProcess("mine", f"+{ours[2]}\n+{strangers[0]}\n")
         assert guard.tell(f"-{strangers[0]}\n")
         await guard.stop()
     else:
@@ -372,14 +373,14 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
 ) -> None:
     monkeypatch.setattr(module, "_TICK", 0.01)
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    started: list[GuardProcess] = []
-    real = GuardProcess
+    started: list[WatchdogProcess] = []
+    real = WatchdogProcess
 
-    def counted(instance: str, lines: str) -> GuardProcess:
+    def counted(instance: str, lines: str) -> WatchdogProcess:
         started.append(real(instance, lines))
         return started[-1]
 
-    monkeypatch.setattr(module, "GuardProcess", counted)
+    monkeypatch.setattr(module, "WatchdogProcess", counted)
     async with guarding() as guardian, shell(guardian, "echo here; cat") as child:
         await until(lambda: len(started) == 5 and guardian.guard_pid is None, 10)
         assert await lines(child, 1) == ["here"]

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_hub.client import HubClient
 from mcp_hub.errors import ConfigError, HubError, UpstreamLost
-from mcp_hub.events import Completed, Failed, Progress
+from mcp_hub.events import Completed, Failed, Progressed
 from tests.e2e.client import until
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import WAIT
@@ -32,7 +32,7 @@ async def test_client_lists_all_pages_and_cancels_what_it_leaves(tmp_path: Path)
             async with client.call("fix_wait_cancel", b'{"nonce":"a"}'):
                 pass  # nothing is sent before the first event is asked for
             async with client.call("fix_progress", b'{"n":100000,"delay":0.01}') as events:
-                assert isinstance(await anext(events), Progress)
+                assert isinstance(await anext(events), Progressed)
             await until(lambda: received(tmp_path / "journal", "notifications/cancelled"))
             async with client.call("fix_echo", b'{"text":"still there"}') as events:
                 [done] = [event async for event in events]
@@ -57,8 +57,8 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(listener.serve, serve)
-        host, port = listener.extra(anyio.abc.SocketAttribute.local_address)
-        yield f"http://{host}:{port}"
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        yield f"http://127.0.0.1:{port}"
         tasks.cancel_scope.cancel()
 
 

@@ -84,7 +84,7 @@ async def test_a_worker_of_the_hub_before_is_not_taken_for_the_one_that_register
 async def test_a_worker_takes_no_name_from_a_server(tmp_path: Path) -> None:
     module = tmp_path / "tools_here.py"
     module.write_text(
-        "from mcp_hub.upstreams.tools import Registry\nregistry = Registry()\n"
+        "from mcp_hub.upstreams.functions.registry import Registry\nregistry = Registry()\n"
         "@registry.tool(name='shout')\ndef shout() -> str:\n    return 'of the server'\n"
     )
     config = "servers:\n  own:\n    local: tools_here:registry\n    prefix: never\n"

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 
-from tests.e2e.answers import Answers, form, never
+from tests.e2e.answers import Answers, form
 from tests.e2e.client import HttpClient, Hub, until
 from tests.e2e.sse_client import SseClient, sse_url
 from tests.interaction.fronts import http_hub
@@ -27,7 +27,6 @@ pytestmark = pytest.mark.anyio
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 GUARD = 2.0
 """Seconds: the promise."""
-BIG = 5 << 20
 
 
 def config(root: Path) -> str:
@@ -81,14 +80,6 @@ async def test_every_handshake_version_is_served(hub: Hub, version: str) -> None
         }
 
 
-@pytest.mark.parametrize("server", "hm")
-async def test_all_progress_comes_in_order_and_before_the_result(client: SseClient, server: str) -> None:
-    answer = await client.call(f"{server}_progress", {"n": 500}, progressToken="p")
-    assert client.transcript[-1] == answer
-    told = client.notifications("notifications/progress")
-    assert [(params["progressToken"], params["progress"]) for params in told] == [("p", i) for i in range(1, 501)]
-
-
 async def test_question_goes_to_the_session_whose_call_asks_and_to_no_other(hub: Hub) -> None:
     async with AsyncExitStack() as stack:
         ann, bob = [await stack.enter_async_context(SseClient.connect(hub.url)) for _ in range(2)]
@@ -100,46 +91,6 @@ async def test_question_goes_to_the_session_whose_call_asks_and_to_no_other(hub:
             assert answer["answers"]["form"]["result"] == {"action": "accept", "content": {"answer": name}}
         assert ann.answers is not None and bob.answers is not None
         assert (len(ann.answers.asked), len(bob.answers.asked)) == (2, 1)
-
-
-async def test_closed_stream_withdraws_its_questions(hub: Hub, root: Path) -> None:
-    journal = root / "q.journal"
-    async with SseClient.connect(hub.url) as client:
-        client.answers = Answers({"elicitation/create": never()})
-        await client.initialize("2025-11-25")
-        await client.send_request("tools/call", {"name": "q_ask_form", "arguments": {"nonce": "unanswered"}})
-        await client.wait_for(lambda message: message.get("method") == "elicitation/create")
-    await until(lambda: [message for message in received(journal) if "error" in message])
-    # the tool itself may be over by then: its question was refused
-    await until(lambda: received(journal, "notifications/cancelled"))
-
-
-async def test_result_of_five_megabytes_arrives_whole(client: SseClient) -> None:
-    answer = await client.call("h_big", {"bytes": BIG})
-    assert len(answer["result"]["content"][0]["text"]) == BIG
-
-
-async def test_closed_stream_cancels_its_calls_upstream_and_spares_those_of_others(hub: Hub, root: Path) -> None:
-    journal = root / "h.journal"
-    async with SseClient.connect(hub.url) as stays:
-        await stays.initialize()
-        async with SseClient.connect(hub.url) as leaves:
-            await leaves.initialize()
-            slow = await stays.send_request("tools/call", {"name": "h_slow", "arguments": {"seconds": 1}})
-            await leaves.send_request("tools/call", {"name": "h_wait_cancel", "arguments": {"nonce": "left"}})
-            await until(lambda: "left" in str(received(journal, "tools/call")))
-        await until(lambda: [event for event in events(journal, "cancelled") if event["nonce"] == "left"])
-        assert "result" in await stays.response(slow)
-
-
-async def test_cancelled_call_is_cancelled_upstream_and_not_answered(client: SseClient, root: Path) -> None:
-    journal = root / "m.journal"
-    id_ = await client.send_request("tools/call", {"name": "m_wait_cancel", "arguments": {"nonce": "off"}})
-    await until(lambda: "off" in str(received(journal, "tools/call")))
-    await client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id_}})
-    await until(lambda: [event for event in events(journal, "cancelled") if event["nonce"] == "off"])
-    assert (await client.request("ping"))["result"] == {}
-    assert id_ not in [message.get("id") for message in client.transcript]
 
 
 async def open_without_reading(url: str) -> tuple[anyio.abc.SocketStream, str]:
@@ -163,18 +114,6 @@ async def fill(client: SseClient, endpoint: str, calls: int) -> None:
 
 
 HELLO = json.dumps({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}})
-
-
-async def test_reader_that_stalls_holds_up_only_its_own_session(hub: Hub, client: SseClient) -> None:
-    stalled, endpoint = await open_without_reading(hub.url)
-    async with stalled, SseClient.connect(hub.url) as poster:
-        await fill(poster, endpoint, 8)
-        for i in range(5):
-            assert (await client.call("h_echo", {"text": str(i)}))["result"]["structuredContent"] == {"text": str(i)}
-        seen = b""
-        with anyio.fail_after(20):
-            while not all(b'"id":"big-%d"' % i in seen for i in range(8)):
-                seen += await stalled.receive(1 << 20)
 
 
 async def test_hub_stops_in_time_with_streams_open(tmp_path: Path) -> None:

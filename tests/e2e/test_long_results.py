@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.costs.tokens import estimate
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
 from tests.e2e.client import HttpClient, Hub, StdioClient, modern
 from tests.e2e.rest_client import RestClient
-from tests.e2e.sse_client import SseClient
 from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
 from tests.upstreams import large_results as large
 from tests.upstreams.messages import PREFIX, Message
@@ -60,15 +59,6 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
 async def peer(request: pytest.FixtureRequest, stdio: StdioClient, hub: Hub) -> AsyncIterator[Peer]:
     front, era = request.param
     async with connected(stdio if front == "stdio" else hub, era, ALICE) as connected_peer:
-        await connected_peer.names()
-        yield connected_peer
-
-
-@pytest.fixture(params=["stdio", "http"])
-async def either(request: pytest.FixtureRequest, stdio: StdioClient, hub: Hub) -> AsyncIterator[Peer]:
-    """Where front and era make no difference that another test does not show."""
-    wire, era = (stdio, HANDSHAKE) if request.param == "stdio" else (hub, MODERN)
-    async with connected(wire, era, ALICE) as connected_peer:
         await connected_peer.names()
         yield connected_peer
 
@@ -129,61 +119,11 @@ async def everything(peer: Peer, id_: str, limit: int = LIMIT, **how: Any) -> st
 # -- what the model sees
 
 
-async def test_a_text_is_cut_to_its_head_and_its_tail_and_nothing_else_of_the_result_is_touched(peer: Peer) -> None:
-    for tool in CUT:
-        result = (await peer.call(tool)).result
-        whole = large.result_of(tool)
-        notice = check_shown(text_of(result), text_of(whole))
-        expected = others_of(whole)
-        if tool == "unlisted":
-            assert notice["where"].endswith("; structuredContent, the same, is left out")
-            del expected["structuredContent"]
-        assert {"isError": False, **others_of(result)} == {"isError": False, **expected}
-    short = (await peer.call("short")).result
-    assert short["content"] == large.result_of("short")["content"]
-
-
-async def test_an_array_is_cut_between_its_records_and_stays_json(either: Peer) -> None:
-    shown = text_of((await either.call("records")).result)
-    rows, seen = json.loads(large.records()), json.loads(shown)
-    (place,) = [place for place, row in enumerate(seen) if isinstance(row, str)]
-    notice = NOTICE.fullmatch(seen[place])
-    assert notice is not None
-    left = len(rows) - len(seen) + 1
-    last = place + left - 1
-    assert notice["what"].startswith(f"{left} of {len(rows)} records, {place} to {last} (")
-    assert seen[:place] == rows[:place] and seen[place + 1 :] == rows[last + 1 :]
-    path = f"$[{place}:{last + 1}]"
-    assert notice["where"] == f"path={path}"
-    found = (await everything(either, notice["id"], path=f"$[{place}:{place + 300}]")).splitlines()
-    assert [json.loads(row) for row in found] == rows[place : place + 300]
-
-
 async def test_every_byte_can_be_read(stdio: StdioClient) -> None:
     peer = Peer(stdio, HANDSHAKE)
     notice = NOTICE.search(text_of((await peer.call("log")).result))
     assert notice is not None
     assert digest(await everything(peer, notice["id"])) == digest(large.log(5_000_000))
-
-
-async def test_every_byte_can_be_read_with_other_limits_too(hub: Hub) -> None:
-    """The handle is the principal's, whatever profile it uses."""
-    async with connected(hub, MODERN, ALICE) as peer, HttpClient(f"{hub.url}/p/wide", ALICE) as client:
-        for tool in ("records", "structured"):
-            notice = NOTICE.search(text_of((await peer.call(tool)).result))
-            assert notice is not None
-            whole = await everything(Peer(client, MODERN), notice["id"], WIDE)
-            assert digest(whole) == digest(text_of(large.result_of(tool)))
-
-
-async def test_an_image_passes_whole(either: Peer, root: Path) -> None:
-    before = set(kept(root))
-    result = (await either.call("image")).result
-    text, image = result["content"]
-    expected = large.result_of("image")["content"][1]
-    assert text == {"type": "text", "text": "see:"} and len(image["data"]) == len(expected["data"]) > large.IMAGE
-    assert image == expected
-    assert set(kept(root)) == before
 
 
 def kept(root: Path) -> Iterator[Path]:
@@ -218,23 +158,6 @@ async def test_a_resource_is_cut_and_read_on_like_a_result(peer: Peer) -> None:
     page = (await peer.call("read_result", {"id": notice["id"], "offset": start})).result["content"][0]["text"]
     assert whole["text"].encode()[start:].startswith(page.encode())
     assert LIMIT * 0.75 <= estimate(page) <= LIMIT
-
-
-async def test_lines_are_found_by_pattern_and_values_by_path(either: Peer) -> None:
-    log, records = [text_of((await either.call(tool)).result) for tool in ("log", "records")]
-    log_id, records_id = [str(NOTICE.search(text)["id"]) for text in (log, records)]  # type: ignore[index]
-    found = (await either.call("read_result", {"id": log_id, "grep": "^0012[0-9]+ ERROR"})).result["content"]
-    expected = [line for line in large.log(5_000_000).splitlines() if re.match("0012[0-9]+ ERROR", line)]
-    assert [line.split(": ", 1)[1] for line in found[0]["text"].splitlines()] == expected
-    assert found[1]["text"] == f"[{len(expected)} matches as line:offset: text; this is all]"
-    value = (await either.call("read_result", {"id": records_id, "path": "$[99900].name"})).result["content"]
-    assert value[0]["text"].strip() == '"row 99900"'
-    both = {"id": records_id, "path": "$[50000:50010].name", "grep": '"row 5000[02]"$'}
-    matched = (await either.call("read_result", both)).result["content"][0]["text"]
-    assert re.findall(r'"row \d+"', matched) == ['"row 50000"', '"row 50002"']
-    for wrong in ({"path": "$[["}, {"grep": "("}):
-        result = (await either.call("read_result", {"id": records_id, **wrong})).result
-        assert result["isError"] and next(iter(wrong)) in text_of(result)
 
 
 # -- who may read on, and for how long
@@ -294,7 +217,7 @@ async def test_replays_and_tasks_bring_the_same_bytes_as_the_first_delivery(hub:
             async with client.listen(last) as stream:
                 answer = await stream.wait_for(lambda message: "result" in message)
                 texts.append(text_of(answer["result"]))
-        takes = {"extensions": {PREFIX + "tasks": {}}}
+        takes: Message = {"extensions": {PREFIX + "tasks": {}}}
         params = modern({"name": "fails", "arguments": {"gate": str(first[1])}}, capabilities=takes)
         task = (await client.request("tools/call", params)).last["result"]
         assert task["resultType"] == "task"
@@ -325,12 +248,6 @@ async def test_who_is_answered_before_the_end_gets_the_cut_result_too(tmp_path: 
         assert "structuredContent" not in result, "it is not listed to this client"
         assert digest(await everything(peer, notice["id"])) == digest(large.structured())
         assert await client.close() == 0
-
-
-async def test_the_old_sse_transport_cuts_them_too(hub: Hub) -> None:
-    async with SseClient.connect(hub.url, ALICE) as client:
-        await client.initialize()
-        check_shown(text_of((await client.call("log"))["result"]), large.log(5_000_000))
 
 
 # -- who gets them whole

@@ -120,6 +120,7 @@ async def _check_metrics(found: dict[str, float]) -> None:
     assert found["mcp_server_operation_duration_seconds_count{mcp_method_name=tools/call}"] == 8
     assert found["mcp_client_operation_duration_seconds_count{mcp_method_name=tools/call,server=good}"] == 8
     assert found["mcp_hub_server_state{server=bad,state=failed}"] == 1
+    assert found["mcp_hub_server_failure{code=command_not_found,server=bad}"] == 1
     assert found["mcp_hub_server_up{server=held}"] == 1 and found["mcp_hub_ready{}"] == 1
     assert found["mcp_hub_store{state=durable}"] == 1 and found["mcp_hub_http_requests{}"] == 1
     assert found["mcp_hub_http_refused_total{status=401}"] == 1, "of /metrics; health answers by itself"

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcp_hub.protocol.shape import COALESCED
+from mcp_hub.protocol.shape.results import COALESCED
 from tests.interaction.fronts import ERAS, MODERN, connected, http_hub, stdio_hub
 from tests.upstreams.launch import argv, servers_yaml
 

@@ -3,17 +3,16 @@
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx2
 import pytest
 
-from tests.e2e.bad_input import ALICE, BOB, TOKENS
 from tests.e2e.client import Hub
-from tests.e2e.rest_client import SSE, RestClient, cut, lines
+from tests.e2e.rest_client import RestClient, cut, lines
 from tests.interaction.fronts import ERAS, http_hub
 from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 
@@ -36,34 +35,6 @@ async def jobs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
 async def client(jobs: Hub) -> AsyncIterator[RestClient]:
     async with RestClient(jobs) as client:
         yield client
-
-
-@pytest.mark.parametrize("by", ["after", "last-event-id"])
-async def test_dropped_connection_is_resumed_with_the_exact_suffix(client: RestClient, by: str) -> None:
-    seen: list[Any] = []
-    body = {"arguments": {"steps": 30, "seconds": 0.6}}
-    async with client.events("/tools/run_job/call", body=body) as stream:
-        seen += lines(await cut(stream, 4))
-    url = f"/streams/{seen[0]['stream']}/events"
-    for count in (1, 7):
-        last = str(seen[-1]["seq"])
-        path, header = (f"{url}?after={last}", None) if by == "after" else (url, last)
-        async with client.events(path, header) as stream:
-            seen += lines(await cut(stream, count))
-    rest = await client.ask("GET", f"{url}?after={seen[-1]['seq']}", accept="text/event-stream")
-    whole = await client.ask("GET", url, accept="text/event-stream")
-    closed = f'event: closed\ndata: {{"cursor":{_count(whole)},"status":"completed"}}\n\n'
-    assert rest.text.endswith(f"\n\n{closed}")
-    assert whole.text.endswith(rest.text) and [event["seq"] for event in seen] == list(range(1, len(seen) + 1))
-    assert _count(whole) == len(seen) + _count(rest) == 62
-    ndjson = await client.ask("GET", url, accept="application/x-ndjson")
-    assert [line for line in whole.text.split("\n") if line.startswith('data: {"v"')] == [
-        f"data: {line}" for line in ndjson.text.splitlines()
-    ]
-
-
-def _count(response: httpx2.Response) -> int:
-    return response.text.count('data: {"v":1')
 
 
 async def test_clients_that_do_not_speak_mcp_need_nothing_but_urls(client: RestClient) -> None:
@@ -117,24 +88,6 @@ async def test_hub_that_stops_tells_its_followers_and_keeps_the_ending(tmp_path:
         assert page == {"events": told, "cursor": len(told), "closed": True}
 
 
-async def test_hubs_on_one_store_serve_each_others_streams(tmp_path: Path) -> None:
-    async with (
-        http_hub(JOBS, tmp_path) as one,
-        http_hub(JOBS, tmp_path) as two,
-        RestClient(one) as owner,
-        RestClient(two) as other,
-    ):
-        id_ = await owner.started("run_job", {"steps": 20, "seconds": 1}, idempotency_key="k")
-        async with other.events(f"/streams/{id_}/events") as there, owner.events(f"/streams/{id_}/events") as here:
-            assert (await there.rest()).text == (await here.rest()).text
-        assert (await other.call("run_job", {"steps": 20, "seconds": 1}, idempotency_key="k")).json()["stream"] == id_
-        slow = await owner.started("run_job", SLOW)
-        assert (await other.ask("GET", f"/streams/{slow}")).json()["status"] == "working"
-        assert (await other.ask("DELETE", f"/streams/{slow}")).status_code == 202
-        assert (await owner.until(slow, "cancelled"))["reason"] == "its client has cancelled it"
-        assert (await other.ask("DELETE", f"/streams/{slow}")).status_code == 200
-
-
 async def test_one_of_two_hubs_that_are_asked_at_once_with_one_key_makes_the_call(tmp_path: Path) -> None:
     async with (
         http_hub(JOBS, tmp_path) as one,
@@ -178,29 +131,6 @@ async def test_question_of_a_server_waits_for_its_answer_from_any_hub(tmp_path: 
         assert answers["form"]["result"] == {"action": "accept", "content": {"name": "Ada"}}
 
 
-async def test_foreign_principal_finds_nothing(tmp_path: Path) -> None:
-    config = servers_yaml({}, hub={"prefix": "never", "tokens": TOKENS})
-    config = config.replace('"servers": {}', '"servers": {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}')
-    async with http_hub(config, tmp_path) as hub, RestClient(hub, ALICE) as alice, RestClient(hub, BOB) as bob:
-        id_ = await alice.started("run_job", SLOW, idempotency_key="k")
-        unknown = "st_" + "0" * 26
-        requests: list[tuple[str, str, Any]] = [
-            ("GET", "", None),
-            ("DELETE", "", None),
-            ("GET", "/events", None),
-            ("POST", "/input", {"key": "q1", "action": "accept"}),
-        ]
-        for method, rest, body in requests:
-            foreign, never = [await bob.ask(method, f"/streams/{each}{rest}", body) for each in (id_, unknown)]
-            assert (foreign.status_code, foreign.content) == (404, never.content)
-        assert (await bob.ask("GET", "/streams")).json() == {"streams": []}
-        assert await bob.started("run_job", SLOW, idempotency_key="k") != id_
-        assert (await alice.ask("GET", f"/streams/{id_}")).json()["status"] == "working"
-        async with RestClient(hub) as nobody:
-            refused = await nobody.ask("GET", "/tools", **SSE)
-            assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
-
-
 async def test_worker_executes_calls_over_real_sockets(client: RestClient) -> None:
     tool = {"name": "shout", "inputSchema": {"type": "object"}}
     registered = await client.ask("PUT", "/executors/w", {"tools": [tool], "lease": "60s"})
@@ -209,7 +139,8 @@ async def test_worker_executes_calls_over_real_sockets(client: RestClient) -> No
     async with client.events("/executors/w/calls?epoch=1") as stream:
         offer = (await stream.next_event()).message
     assert (offer["name"], offer["arguments"]) == ("shout", {"text": "hi"})
-    for seq, more in enumerate([{"content": "HI"}, {"content": "!", "complete": True}], 1):
+    posts: list[Message] = [{"content": "HI"}, {"content": "!", "complete": True}]
+    for seq, more in enumerate(posts, 1):
         post = {"tool_call_id": offer["tool_call_id"], **more}
         taken = await client.ask("POST", "/tool-results/stream", post, producer_epoch="1", producer_seq=str(seq))
         assert taken.status_code == 200

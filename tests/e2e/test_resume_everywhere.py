@@ -3,7 +3,7 @@
 import json
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def check_share(begun: Begun, lines: list[bytes]) -> None:
     check_rest(begun.shown, lines[: begun.cursor], 0 if isinstance(begun.shown[0], bytes) else 1, begun.shows)
 
 
-async def each_seed(one: Callable[[int], Awaitable[None]]) -> None:
+async def each_seed(one: Callable[[int], Coroutine[Any, Any, None]]) -> None:
     async with anyio.create_task_group() as tasks:
         for seed in SEEDS:
             tasks.start_soon(one, seed)
@@ -154,7 +154,8 @@ async def answered(hub: Hub, stream: str) -> Message:
         (question,) = (await client.until(stream, "input_required"))["questions"]
         told = await client.ask("POST", f"/streams/{stream}/input", {"key": question["key"], **ANSWER})
         assert told.status_code == 202, told.text
-        return (await client.until(stream, "completed", "failed", "cancelled"))["result"]
+        result: Message = (await client.until(stream, "completed", "failed", "cancelled"))["result"]
+        return result
 
 
 async def test_task_of_a_server_outlives_a_hub_that_stops(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ async def test_stream_of_another_principal_is_as_unknown_as_one_that_never_was(t
                 async with thief.listen(f"{each}:1") as stream:
                     refusals.append(((await stream.rest()).status, stream.text))
             assert refusals[0] == refusals[1] and refusals[0][0] == 400
-        refusal = "unknown stream: it has expired, is not yours or never was\n"
+        refusal = "unknown stream: it has expired, is not yours or never was [unknown_stream]\n"
         assert await resume(hubs, id_) == (2, "", f"{id_}: {refusal}")
         assert (await alice.ask("GET", f"/streams/{id_}")).json()["status"] == "working"
         job.go()

@@ -16,8 +16,6 @@ from tests.upstreams.launch import argv, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
-META = ("find_tools", "run_tool", "read_result")
-
 
 def config(**servers: Any) -> str:
     """Server `a`, whose tool `env` nobody is to know of, and others."""
@@ -31,11 +29,13 @@ async def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     root = tmp_path_factory.mktemp(request.param)
     async with AsyncExitStack() as stack:
         remote = await stack.enter_async_context(HttpUpstream(name="r", era=MODERN))
-        opened = (stdio_hub if request.param == "stdio" else http_hub)(config(r=remote.url), root)
-        running = await stack.enter_async_context(opened)
+        text = config(r=remote.url)
         if request.param == "stdio":
-            await running.initialize()
-        yield running
+            client = await stack.enter_async_context(stdio_hub(text, root))
+            await client.initialize()
+            yield client
+        else:
+            yield await stack.enter_async_context(http_hub(text, root))
 
 
 @pytest.fixture(params=ERAS)

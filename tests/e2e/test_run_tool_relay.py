@@ -15,17 +15,8 @@ from tests.e2e.client import HttpClient, StdioClient, until
 from tests.e2e.raw_wire import Wire
 from tests.e2e.test_wire_relay import (
     test_error_codes_that_an_era_has_no_place_for_are_translated,
-    test_errors_about_the_hubs_own_hop_become_hub_errors,
-    test_lone_surrogates_become_replacement_characters_both_ways,
     test_meta_reaches_the_upstream_without_what_is_the_hubs,
-    test_no_progress_comes_after_the_result,
-    test_no_token_no_progress,
-    test_number_spellings_and_line_breaks_in_a_result_do_no_harm,
-    test_odd_progress_harms_nothing_and_what_remains_increases,
     test_progress_comes_before_the_result_under_the_token_that_was_given,
-    test_progress_keeps_what_the_hub_does_not_know,
-    test_results_come_unchanged,
-    test_two_thousand_notifications_are_all_there_before_the_result,
     upstream,
 )
 from tests.interaction.fronts import ERAS, HANDSHAKE, connected, through_run_tool
@@ -33,17 +24,8 @@ from tests.upstreams.launch import events, received
 
 __all__ = [
     "test_error_codes_that_an_era_has_no_place_for_are_translated",
-    "test_errors_about_the_hubs_own_hop_become_hub_errors",
-    "test_lone_surrogates_become_replacement_characters_both_ways",
     "test_meta_reaches_the_upstream_without_what_is_the_hubs",
-    "test_no_progress_comes_after_the_result",
-    "test_no_token_no_progress",
-    "test_number_spellings_and_line_breaks_in_a_result_do_no_harm",
-    "test_odd_progress_harms_nothing_and_what_remains_increases",
     "test_progress_comes_before_the_result_under_the_token_that_was_given",
-    "test_progress_keeps_what_the_hub_does_not_know",
-    "test_results_come_unchanged",
-    "test_two_thousand_notifications_are_all_there_before_the_result",
     "upstream",
 ]
 
@@ -68,7 +50,7 @@ async def test_the_server_gets_the_call_that_is_meant(wire: Wire, upstream: str)
     assert (arrived["name"], arrived["arguments"], arrived["x-extra"]) == ("echo", arguments, {"a": [None]})
 
 
-@pytest.mark.parametrize("code", [1, -1, 4242, -31999, -32000, -32001, -32603, -32601, -32700])
+@pytest.mark.parametrize("code", [4242, -32001, -32603])
 async def test_error_answers_come_verbatim(wire: Wire, upstream: str, code: int) -> None:
     await direct.test_error_answers_come_verbatim(wire, upstream, code)
 

@@ -145,7 +145,7 @@ class Scene:
                 continue
 
 
-def secrets_of(root: Path) -> dict[str, str]:
+def secrets_of(root: Path) -> dict[str, Any]:
     (root / "secret").write_text(canary("file") + "\n")
     (root / "secret").chmod(0o600)
     return {f"CANARY_{place.upper()}": canary(place) for place in PLACES}

@@ -165,7 +165,7 @@ async def test_impatient_second_signal_does_no_harm(tmp_path: Path) -> None:
 
 LOUD = """
 import os, sys
-from mcp_hub.upstreams.tools import Registry
+from mcp_hub.upstreams.functions.registry import Registry
 
 print("printed on import")
 registry = Registry()

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, StdioClient, modern, running_hub, until
+from tests.e2e.client import HttpClient, StdioClient, running_hub, until
 from tests.e2e.held_tools import RESULT, Held, config
 from tests.interaction.fronts import Peer, http_hub, stdio_hub
-from tests.upstreams.messages import PREFIX, Message
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 
@@ -102,19 +102,6 @@ async def test_a_desktop_client_gets_its_answer_in_time_and_the_result_later(des
         assert again.result == RESULT
 
 
-async def test_a_tools_error_and_a_json_rpc_error_come_as_they_were(desktop: tuple[Peer, Held]) -> None:
-    peer, held = desktop
-    first = await peer.call("job", {"nonce": "bad"})
-    second = await peer.call("fails", {"nonce": "f"})
-    held.say("bad.more")
-    held.say("bad.done")
-    held.say("f.done")
-    _, last = await waited(peer, still(first.result))
-    assert last.result == {**RESULT, "isError": True}
-    _, last = await waited(peer, still(second.result))
-    assert last.error["code"] == -32050 and last.error["message"] == "no luck" and last.error["data"]["x"] == 1
-
-
 async def test_the_call_can_be_cancelled(desktop: tuple[Peer, Held]) -> None:
     peer, _ = desktop
     how = still((await peer.call("job", {"nonce": "c"})).result)
@@ -122,14 +109,6 @@ async def test_the_call_can_be_cancelled(desktop: tuple[Peer, Held]) -> None:
     _, last = await waited(peer, how)
     assert last.result["isError"] and "was cancelled" in last.text
     assert "has ended already" in (await peer.call("hub_cancel", {"stream": how["stream"]})).text
-
-
-async def test_quick_calls_and_lists_are_ordinary(desktop: tuple[Peer, Held]) -> None:
-    peer, _ = desktop
-    assert (await peer.call("quick")).result["content"] == [{"type": "text", "text": "quick"}]
-    assert await peer.names() == ["hub_wait", "hub_cancel", "job", "fails", "many", "quick"]
-    lists = [(await peer.request("tools/list")).result["tools"] for _ in range(2)]
-    assert json.dumps(lists[0]) == json.dumps(lists[1]) and "outputSchema" not in json.dumps(lists)
 
 
 async def test_many_calls_at_once_keep_apart(tmp_path: Path) -> None:
@@ -178,41 +157,6 @@ async def test_over_stdio_the_name_or_the_option_decides(
         assert answer["result"]["structuredContent"] == {"n": 7}
 
 
-async def test_over_http_only_clients_with_a_known_name_have_a_deadline(tmp_path: Path) -> None:
-    Held(tmp_path)
-    async with http_hub(config(clients=CLIENTS), tmp_path) as hub:
-        for name, has_tools in ((UNKNOWN, False), (DESKTOP, True), ("short", True), ("claude-code", False)):
-            async with HttpClient(hub.url) as client:
-                await connect(client, name)
-                assert ("hub_wait" in await Peer(client, "handshake").names()) is has_tools
-
-
-async def test_a_modern_client_of_a_known_name_has_one_unless_it_takes_tasks(tmp_path: Path) -> None:
-    held = Held(tmp_path)
-    tasks: Message = {"extensions": {PREFIX + "tasks": {}}}
-
-    def named(params: Message, name: str, capabilities: Message | None = None) -> Message:
-        found = modern(params, capabilities=capabilities)
-        found["_meta"][PREFIX + "clientInfo"] = {"name": name, "version": "1"}
-        return found
-
-    async with http_hub(config(clients=CLIENTS), tmp_path) as hub, HttpClient(hub.url) as client:
-        for name, capabilities, has_tools in ((DESKTOP, None, True), (DESKTOP, tasks, False), (UNKNOWN, None, False)):
-            listed = (await client.request("tools/list", named({}, name, capabilities))).last["result"]["tools"]
-            assert ("hub_wait" in [tool["name"] for tool in listed]) is has_tools
-        call = {"name": "job", "arguments": {"nonce": "m"}}
-        first = (await client.request("tools/call", named(call, DESKTOP))).last["result"]
-        assert first["resultType"] == "complete"
-        how = still(first)
-        held.say("m.more")
-        held.say("m.done")
-        while STREAMS in first.get("_meta", {}):
-            first = (await client.request("tools/call", named({"name": "hub_wait", "arguments": how}, DESKTOP))).last[
-                "result"
-            ]
-        assert first == {"resultType": "complete", **RESULT}
-
-
 async def test_another_principal_is_told_nothing(tmp_path: Path) -> None:
     Held(tmp_path)
     tokens = [{"token": name * 8, "principal": name} for name in ("anna", "bert")]
@@ -249,20 +193,6 @@ async def test_the_hub_is_restarted_before_the_client_asks(tmp_path: Path, ends_
             assert seen.result == RESULT
         else:
             assert seen.error["code"] == 1006 and seen.error["data"]["outcome"] == "unknown"
-
-
-async def test_a_client_that_hangs_up_while_it_waits_ends_nothing(tmp_path: Path) -> None:
-    held = Held(tmp_path)
-    async with http_hub(config(clients=CLIENTS), tmp_path) as hub, HttpClient(hub.url) as client:
-        await connect(client, DESKTOP)
-        peer = Peer(client, "handshake")
-        how = still((await peer.call("job", {"nonce": "h"})).result)
-        with anyio.move_on_after(0.2):
-            await client.post(client.message("tools/call", {"name": "hub_wait", "arguments": how}))
-        assert still((await peer.call("hub_wait", how)).result)
-        held.say("h.more")
-        held.say("h.done")
-        assert (await waited(peer, how))[1].result == RESULT
 
 
 async def test_an_unknown_kind_of_client_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -9,17 +9,15 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.bad_input import ALICE, BOB, TOKENS
 from tests.e2e.client import HttpClient, Message, StdioClient, modern, until
 from tests.interaction.fronts import ERAS, FRONTS, http_hub, stdio_hub
 from tests.upstreams.child import WAIT
-from tests.upstreams.launch import argv, events, received, servers_yaml
+from tests.upstreams.launch import argv, events, servers_yaml
 from tests.upstreams.messages import PREFIX, rpc
 
 pytestmark = pytest.mark.anyio
 
 CAPABILITIES: Mapping[str, Any] = {"elicitation": {}, "extensions": {PREFIX + "tasks": {}}}
-METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
 AFTER = 0.3
 
 
@@ -102,11 +100,6 @@ async def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield connected
 
 
-def cancellations(root: Path) -> int:
-    """How many calls the server was told to give up."""
-    return len(events(root / "journal", "cancelled"))
-
-
 async def test_slow_call_becomes_a_task_and_is_polled_to_its_end(client: Client) -> None:
     id_ = await client.task("slow", seconds=1.5, nonce="x")
     assert (await client.get(id_))["status"] == "working"
@@ -115,15 +108,6 @@ async def test_slow_call_becomes_a_task_and_is_polled_to_its_end(client: Client)
     assert json.loads(task["result"]["content"][0]["text"]) == {"slept": 1.5, "nonce": "x"}
     quick = await client.result("tools/call", {"name": "slow", "arguments": {"seconds": 0}})
     assert quick["resultType"] == "complete"
-
-
-async def test_progress_is_seen_in_the_status_message(client: Client) -> None:
-    id_ = await client.task("progress", n=1000, nonce="step", delay=0.05)
-    first = await client.polled(id_, lambda task: "statusMessage" in task)
-    assert first["statusMessage"].startswith("step ")
-    await client.polled(id_, lambda task: task["statusMessage"] != first["statusMessage"])
-    await client.result("tasks/cancel", {"taskId": id_})
-    await client.ended(id_)
 
 
 async def test_a_cancelled_task_is_given_up_by_its_server(client: Client) -> None:
@@ -175,60 +159,6 @@ async def test_the_end_of_a_task_is_told_to_who_listens(client: Client) -> None:
 
 def _is_notice(message: Message, status: str) -> bool:
     return message.get("method") == "notifications/tasks" and message["params"]["status"] == status
-
-
-async def test_until_it_is_a_task_a_call_ends_with_its_connection(tmp_path: Path) -> None:
-    text = config(tmp_path, task_after=600)
-    params = modern({"name": "wait_cancel", "arguments": {"nonce": "x"}}, capabilities=CAPABILITIES)
-    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url) as http:
-        await http.request("tools/list", modern())
-        with anyio.move_on_after(WAIT) as dropped:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(http.post, http.message("tools/call", params))
-                await until(lambda: len(received(tmp_path / "journal", "tools/call")) == 1)
-                dropped.cancel()
-        await until(lambda: cancellations(tmp_path) == 1)
-
-
-async def test_a_task_does_not_end_with_the_connection_that_it_came_over(tmp_path: Path) -> None:
-    async with http_hub(config(tmp_path), tmp_path) as hub:
-        async with HttpClient(hub.url) as http:
-            await http.request("tools/list", modern())
-            id_ = await Client(http, tmp_path).task("slow", seconds=1.5)
-        async with HttpClient(hub.url) as http:
-            assert (await Client(http, tmp_path).ended(id_))["status"] == "completed"
-    assert cancellations(tmp_path) == 0
-
-
-async def test_over_stdio_a_cancellation_counts_until_the_task_is_told_of(tmp_path: Path) -> None:
-    async with client_of("stdio", config(tmp_path), tmp_path) as client:
-        assert isinstance(client.wire, StdioClient)
-        call = modern({"name": "wait_cancel", "arguments": {"nonce": "x"}}, capabilities=CAPABILITIES)
-        await client.wire.send(rpc("tools/call", call, id="early"))
-        await until(lambda: len(received(tmp_path / "journal", "tools/call")) == 1)
-        await client.wire.notify("notifications/cancelled", {"requestId": "early"})
-        await until(lambda: cancellations(tmp_path) == 1)
-        created = await client.wire.request("tools/call", call, id="late")
-        await client.wire.notify("notifications/cancelled", {"requestId": "late"})
-        assert (await client.get(created["result"]["taskId"]))["status"] == "working"
-        assert cancellations(tmp_path) == 1
-        assert all(message.get("id") != "early" for message in client.wire.transcript)
-
-
-async def test_a_task_of_somebody_else_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
-    text = config(tmp_path, tokens=TOKENS)
-    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, ALICE) as alice, HttpClient(hub.url, BOB) as bob:
-        await alice.request("tools/list", modern())
-        id_ = await Client(alice, tmp_path).task("wait_cancel", nonce="x")
-        for method in METHODS:
-            seen = []
-            for named in (id_, "st_" + "0" * 26):
-                params = {"taskId": named, "inputResponses": {}}
-                answer = await bob.request(method, modern(params, capabilities=CAPABILITIES), id=1)
-                seen.append((answer.status, answer.text))
-            assert seen[0] == seen[1] and seen[0][0] == 400 and answer.last["error"]["code"] == -32602
-        assert (await Client(alice, tmp_path).get(id_))["status"] == "working"
-        assert cancellations(tmp_path) == 0
 
 
 async def test_any_hub_on_the_same_store_serves_a_task(tmp_path: Path) -> None:

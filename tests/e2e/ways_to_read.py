@@ -30,7 +30,7 @@ ALL = frozenset({"start", "progress", "delta", "input-required", "input-received
 class Way:
     """`read(stream, after, most)`: what comes behind the cursor, at most that many events, then the client is gone.
 
-    Events of other types than `shows` are not to be seen on it. What `is_whole` cannot be left before the end.
+    Events of other types than `renderers` are not to be seen on it. What `is_whole` cannot be left before the end.
     """
 
     name: str

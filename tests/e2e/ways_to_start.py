@@ -63,12 +63,12 @@ def call(job: Job, tool: str = "job") -> Message:
 
 @asynccontextmanager
 async def rest_sse(fleet: Fleet, job: Job, step: int) -> AsyncIterator[Begun]:
-    shown: list[Shown] = []
+    shown: list[bytes] = []
     async with RestClient(fleet.a) as rest:
         async with rest.events("/tools/job/call", body={"arguments": job.arguments}) as stream:
             while not shown or step_of(shown[-1]) < step:
                 shown.append((await stream.next_event()).data.encode())
-    yield Begun(json.loads(bytes(shown[0]))["stream"], shown)
+    yield Begun(json.loads(shown[0])["stream"], [*shown])
 
 
 @asynccontextmanager
@@ -219,7 +219,8 @@ async def asked_over_stdio(fleet: Fleet, end: str) -> AsyncIterator[Begun]:
 
 async def _is_gone(client: StdioClient) -> None:
     """As the system leaves a hub whose client was killed: all pipes are closed, that of its logs, too."""
-    transport = client.process._process._transport  # closing the streams leaves the pipes open
+    process: Any = client.process
+    transport = process._process._transport  # closing the streams leaves the pipes open
     for number in (2, 1, 0):
         transport.get_pipe_transport(number).close()
     code = await client.wait()

@@ -33,7 +33,7 @@ ANSWERS: dict[str, Any] = {
     "sampling/createMessage": result(SAMPLE),
     "roots/list": result(ROOTS),
 }
-GIVEN = {"form": ACCEPT, "url": ACCEPT, "sampling": SAMPLE, "roots": ROOTS}
+GIVEN: dict[str, Message] = {"form": ACCEPT, "url": ACCEPT, "sampling": SAMPLE, "roots": ROOTS}
 _nonces = itertools.count(1)
 
 
@@ -109,7 +109,7 @@ async def answered_by_error(place: Place) -> str:
         told = seen.error["data"]["error"]
         return f"{_how(seen)}; the call fails with {seen.error['code']}, the client's error {told['code']} in its data"
     told = seen.result["structuredContent"]["answers"]["sampling"]["error"]
-    return f"{_how(seen)}; the server got error {told['code']}, {told['message']}; the call goes on"
+    return f"{_how(seen)}; the server got error {told['code']}, {told['message']}; the call continues"
 
 
 async def cancelled_later(place: Place) -> str:
@@ -134,7 +134,7 @@ async def cancelled_later(place: Place) -> str:
                 await peer.wire.notify("notifications/cancelled", {"requestId": nonce})
             await until(lambda: any(event["nonce"] == nonce for event in events(place.journal, "cancelled")))
             tasks.cancel_scope.cancel()
-    return "the server was told to stop"
+    return "the server was asked to stop"
 
 
 def _declared(answers: Answers | None) -> Message:
@@ -170,7 +170,7 @@ async def unanswered(place: Place) -> str:
             what.append(_how(seen))
         if place.is_handshake_server:
             await until(lambda: any(event["nonce"] == nonce for event in events(place.journal, "cancelled")))
-            what.append("the server is told to stop")
+            what.append("the server is asked to stop")
         else:
             what.append("the server has nothing to stop")
     return ", ".join(what)
@@ -185,7 +185,7 @@ async def without_capability(place: Place) -> str:
     if seen.result.get("resultType") == "input_required":
         return "passed on as the server sent it"
     told = seen.result["structuredContent"]["answers"]["form"]["error"]
-    return f"not asked; the server got error {told['code']}, {told['message']}; the call goes on"
+    return f"not asked; the server got error {told['code']}, {told['message']}; the call continues"
 
 
 CASES: dict[str, Case] = {
@@ -258,10 +258,10 @@ def render(by_front: dict[str, Found]) -> str:
     lines = [
         "# Questions across eras",
         "",
-        "A server may ask its caller in the middle of a call. What happens to the question, measured by",
-        "`python -m tests.interaction.bridge` on real hubs and servers; a test holds this page equal to it.",
-        "The limit of an unanswered question is `hub.limits.question_timeout` (10 minutes by default).",
-        "It makes no difference whether the client calls a tool itself or has `run_tool` run it.",
+        "A server may ask its caller in the middle of a call. This page shows what happens to the question.",
+        "`python -m tests.interaction.bridge` measures it on real hubs and servers; a test holds the page equal to",
+        "the result. An unanswered question ends its call after `hub.limits.question_timeout` (10 minutes by",
+        "default). A call through `run_tool` behaves like a direct call.",
     ]
     for client, server in itertools.product(ERAS, ERAS):
         lines += ["", f"## {client} client, {server} server", "", "| case | what happens |", "| --- | --- |"]

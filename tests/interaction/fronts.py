@@ -131,7 +131,7 @@ class Peer:
 
     async def call(self, tool: str, arguments: Params = None, *, token: Id | None = None, **rest: Any) -> Seen:
         """`tools/call`; `token` is the progress token."""
-        meta = {} if token is None else {"progressToken": token}
+        meta: dict[str, Any] = {} if token is None else {"progressToken": token}
         return await self.request("tools/call", {"name": tool, "arguments": dict(arguments or {})}, **meta, **rest)
 
     async def names(self, method: str = "tools/list", key: str = "tools", field: str = "name") -> list[str]:
@@ -169,12 +169,12 @@ async def stdio_hub(
     own = {"MCP_HUB_STATE_DIR": str(root / "state")}
     chosen = [] if client is None else ["--client", client]
     argv = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(_config(root, config_text)), *chosen, *args]
-    async with StdioClient(argv, {**own, **env}) as client:
-        yield client
+    async with StdioClient(argv, {**own, **env}) as running:
+        yield running
 
 
 @asynccontextmanager
-async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = True, **env: str) -> AsyncIterator[Hub]:
+async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = True, **env: Any) -> AsyncIterator[Hub]:
     """A hub over HTTP with this `servers.yaml`; its state stays under `root`. `relays_all` as in `running_hub`."""
     own = {"MCP_HUB_STATE_DIR": str(root / "state")}
     async with running_hub(config_text, *args, tmp_path=root, env={**own, **env}, relays_all=relays_all) as hub:

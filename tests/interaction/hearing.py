@@ -57,7 +57,7 @@ class Ear:
 
 
 def _has(message: Message, params: dict[str, Any]) -> bool:
-    return params.items() <= message.get("params", {}).items()
+    return bool(params.items() <= message.get("params", {}).items())
 
 
 @asynccontextmanager

@@ -33,13 +33,13 @@ SECTIONS: dict[str, dict[str, Row]] = {
 }
 COLUMNS = list(itertools.product(ERAS, ERAS))
 INTRODUCTION = """\
-# What arrives of what was sent
+# Lossless relay, measured
 
-Measured by `python -m tests.interaction.lossless` on real hubs and servers, from the JSON text that was sent and the
-JSON text that arrived; a test holds this page equal to it. `same`: every byte. –: there is no such thing. Clients are
-connected over stdio and over Streamable HTTP, and so are servers; where that makes a difference, it is said. What
-`run_tool` runs gets and gives the same as what is called, but for the definition of a tool that refuses its arguments
-(-32602), which is added to the message."""
+`python -m tests.interaction.lossless` measures this page on real hubs and servers. It compares the JSON text that
+was sent with the JSON text that arrived; a test holds the page equal to the result. `same`: every byte is equal. –:
+the case does not exist. Clients and servers are connected over stdio and over Streamable HTTP; a cell says where
+that makes a difference. A call through `run_tool` gives the same as a direct call, with one exception: if the tool
+refuses its arguments (-32602), its definition is added to the message."""
 
 Found = dict[tuple[str, str], dict[Place, list[str] | None]]
 """What changed, by section and row, and place."""

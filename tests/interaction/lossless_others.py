@@ -251,7 +251,7 @@ NOTIFICATIONS: dict[str, Row] = {
     "progress: members in another order": progress('"message":"x","progress":1,"x":1,"total":2'),
     "progress: spelling of numbers": progress('"progress":1.50,"total":1E+2'),
     "progress: total beyond 2^64": progress(f'"progress":1,"total":{BIG}'),
-    "progress: total that is no number": progress('"progress":1,"total":"2"'),
+    "progress: total that is not a number": progress('"progress":1,"total":"2"'),
     "progress: value beyond 1e15": progress('"progress":1e16'),
-    "progress: value that is no number": progress('"progress":"1"'),
+    "progress: value that is not a number": progress('"progress":"1"'),
 }

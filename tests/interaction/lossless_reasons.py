@@ -35,21 +35,23 @@ RELAY = (
     Reason("errors, to a modern client", "`code` `-32002` → `-32602`|a result of type input_required", MODERN),
     Reason("errors about the hub's own hop", "`-3202[012]` → `-32603`, the original in `data`"),
     Reason("errors, to a modern client", "`-320[2-9][0-9]` → `-32603`, the original in `data`", MODERN),
-    Reason("text that is no text", "lone surrogates → U\\+FFFD"),
+    Reason("invalid text", "lone surrogates → U\\+FFFD"),
     Reason("definitions that would break a client", "left out"),
 )
 """Rules that are rows of docs/relay.md."""
 BESIDES = (
-    Reason("a modern result has these members, also where its server left them out", f"{_HINTS} added", MODERN, MODERN),
+    Reason("a modern result has these members, even if its server left them out", f"{_HINTS} added", MODERN, MODERN),
     Reason(
-        "what is taken apart (a definition, a result that gets or loses members, progress) is put together anew from "
-        "values as they were spelled; a message that came in several lines leaves in one",
+        "a message that the hub takes apart (a definition, a result that gets or loses members, progress) is put "
+        "together again from values with their original spelling; a message on several lines leaves on one",
         "white space between tokens|of members of one name the last is kept|members in another order",
     ),
-    Reason("a total that is no number is of no use to a client", "`total` dropped"),
-    Reason("a URI of more than 8192 characters is looked for in no template: not found", "error `-32(002|602)`"),
-    Reason("negotiated with anew, a server over HTTP still refuses the version", "error `1001` of the hub", "", MODERN),
-    Reason("the hub has instructions of its own, with a line of what each server says", "in those of the hub"),
+    Reason("a client cannot use a total that is not a number", "`total` dropped"),
+    Reason("a URI of more than 8192 characters matches no template: not found", "error `-32(002|602)`"),
+    Reason(
+        "a server over HTTP still refuses the version after a new negotiation", "error `1001` of the hub", "", MODERN
+    ),
+    Reason("the hub has its own instructions, with a line from each server's", "in those of the hub"),
 )
 """Rules that are not."""
 

@@ -42,6 +42,7 @@ REFUSED = "-32602"
 """The row of a server that refuses arguments."""
 
 
+@pytest.mark.proof
 async def test_run_tool_changes_nothing_but_what_is_said_of_refused_arguments(
     direct: Found, groups: list[list[Place]]
 ) -> None:

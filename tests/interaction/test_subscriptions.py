@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -158,7 +159,7 @@ async def test_a_client_that_goes_takes_its_subscriptions_along(hub: Running) ->
             await peer.request("resources/subscribe", {"uri": f"test://{server}/readme"})
         await peer.wire.delete()
         for server in UPSTREAMS:
-            await until(lambda server=server: hub.watched(server) == [])
+            await until(partial(hub.is_unwatched, server))
     async with hub.client(MODERN) as peer:
         assert isinstance(peer.wire, HttpClient)
         params = peer.params({"notifications": {"resourceSubscriptions": ["test://h/readme", "test://m/readme"]}})
@@ -166,7 +167,7 @@ async def test_a_client_that_goes_takes_its_subscriptions_along(hub: Running) ->
             await stream.next_event()
             assert hub.watched("h") == ["test://h/readme"] and hub.watched("m") == ["test://m/readme"]
         for server in UPSTREAMS:
-            await until(lambda server=server: hub.watched(server) == [])
+            await until(partial(hub.is_unwatched, server))
 
 
 async def test_a_session_that_makes_room_for_another_takes_its_subscriptions_along(tmp_path: Path) -> None:

@@ -6,14 +6,11 @@ Every answer and progress message carries a nonce that says whose it is.
 import itertools
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.e2e.client import HttpClient, Hub, Message, until
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, connected, http_hub
@@ -42,129 +39,6 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[H
         yield running, root
         for name in UPSTREAMS:
             assert len(events(root / f"{name}.journal", "start")) == 1  # one shared process all along
-
-
-@dataclass(frozen=True)
-class Step:
-    """One call of a client. `cancel` is how many of its messages it waits for before it gives up; None: never."""
-
-    tool: str
-    upstream: str
-    messages: int
-    delay: float
-    late: float
-    cancel: int | None
-
-
-@dataclass
-class Told:
-    """What one call was told, and whether its client gave up."""
-
-    nonce: str
-    id: int
-    step: Step
-    messages: list[Message] = field(default_factory=list)
-    cancelled: bool = False
-
-
-STEPS = st.builds(
-    Step,
-    tool=st.sampled_from(["progress", "progress", "progress", "echo", "slow"]),
-    upstream=st.sampled_from(sorted(UPSTREAMS)),
-    messages=st.integers(0, 6),
-    delay=st.sampled_from([0, 0, 0.002, 0.01]),
-    late=st.sampled_from([0, 0, 0.005, 0.02]),
-    cancel=st.sampled_from([None, None, None, 0, 1, 3]),
-)
-CLIENTS = st.lists(st.tuples(st.sampled_from(ERAS), st.lists(STEPS, min_size=1, max_size=6)), min_size=2, max_size=3)
-
-
-def arguments(step: Step, nonce: str) -> Message:
-    return {
-        "progress": {"n": step.messages, "nonce": nonce, "delay": step.delay},
-        "echo": {"text": "x", "nonce": nonce},
-        "slow": {"seconds": step.delay, "nonce": nonce},
-    }[step.tool]
-
-
-async def follow(peer: Peer, told: Told) -> None:
-    """Makes the call and keeps all that comes; gives up as its step says."""
-    step = told.step
-    client = peer.wire
-    assert isinstance(client, HttpClient)
-    await anyio.sleep(step.late)  # the draw of the interleaving, nothing waits for it
-    call = {"name": f"{step.upstream}_{step.tool}", "arguments": arguments(step, told.nonce)}
-    message = client.message("tools/call", peer.params(call, progressToken=told.id), id=told.id)
-    async with client.stream(message) as stream:
-        while True:
-            if step.cancel == len(told.messages) and not told.cancelled:
-                told.cancelled = True
-                if peer.era == MODERN:
-                    return  # leaving the stream is the cancellation
-                await client.notify("notifications/cancelled", {"requestId": told.id})
-            count = sum(1 for event in stream.events if event.data)
-            rest = await stream.rest() if told.cancelled else None
-            if rest is not None:
-                told.messages += rest.messages[count:]
-                return
-            event = await stream.next_event()
-            if event.data:
-                told.messages.append(event.message)
-                if "method" not in event.message:
-                    return
-
-
-def check(told: Told) -> None:
-    answers = [message for message in told.messages if "method" not in message]
-    progress = [message["params"] for message in told.messages if "method" in message]
-    assert all(told.nonce in json.dumps(message) for message in told.messages if "error" not in message), told
-    assert all(params["progressToken"] == told.id for params in progress), told
-    assert all(answer["id"] == told.id for answer in answers), told
-    values = [params["progress"] for params in progress]
-    assert values == list(range(1, len(values) + 1)), told
-    if told.cancelled:
-        assert len(answers) <= 1, told
-    else:
-        assert ["result" in answer for answer in answers] == [True], told
-        assert told.messages[-1] == answers[0], told
-        assert len(progress) == (told.step.messages if told.step.tool == "progress" else 0), told
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(clients=CLIENTS)
-async def test_nothing_reaches_the_wrong_client(hub: tuple[Hub, Path], clients: list[tuple[str, list[Step]]]) -> None:
-    example = next(EXAMPLES)
-    told: list[Told] = []
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            for number, (era, steps) in enumerate(clients):
-                own = [Told(f"<{example}.{number}.{i}>", i, step) for i, step in enumerate(steps)]
-                told += own
-                tasks.start_soon(_one_client, hub[0], era, own)
-    for one in told:
-        check(one)
-
-
-async def _one_client(hub: Hub, era: str, calls: list[Told]) -> None:
-    async with connected(hub, era) as peer, anyio.create_task_group() as tasks:
-        for told in calls:
-            tasks.start_soon(follow, peer, told)
-
-
-@pytest.mark.parametrize("eras", [*itertools.product(ERAS, repeat=2), (HANDSHAKE, MODERN, MODERN)], ids="-".join)
-@pytest.mark.parametrize("upstream", UPSTREAMS)
-async def test_many_calls_of_the_same_ids_at_once_keep_apart(
-    hub: tuple[Hub, Path], upstream: str, eras: tuple[str, ...]
-) -> None:
-    example = next(EXAMPLES)
-    step = Step("progress", upstream, 20, 0, 0, None)
-    told = [[Told(f"<{example}.{number}.{i}>", i, step) for i in range(25)] for number in range(len(eras))]
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            for era, own in zip(eras, told, strict=True):
-                tasks.start_soon(_one_client, hub[0], era, own)
-    for one in itertools.chain(*told):
-        check(one)
 
 
 @pytest.mark.parametrize("era", ERAS)

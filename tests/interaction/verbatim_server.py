@@ -1,6 +1,6 @@
 """The fixture server, listing and answering what a test spells out: JSON text that goes out byte for byte.
 
-`python verbatim_server.py LISTS [options of server.py]`. LISTS is a JSON file: texts of definitions under `tools`,
+`python verbatim_server.py LISTS [options of the fixture]`. LISTS is a JSON file: texts of definitions under `tools`,
 `resources`, `resourceTemplates` and `prompts`, to be listed behind those of the fixture, `$NAME` being its name. A
 request whose `_meta` has the `ANSWER` key is answered by that text: a whole result, or a whole error with `REFUSE`.
 """
@@ -23,11 +23,10 @@ ANSWERED = ("tools/call", "prompts/get", "resources/read", "completion/complete"
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "upstreams"))
+    sys.path[0] = str(Path(__file__).parents[2])
     # only there once the path is set
-    import methods
-    import server
-    from wire import Raw
+    from tests.upstreams import methods, server
+    from tests.upstreams.wire import Raw
 
     lists: dict[str, list[str]] = json.loads(Path(sys.argv.pop(1)).read_text("utf-8"))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,12 @@ class Running:
                     listens.pop(event["id"])
         return sorted(uris.union(*listens.values()))
 
+    def is_unwatched(self, server: str) -> bool:
+        return self.watched(server) == []
+
     async def until_nothing_is_watched(self) -> None:
         for server in UPSTREAMS:
-            await until(lambda server=server: self.watched(server) == [])
+            await until(partial(self.is_unwatched, server))
 
 
 @asynccontextmanager

@@ -158,7 +158,8 @@ class Instances:
         least, most = _number(schema.get("minLength"), 0), _number(schema.get("maxLength"), 1 << 16)
         pattern = schema.get("pattern", "")
         fitting = [text for text in TEXTS if least <= len(text) <= most and _matches(pattern, text)]
-        return self._rng.choice(fitting or ["a" * min(max(least, 1), 5000)])
+        chosen: str = self._rng.choice(fitting or ["a" * min(max(least, 1), 5000)])
+        return chosen
 
     def _number(self, schema: Json) -> Json:
         least = _number(schema.get("minimum", schema.get("exclusiveMinimum")), -3)

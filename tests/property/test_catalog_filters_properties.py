@@ -33,8 +33,8 @@ def test_adding_a_deny_never_admits_more(before: Filter, deny: str, known_as: li
 
 @given(filters, st.lists(names, min_size=1, max_size=2))
 def test_verdicts_are_those_of_the_standard_globs(rules: Filter, known_as: list[str]) -> None:
-    def any_matches(patterns: tuple[str, ...]) -> bool:
-        return any(fnmatchcase(name, pattern) for name in known_as for pattern in patterns)
+    def any_matches(patterns: tuple[str | Selector, ...]) -> bool:
+        return any(fnmatchcase(name, str(pattern)) for name in known_as for pattern in patterns)
 
     is_allowed = rules.allow is None or any_matches(rules.allow)
     assert rules.admits(*known_as) == (is_allowed and not any_matches(rules.deny))

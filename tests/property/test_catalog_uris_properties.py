@@ -3,8 +3,8 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.links import Remembered
-from mcp_hub.catalog.uris import Templates, UriTable, assign, assign_templates
+from mcp_hub.catalog.resources.links import Remembered
+from mcp_hub.catalog.resources.uris import Templates, UriTable, assign, assign_templates
 
 SERVERS = ("a", "b", "c d", "é!")
 servers = st.sampled_from(SERVERS)

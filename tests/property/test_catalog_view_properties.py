@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mcp_hub.catalog.diffs import apply, diff
 from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build, same_list
 from mcp_hub.protocol.kinds import KINDS
@@ -128,15 +127,6 @@ def test_same_inputs_give_byte_identical_lists(
         assert same_list(a, b, kind)
         assert all(a.page(kind, era, None, 3) == b.page(kind, era, None, 3) for era in Era)
     assert a.quarantined == b.quarantined
-    assert not diff(a, b)
-
-
-@unhurried
-@given(views, views)
-def test_a_difference_applied_to_the_old_gives_the_new(a: CatalogView, b: CatalogView) -> None:
-    old, new = ({kind: view.entries(kind) for kind in Kind} for view in (a, b))
-    assert apply(old, diff(a, b)) == new
-    assert bool(diff(a, b)) == (old != new)
 
 
 @unhurried

@@ -20,7 +20,7 @@ from mcp_hub.events import (
     InputReceived,
     InputRequired,
     Log,
-    Progress,
+    Progressed,
     Started,
     ToolCall,
     ToolResult,
@@ -28,7 +28,7 @@ from mcp_hub.events import (
 from tests.unit.calls.coalescing import Timed, flat, let_through, notices, of, play
 
 BLANK = [b"", b" ", b"\n\t "]
-MERGED = (Progress, Delta, Log)
+MERGED = (Progressed, Delta, Log)
 ENDINGS: list[CallEvent] = [Completed(b'{"content":[]}'), Failed(RpcError("no")), Cancelled("why")]
 
 
@@ -42,7 +42,7 @@ def deltas(draw: st.DrawFn) -> Delta:
 
 
 rests = st.none() | st.just({"message": msgspec.Raw(b'"m"')})
-progress = st.builds(Progress, st.integers(0, 10**6), st.none() | st.integers(0, 9), rests, st.integers(0, 3))
+progress = st.builds(Progressed, st.integers(0, 10**6), st.none() | st.integers(0, 9), rests, st.integers(0, 3))
 logs = st.integers(0, 10**6).map(lambda n: Log("info", b'{"level":"info","data":%d}' % n))
 urgent = st.one_of(
     st.builds(Started),
@@ -113,12 +113,12 @@ def test_progress_and_what_it_hides_add_up_and_the_last_before_what_may_not_wait
     sent, taken = [event for _, event in timeline], flat(play(timeline, lag))
     assert [weight(part) for part in parts(taken)] == [weight(part) for part in parts(sent)]
     for ours, theirs in zip(parts(sent), parts(taken), strict=True):
-        last, kept = of(Progress, ours)[-1:], of(Progress, theirs)[-1:]
+        last, kept = of(Progressed, ours)[-1:], of(Progressed, theirs)[-1:]
         assert [(p.progress, p.total, p.rest) for p in kept] == [(p.progress, p.total, p.rest) for p in last]
 
 
 def weight(events: list[CallEvent]) -> int:
-    return sum(event.skipped + 1 for event in of(Progress, events))
+    return sum(event.skipped + 1 for event in of(Progressed, events))
 
 
 @given(mixed, lags)
@@ -144,15 +144,15 @@ def test_no_more_than_fifty_log_messages_in_any_second_are_let_through(timeline:
     assert len(notices(flat(play(timeline, lag)))) <= 1 + len(times) // 50 + len(timeline) // 60
 
 
-def seldom(timeline: list[Timed]) -> list[Progress]:
+def seldom(timeline: list[Timed]) -> list[Progressed]:
     """The progress that is not the fifty-first within a second."""
-    arrivals = [(at, event) for at, event in timeline if isinstance(event, Progress)]
+    arrivals = [(at, event) for at, event in timeline if isinstance(event, Progressed)]
     return [event for place, (at, event) in enumerate(arrivals) if place < 50 or at >= arrivals[place - 50][0] + 1]
 
 
 def distinct(timeline: list[Timed]) -> list[Timed]:
     """The same, with no progress that is the same object as another."""
-    return [(at, replace(event) if isinstance(event, Progress) else event) for at, event in timeline]
+    return [(at, replace(event) if isinstance(event, Progressed) else event) for at, event in timeline]
 
 
 @given(mixed, lags)
@@ -173,7 +173,7 @@ def test_other_progress_is_taken_at_most_four_times_a_second_or_in_front_of_what
     alone = {id(event) for event in seldom(timeline)}
     last, is_early = float("-inf"), False
     for at, event in [(at, event) for at, events in play(timeline, lag) for event in events]:
-        if isinstance(event, Progress):
+        if isinstance(event, Progressed):
             if id(event) in alone:
                 is_early = False
             else:
@@ -208,7 +208,7 @@ def test_what_is_due_is_never_later_than_it_may_be(timeline: list[Timed]) -> Non
 
 
 @given(mixed, lags)
-@example([*[(0.0, Progress(1.0))] * 52, (0.0, Delta(b"[1]")), (0.0, Delta(b"[2]"))], 0.0)
+@example([*[(0.0, Progressed(1.0))] * 52, (0.0, Delta(b"[1]")), (0.0, Delta(b"[2]"))], 0.0)
 def test_while_followers_keep_up_nothing_is_merged_or_dropped(timeline: list[Timed], lag: float) -> None:
     coalescer = Coalescer()
     coalescer.is_eager = True
@@ -261,7 +261,7 @@ def test_suppressed_log_messages_count_as_one_event_and_hold_no_bytes() -> None:
 
 def payload(event: CallEvent) -> int:
     match event:
-        case Progress(rest=rest):
+        case Progressed(rest=rest):
             return sum(map(len, (rest or {}).values()))
         case Delta(content=raw) | Log(params=raw) | ToolCall(arguments=raw) | ToolResult(content=raw):
             return len(raw)

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from mcp_hub.catalog.compact import compact_schema, compact_tool
+from mcp_hub.catalog.compact.schema import compact_schema, compact_tool
 from tests.property.compact_instances import Instances
 
 DATA = os.environ.get("MCP_HUB_EVAL_DATA")

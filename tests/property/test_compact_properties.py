@@ -9,7 +9,8 @@ import jsonschema_rs
 from hypothesis import HealthCheck, assume, example, given, reject, settings
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.compact import compact_schema, compact_tool
+from mcp_hub.catalog.compact.schema import compact_schema, compact_tool
+from tests.examples import examples
 from tests.property.compact_instances import Instances
 from tests.property.compact_schemas import DRAFT_2020_12, Schemas, asks_itself
 
@@ -40,7 +41,7 @@ def readings(before: Json, after: Json) -> list[tuple[Verdict, Verdict]]:
 
 
 unhurried = settings(
-    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 

@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.config.load import Loaded, parse
+from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.config.quantities import LONGEST, format_duration, format_size, parse_duration, parse_size
-from mcp_hub.config.schema import json_schema
+from mcp_hub.config.schema.settings import json_schema
 from mcp_hub.errors import ConfigError
 
 SECRET = "s3cr3t-from-outside"

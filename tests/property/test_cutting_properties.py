@@ -9,8 +9,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.calls.cutting import LEAST, cut
-from mcp_hub.stores.documents import document_id
+from mcp_hub.calls.results.truncate import LEAST, cut
+from mcp_hub.stores.documents.base import document_id
+from tests.examples import examples
 from tests.unit.calls.long_results import ESTIMATES, text_block
 
 PIECES = st.sampled_from(
@@ -51,10 +52,10 @@ ID = re.compile(r"read_result id=(r[a-z2-7]{12})")
 
 
 def textual(block: dict[str, Any]) -> bool:
-    return block["type"] == "text"
+    return bool(block["type"] == "text")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     texts=st.lists(ANY_TEXTS, min_size=1, max_size=6),
     copies=st.integers(1, 12),
@@ -117,7 +118,7 @@ def check_borders(short: str, whole: str) -> None:
         assert whole.encode()[: int(offset[1])].decode() in (head, head.removesuffix("\n"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     body=st.binary(max_size=400) | VALUES.map(lambda value: msgspec.json.encode({"content": value})),
     limit=st.integers(0, 300),
@@ -128,7 +129,7 @@ def test_nothing_that_is_no_result_is_touched_or_an_error(body: bytes, limit: in
     assert found is None or json.loads(found.result).keys() == json.loads(body).keys()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     value=st.dictionaries(st.text(max_size=5), VALUES, min_size=1),
     copies=st.integers(1, 80),

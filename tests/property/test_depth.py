@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.protocol import depth
-from mcp_hub.protocol.depth import is_deeper
+from mcp_hub.protocol.jsonrpc import depth
+from mcp_hub.protocol.jsonrpc.depth import is_deeper
 
 text = st.text(alphabet='[]{}"\\,:a\u20ac', max_size=6)
 values = st.recursive(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.fronts import sse
-from mcp_hub.protocol.event_stream import Event, EventParser
-from mcp_hub.protocol.framing import TooLong
+from mcp_hub.protocol import sse
+from mcp_hub.protocol.jsonrpc.event_stream import Event, EventParser
+from mcp_hub.protocol.jsonrpc.framing import TooLong
 
 LIMIT = 40
 lines = st.sampled_from(

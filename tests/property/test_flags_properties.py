@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.catalog.flags import decoded, folded, hidden_in
-from mcp_hub.catalog.inspection import flags_of
 from mcp_hub.catalog.pins import Record, encoded, findings_of, read, seen, told
+from mcp_hub.catalog.trust.scan import flags_of
 
 # what is invisible, what it hides among, and what makes it legitimate
 SPICE = (
     "\u200b\u200c\u200d\u00ad\u202e\u2066\u200f\ufe0f\ufe00\ufeff\U000e0041\U000e0100\U000e007f\x1b\x00\x9b\u2062\u180e"
 )
 BASES = "a1 \n#[m\u0915\u094d\u0645\u05d0\u0e01\u1820\u845b\u2764\U0001f3f4\U0001f468"
-texts = st.text(st.sampled_from(SPICE + BASES) | st.characters(exclude_categories=("Cs",)), max_size=40)
+texts = st.text(st.sampled_from(SPICE + BASES) | st.characters(exclude_categories=["Cs"]), max_size=40)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -41,7 +41,7 @@ def test_decoded_text_holds_nothing_that_would_be_flagged(text: str) -> None:
     assert decoded(shown, 10_000) == shown
 
 
-@given(st.text(st.characters(codec="ascii", exclude_categories=("Cc",))))
+@given(st.text(st.characters(codec="ascii", exclude_categories=["Cc"])))
 def test_plain_ascii_hides_nothing(text: str) -> None:
     assert list(hidden_in("d", text)) == [] and decoded(text, 10_000) == text
 

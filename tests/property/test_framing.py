@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.protocol.framing import Framer, TooLong
+from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 
 LIMIT = 12
 lines = st.text("ab{} \r\t", max_size=3 * LIMIT).map(str.encode)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.lifecycle import (
+from mcp_hub.types import Cause, UpstreamState
+from mcp_hub.upstreams.supervision.lifecycle import (
     Life,
     RestartRule,
     died,
@@ -24,12 +24,14 @@ from mcp_hub.upstreams.lifecycle import (
 STARTING, READY = UpstreamState.STARTING, UpstreamState.READY
 BACKING_OFF, FAILED, STOPPED = UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.STOPPED
 
+BOOM, IDLE = Cause("crashed", "boom"), Cause("idle", "idle")
+
 rules = st.builds(RestartRule, st.integers(0, 8), st.floats(0.1, 600))
 TOLD: dict[str, Callable[[Life], Life]] = {
     "starting": starting,
     "ready": ready,
-    "gave_up": lambda life: gave_up(life, "no such command"),
-    "resting": lambda life: resting(life, "idle"),
+    "gave_up": lambda life: gave_up(life, Cause("command_not_found", "no such command")),
+    "resting": lambda life: resting(life, IDLE),
     "woken": woken,
     "draining": lambda life: draining(life, "reload"),
     "drained": drained,
@@ -49,7 +51,7 @@ def lives(steps: Sequence[tuple[str, float, float]], rule: RestartRule) -> list[
     life, now, seen = Life(), 0.0, [Life()]
     for event, pause, jitter in steps:
         now += pause
-        life = died(life, rule, now, "boom", jitter) if event == "died" else TOLD[event](life)
+        life = died(life, rule, now, BOOM, jitter) if event == "died" else TOLD[event](life)
         seen.append(life)
     return seen
 
@@ -60,7 +62,7 @@ def test_delays_are_bounded_and_belong_to_backing_off(steps: list[tuple[str, flo
         assert 0 <= life.delay <= 30
         assert (life.delay > 0) or life.state is not BACKING_OFF
         assert life.reason or life.state in (STARTING, READY, STOPPED)
-        assert len(life.deaths) <= rule.intensity + 1
+        assert rule.intensity is not None and len(life.deaths) <= rule.intensity + 1
 
 
 @given(st.lists(moments, max_size=20), st.lists(moments, max_size=20), rules)
@@ -88,7 +90,7 @@ def test_it_gives_up_by_the_rule_and_only_by_it(steps: list[tuple[str, float, fl
         if event == "died" and before.state in (STARTING, READY, BACKING_OFF):
             deaths.append(now)
             recent = [at for at in deaths if now - at < rule.period]
-            assert (after.state is FAILED) == (len(recent) > rule.intensity)
+            assert (after.state is FAILED) == (len(recent) > (rule.intensity or 0))
         elif after.state is FAILED and before.state is not FAILED:
             assert event == "gave_up"
 
@@ -101,44 +103,44 @@ def test_what_dies_at_once_every_time_leaves_backing_off_and_in_the_end_gives_up
     life, now = Life(), 0.0
     delays = []
     for jitter in jitters:
-        life = died(life, rule, now, "boom", jitter)
+        life = died(life, rule, now, BOOM, jitter)
         if life.state is FAILED:
-            assert "gave up after" in str(life.reason) and "boom" in str(life.reason)
+            assert "gave up after" in str(life.reason) and BOOM.reason in str(life.reason)
             return
         assert life.state is BACKING_OFF
         delays.append(life.delay)
         now += life.delay
         life = starting(life)
         assert life.state is STARTING and life.restarts == len(delays)
-    assert rule.intensity * 30 >= rule.period, "it would have given up otherwise"
+    assert rule.intensity is not None and rule.intensity * 30 >= rule.period, "it would have given up otherwise"
     assert delays[-1] >= 30 * 0.999
 
 
 def test_the_pause_doubles_from_half_a_second_and_being_ready_resets_it() -> None:
     rule, life, delays = RestartRule(100, 1e9), Life(), []
     for now in range(9):
-        life = died(life, rule, now, "boom", 0.0)
+        life = died(life, rule, now, BOOM, 0.0)
         delays.append(life.delay)
         life = starting(life)
     assert delays == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
     life = ready(life)
     assert is_ready(life) and life.reason is None
-    assert died(life, rule, 10, "boom", 0.0).delay == 0.5
+    assert died(life, rule, 10, BOOM, 0.0).delay == 0.5
 
 
 def test_jitter_lengthens_by_at_most_a_quarter_and_never_over_the_cap() -> None:
-    assert died(Life(), RestartRule(), 0, "boom", 0.5).delay == 0.5 * 1.125
-    assert died(Life(streak=10), RestartRule(), 0, "boom", 0.5).delay == 30
+    assert died(Life(), RestartRule(), 0, BOOM, 0.5).delay == 0.5 * 1.125
+    assert died(Life(streak=10), RestartRule(), 0, BOOM, 0.5).delay == 30
 
 
 @pytest.mark.parametrize("state", [FAILED, STOPPED, UpstreamState.INCOMPATIBLE])
 def test_a_death_after_the_end_is_not_counted(state: UpstreamState) -> None:
     life = Life(state, "reason")
-    assert died(life, RestartRule(), 0, "boom", 0.5) is life
+    assert died(life, RestartRule(), 0, BOOM, 0.5) is life
 
 
 def test_what_is_not_waiting_is_not_started_and_what_does_not_start_is_not_ready() -> None:
-    backing_off = died(Life(), RestartRule(), 0, "boom", 0)
+    backing_off = died(Life(), RestartRule(), 0, BOOM, 0)
     assert starting(ready(Life())).state is READY
     assert ready(backing_off) is backing_off
 
@@ -186,15 +188,15 @@ def test_what_drains_comes_to_nothing_but_a_stop(
 
 def test_what_works_may_rest_and_what_does_not_may_not() -> None:
     for life in (Life(), ready(Life())):
-        assert resting(life, "idle").rests
+        assert resting(life, IDLE).rests
     for state in (FAILED, BACKING_OFF, STOPPED, UpstreamState.DRAINING, UpstreamState.INCOMPATIBLE):
-        assert not resting(Life(state, "reason"), "idle").rests
+        assert not resting(Life(state, "reason"), IDLE).rests
 
 
 def test_a_rule_without_an_end_never_gives_up_and_slows_down_unless_it_lasted() -> None:
     rule, life = RestartRule(None, 60.0), Life()
     for now in range(1000):
-        life = starting(died(ready(life), rule, now / 10, "boom", 0.0))
+        life = starting(died(ready(life), rule, now / 10, BOOM, 0.0))
     assert life.state is STARTING and life.restarts == 1000
-    assert died(ready(life), rule, 101, "boom", 0.0, lasted=9.9).delay == 30
-    assert died(ready(life), rule, 101, "boom", 0.0, lasted=10.0).delay == 0.5
+    assert died(ready(life), rule, 101, BOOM, 0.0, lasted=9.9).delay == 30
+    assert died(ready(life), rule, 101, BOOM, 0.0, lasted=10.0).delay == 0.5

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.links import Remembered, readdress
-from mcp_hub.catalog.uris import MAX_MATCHED
+from mcp_hub.catalog.resources.links import Remembered, readdress
+from mcp_hub.catalog.resources.uris import MAX_MATCHED
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
 from mcp_hub.types import Era, Kind, Snapshot
 

@@ -2,6 +2,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from mcp_hub.calls import coalesce
 from mcp_hub.calls import log as log_module
 from mcp_hub.calls.log import CallLog, Reader
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progress, Started
+from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progressed, Started
 
 ENDINGS: list[Ending] = [Completed(b"{}"), Failed(RpcError("x")), Cancelled()]
 HUB = '"mcp-hub"'
@@ -54,11 +55,11 @@ class Follower:
 @st.composite
 def scripts(draw: st.DrawFn, followers: int) -> tuple[list[CallEvent], list[int | None]]:
     """Events of one call, each telling itself apart, and what happens: None appends the next, a number lets it read."""
-    kinds = draw(st.lists(st.sampled_from([Progress, Progress, Log, Delta]), max_size=40))
+    kinds = draw(st.lists(st.sampled_from([Progressed, Progressed, Log, Delta]), max_size=40))
     events: list[CallEvent] = [Started()]
     for number, kind in enumerate(kinds):
-        if kind is Progress:
-            events.append(Progress(number))
+        if kind is Progressed:
+            events.append(Progressed(number))
         else:
             text = json.dumps({"n": number}).encode()
             events.append(Delta(text) if kind is Delta else Log("info", text))
@@ -84,7 +85,10 @@ def play(events: list[CallEvent], steps: list[int | None], followers: int) -> li
         return [reader.finish() for reader in readers]
 
 
-def of(kind: type[CallEvent], events: list[CallEvent]) -> list[CallEvent]:
+E = TypeVar("E")
+
+
+def of(kind: type[E], events: list[CallEvent]) -> list[E]:
     return [event for event in events if isinstance(event, kind)]
 
 
@@ -92,14 +96,14 @@ def check(sent: list[CallEvent], taken: list[CallEvent]) -> None:
     """Order, last value, all content and the ending are kept; what was merged is counted."""
     notices = [event for event in of(Log, taken) if HUB in bytes(event.params).decode()]
     own = [event for event in taken if event not in notices]
-    values = {event.progress: event for event in of(Progress, sent)}
+    values = {event.progress: event for event in of(Progressed, sent)}
     unmerged = iter(sent)
     for event in own:
-        original = values[event.progress] if isinstance(event, Progress) else event
+        original = values[event.progress] if isinstance(event, Progressed) else event
         assert original in unmerged, "order is kept and nothing is made up"
     assert own[0] == Started() and taken[-1] is sent[-1]
     assert of(Delta, taken) == of(Delta, sent)
-    shown, given_ = of(Progress, taken), of(Progress, sent)
+    shown, given_ = of(Progressed, taken), of(Progressed, sent)
     assert sum(event.skipped + 1 for event in shown) == len(given_)
     assert [event.progress for event in shown[-1:]] == [event.progress for event in given_[-1:]]
     dropped = sum(int(json.loads(bytes(notice.params))["data"].split()[0]) for notice in notices)
@@ -122,7 +126,7 @@ def test_a_slow_and_a_fast_reader_do_not_disturb_each_other(script: tuple[list[C
 
 @given(st.integers(0, 400), st.data())
 def test_for_every_cut_point_the_first_part_and_the_rest_are_the_whole(length: int, data: st.DataObject) -> None:
-    events: list[CallEvent] = [Started(), *(Progress(number) for number in range(length)), Completed(b"{}")]
+    events: list[CallEvent] = [Started(), *(Progressed(number) for number in range(length)), Completed(b"{}")]
     cut = data.draw(st.integers(0, len(events)))
     log = CallLog()
     reader = Follower(log)
@@ -152,7 +156,7 @@ def test_a_reader_that_leaves_takes_nothing_from_the_other(script: tuple[list[Ca
         check(events, stays.finish())
 
 
-PROGRESS: list[CallEvent] = [Started(), *(Progress(number) for number in range(1000))]
+PROGRESS: list[CallEvent] = [Started(), *(Progressed(number) for number in range(1000))]
 
 
 def test_a_reader_that_never_reads_costs_a_bounded_number_of_events() -> None:

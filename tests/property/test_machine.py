@@ -3,10 +3,10 @@ from hypothesis import strategies as st
 
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
 from mcp_hub.errors import Busy, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progress, Started
+from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progressed, Started
 
 EVERY: list[CallEvent] = [
-    *(Started(), Progress(1.0), Delta(b"[]"), Log("info", b"{}")),
+    *(Started(), Progressed(1.0), Delta(b"[]"), Log("info", b"{}")),
     *(Completed(b"{}"), Failed(RpcError("x")), Failed(Busy("y")), Cancelled(), Cancelled("reason")),
 ]
 events = st.lists(st.sampled_from(EVERY) | st.just(Started()), max_size=30)
@@ -37,7 +37,7 @@ def accepted(sequence: list[CallEvent]) -> list[CallEvent]:
 
 
 def test_a_call_works_until_its_ending() -> None:
-    play(Started(), CallStatus.WORKING, Progress(1.0), CallStatus.WORKING, Delta(b"[]"), CallStatus.WORKING)
+    play(Started(), CallStatus.WORKING, Progressed(1.0), CallStatus.WORKING, Delta(b"[]"), CallStatus.WORKING)
     play(Started(), Log("info", b"{}"), CallStatus.WORKING, Completed(b"{}"), CallStatus.COMPLETED)
     play(Started(), Failed(RpcError("x")), CallStatus.FAILED)
     play(Started(), Cancelled(), CallStatus.CANCELLED)

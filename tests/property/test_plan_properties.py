@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.config.plan import AT_ONCE, NEXT_START, OF_THE_CONNECTION, OF_THE_RULES, Plan, apply, leaves, plan
-from mcp_hub.config.schema import Defaults, ServerSettings, Settings
+from mcp_hub.config.schema.settings import Defaults, ServerSettings, Settings
+from tests.examples import examples
 
 NAMES = ("a", "b", "c", "d")
 
@@ -76,7 +77,7 @@ def said(whole: Settings) -> Any:
 
 
 @given(any_settings(), any_settings())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_plan_that_is_applied_gives_the_new_settings(old: Settings, new: Settings) -> None:
     change = plan(old, new)
     assert said(apply(old, change)) == said(new)
@@ -84,14 +85,14 @@ def test_a_plan_that_is_applied_gives_the_new_settings(old: Settings, new: Setti
 
 
 @given(any_settings())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_same_settings_make_an_empty_plan(one: Settings) -> None:
     same = plan(one, one.model_copy(deep=True))
     assert same.is_empty and same == Plan(kept=tuple(one.servers))
 
 
 @given(any_settings(), any_settings())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_each_server_has_one_place_and_only_what_runs_otherwise_starts_again(old: Settings, new: Settings) -> None:
     change = plan(old, new)
     assert {*change.added, *change.restarted, *change.adjusted, *change.kept} == set(new.servers)
@@ -107,7 +108,7 @@ def test_each_server_has_one_place_and_only_what_runs_otherwise_starts_again(old
 
 
 @given(any_settings(), any_settings())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_waits_for_the_next_start_stays_as_it_is_and_is_named_again(old: Settings, new: Settings) -> None:
     change = plan(old, new)
     now = apply(old, change, is_next_start=False)

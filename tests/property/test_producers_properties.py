@@ -5,18 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.events import Progress
-from mcp_hub.upstreams.producers import (
-    Ended,
-    Gap,
-    Malformed,
-    NoCredit,
-    Post,
-    ProducerLimits,
-    Production,
-    Refused,
-    Stale,
-)
+from mcp_hub.call import Post
+from mcp_hub.errors import PostRefused
+from mcp_hub.events import Progressed
+from mcp_hub.upstreams.executors.posts import Ended, Gap, Malformed, NoCredit, ProducerLimits, Production, Stale
 
 WINDOW = 4
 BAD = b'{"type":"end","data":{}}'
@@ -32,7 +24,7 @@ steps = st.tuples(
 )
 
 
-def expected(step: Step, taken: int, credit: int, ended: bool) -> type[Refused] | str:
+def expected(step: Step, taken: int, credit: int, ended: bool) -> type[PostRefused] | str:
     """What has to come of a step, by the rules as the document puts them."""
     epoch, distance, count, _, kind = step
     seq = taken + distance
@@ -74,17 +66,17 @@ def test_each_event_is_taken_exactly_once_in_order_and_none_after_the_end(script
             events = [*events[: WINDOW - 1], BAD]
         post = Post(epoch, taken + distance, events, complete=complete)
         want = expected(step, taken, credit, ended)
-        got: type[Refused] | str
+        got: type[PostRefused] | str
         try:
             outcome = production.receive(post, 2)
-        except Refused as refusal:
+        except PostRefused as refusal:
             got = type(refusal)
             if isinstance(refusal, Gap):
-                assert refusal.expected == taken + 1
+                assert refusal.members["expected"] == taken + 1
         else:
             got = "duplicate" if outcome is None else "taken"
             if outcome is not None:
-                received += [event.progress for event in outcome.events if isinstance(event, Progress)]
+                received += [event.progress for event in outcome.events if isinstance(event, Progressed)]
                 assert (outcome.ending is not None) == complete
         assert got == want
         if want == "taken":

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_hub.calls.progress import CEILING, ProgressGuard
-from mcp_hub.events import Progress
+from mcp_hub.events import Progressed
+from mcp_hub.protocol.progress import CEILING, ProgressGuard
 
 anything: st.SearchStrategy[Any] = (
     st.floats()
@@ -22,10 +22,10 @@ anything: st.SearchStrategy[Any] = (
 usable = st.floats(-CEILING, CEILING) | st.integers(-(10**15), 10**15)
 
 
-def guarded(values: list[Any], totals: list[Any] | None = None) -> tuple[list[Progress], int]:
+def guarded(values: list[Any], totals: list[Any] | None = None) -> tuple[list[Progressed], int]:
     guard = ProgressGuard()
     totals = totals or [None] * len(values)
-    admitted = [guard.admit(Progress(value, total)) for value, total in zip(values, totals, strict=True)]
+    admitted = [guard.admit(Progressed(value, total)) for value, total in zip(values, totals, strict=True)]
     return [event for event in admitted if event is not None], guard.dropped
 
 
@@ -44,7 +44,7 @@ def test_whatever_comes_leaves_strictly_increasing_and_finite(values: list[Any])
 @given(st.lists(usable, max_size=30, unique=True).map(sorted))
 def test_an_increasing_sequence_is_left_as_it_is(values: list[float]) -> None:
     admitted, dropped = guarded(values)
-    sent = [Progress(value) for value in values]
+    sent = [Progressed(value) for value in values]
     assert admitted == sent
     assert [type(event.progress) for event in admitted] == [type(value) for value in values], "7 does not become 7.0"
     assert dropped == 0
@@ -74,7 +74,7 @@ def test_what_comes_with_progress_passes_untouched(value: float) -> None:
     rest = {"message": msgspec.Raw(b'"a"'), "_meta": msgspec.Raw(b'{"x":1}')}
     admitted, _ = guarded([5, value], [9, 10])
     assert [event.total for event in admitted] == [9, 10]
-    event = Progress(value, 2.0, rest)
+    event = Progressed(value, 2.0, rest)
     assert ProgressGuard().admit(event) is event
 
 
@@ -87,7 +87,7 @@ steps = st.lists(st.just("beat") | st.tuples(anything, st.none() | st.integers(0
 @example([(CEILING - 1, None), "beat", "beat", (CEILING, None)])
 def test_whatever_comes_between_heartbeats_leaves_strictly_increasing(sent: list[Any]) -> None:
     guard = ProgressGuard()
-    left = [guard.heartbeat() if step == "beat" else guard.admit(Progress(*step)) for step in sent]
+    left = [guard.heartbeat() if step == "beat" else guard.admit(Progressed(*step)) for step in sent]
     values = [event.progress for event in left if event is not None]
     assert all(a < b for a, b in pairwise(values))
     assert all(type(value) in (int, float) and abs(value) <= CEILING for value in values)
@@ -101,7 +101,7 @@ def test_heartbeats_shift_increasing_values_and_their_totals_by_as_much(told: li
     guard = ProgressGuard()
     shift = 0
     for value, total, beats in sorted(told, key=lambda step: step[0]):
-        admitted = guard.admit(Progress(value, total))
+        admitted = guard.admit(Progressed(value, total))
         assert admitted is not None and admitted.total == total + shift
         assert 0 <= admitted.progress - (value + shift) < 1e-3, "the upstream's own value, or a hair more"
         for _ in range(beats):
@@ -116,23 +116,23 @@ def test_between_heartbeats_increasing_whole_numbers_stay_whole(values: list[int
     guard = ProgressGuard()
     shift = 0
     for value, count in zip(values, beats, strict=False):
-        assert guard.admit(Progress(value)) == Progress(value + shift)
+        assert guard.admit(Progressed(value)) == Progressed(value + shift)
         for _ in range(count):
-            assert guard.heartbeat() == Progress(value + shift + 1)
+            assert guard.heartbeat() == Progressed(value + shift + 1)
             shift += 1
 
 
 def test_the_first_heartbeat_is_one_and_what_the_upstream_then_says_goes_on_from_there() -> None:
     guard = ProgressGuard()
-    assert [guard.heartbeat(), guard.heartbeat()] == [Progress(1), Progress(2)]
-    assert guard.admit(Progress(0, 10)) == Progress(2 + 1e-6, 12)
-    assert guard.admit(Progress(3, 10)) == Progress(5, 12)
-    assert guard.heartbeat() == Progress(6)
+    assert [guard.heartbeat(), guard.heartbeat()] == [Progressed(1), Progressed(2)]
+    assert guard.admit(Progressed(0, 10)) == Progressed(2 + 1e-6, 12)
+    assert guard.admit(Progressed(3, 10)) == Progressed(5, 12)
+    assert guard.heartbeat() == Progressed(6)
 
 
 def test_when_nothing_larger_can_be_sent_there_is_no_heartbeat_and_no_shift() -> None:
     guard = ProgressGuard()
-    assert guard.admit(Progress(CEILING - 1)) is not None
-    assert guard.heartbeat() == Progress(CEILING)
+    assert guard.admit(Progressed(CEILING - 1)) is not None
+    assert guard.heartbeat() == Progressed(CEILING)
     assert guard.heartbeat() is None
-    assert guard.admit(Progress(CEILING)) is None and guard.dropped == 1
+    assert guard.admit(Progressed(CEILING)) is None and guard.dropped == 1

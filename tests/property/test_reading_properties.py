@@ -5,8 +5,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.calls.fitting import head_within, tail_within
-from mcp_hub.calls.reading import MARGIN, grep, page
+from mcp_hub.calls.results.paging import MARGIN, grep, page
+from mcp_hub.calls.results.token_fit import head_within, tail_within
+from tests.examples import examples
 from tests.unit.calls.long_results import ESTIMATES
 
 PIECES = st.sampled_from(
@@ -18,7 +19,7 @@ TEXTS = st.tuples(st.lists(PIECES | st.text(max_size=3), max_size=30), st.intege
 ANY_ESTIMATE = st.sampled_from(ESTIMATES)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     text=TEXTS,
     tokens=st.integers(4, 2000),
@@ -41,7 +42,7 @@ def test_pages_one_after_the_other_are_the_text(
     assert "".join(parts) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=TEXTS, offset=st.integers(0, 3000))
 def test_a_page_from_any_offset_begins_with_the_character_that_is_there(text: str, offset: int) -> None:
     body = text.encode()
@@ -51,7 +52,7 @@ def test_a_page_from_any_offset_begins_with_the_character_that_is_there(text: st
     assert offset - MARGIN <= found.start <= offset and body[found.start : found.end].decode() == found.text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=TEXTS, tokens=st.integers(0, 2000), estimate=ANY_ESTIMATE)
 def test_what_is_said_to_fit_fits(text: str, tokens: int, estimate: Callable[[str], int]) -> None:
     head, tail = head_within(text, tokens, estimate), tail_within(text, tokens, estimate)
@@ -59,7 +60,7 @@ def test_what_is_said_to_fit_fits(text: str, tokens: int, estimate: Callable[[st
     assert min(head, tail) >= min(len(text), tokens // 4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     text=TEXTS,
     most=st.integers(1, 20),
@@ -68,12 +69,13 @@ def test_what_is_said_to_fit_fits(text: str, tokens: int, estimate: Callable[[st
 )
 def test_a_search_in_steps_finds_each_line_that_matches_once(text: str, most: int, tokens: int, pattern: str) -> None:
     lines = text.split("\n")
-    wanted = {
+    matches: dict[str, Callable[[str], bool]] = {
         "d": lambda line: "d" in line,
         "é|x": lambda line: "é" in line or "x" in line,
         "^": lambda line: True,
         "[^a]$": lambda line: line != "" and line[-1] != "a",
-    }[pattern]
+    }
+    wanted = matches[pattern]
     expected = [number for number, line in enumerate(lines, 1) if wanted(line)]
     if lines[-1] == "" and expected and expected[-1] == len(lines):
         expected.pop()  # behind the last line break no line begins

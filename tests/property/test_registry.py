@@ -5,10 +5,11 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.errors import Busy
 from mcp_hub.events import Completed
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+from tests.examples import examples
 from tests.unit.calls.call_scripts import GRACE, HANDLERS, TICK, Watched, new_registry, watch
 from tests.unit.calls.virtual_time import run, sleep
 
@@ -45,7 +46,8 @@ class Floor:
 
 
 async def play(script: list[Step]) -> tuple[list[Watched], Floor]:
-    registry, floor, calls = new_registry(RUNNING, WAITING), Floor(), []
+    registry, floor = new_registry(RUNNING, WAITING), Floor()
+    calls: list[Watched] = []
     for (what, *rest), principal, pause in script:
         if what == "cancel" and rest[0] < len(calls):
             registry.cancel(calls[rest[0]].record, "enough")
@@ -68,7 +70,7 @@ def finished(call: Watched) -> bool:
     return call.record.log.ended if task is None else task.done()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scripts)
 def test_every_call_has_exactly_one_ending_in_time_and_limits_hold(script: list[Step]) -> None:
     with structlog.testing.capture_logs():

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.events import Log, Progress
-from mcp_hub.protocol.shape import COALESCED
-from mcp_hub.protocol.stream_events import decoded
+from mcp_hub.events import Log, Progressed
+from mcp_hub.protocol.shape.results import COALESCED
+from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.types import CallId
 from tests.unit.calls.virtual_time import run, sleep
 from tests.unit.fronts.http_peer import Connection, MadeCall, World
@@ -93,7 +93,7 @@ async def play(client: Client, steps: Iterable[tuple[int, Step]]) -> None:
 async def begun(version: str) -> Client:
     world = World()
     call = MadeCall(world, world.client(version))
-    await call.happens(Progress(0.5))
+    await call.happens(Progressed(0.5))
     return Client(world, call)
 
 

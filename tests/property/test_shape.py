@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Completed, Log, Progress
+from mcp_hub.events import Completed, Log, Progressed
 from mcp_hub.protocol.eras import CALL_METHODS
-from mcp_hub.protocol.shape import COALESCED, call_result, log_frame, progress_frame
+from mcp_hub.protocol.shape.results import COALESCED, call_result, log_frame, progress_frame
 from mcp_hub.types import Era, JsonObject
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
@@ -170,7 +170,7 @@ def test_a_result_of_an_extension_is_refused_to_who_did_not_agree_to_it(era: Era
     raw = b'{"taskId":"1","resultType":"task"}'
     with pytest.raises(RpcError) as caught:
         call_result("tools/call", Completed(raw, MODERN), era)
-    assert decoded(caught.value.encoded())["data"] == {"upstream": {"resultType": "task"}}
+    assert decoded(caught.value.encoded())["data"] == {"code": "upstream_error", "upstream": {"resultType": "task"}}
 
 
 @pytest.mark.parametrize("raw", [b'{"resultType":"input_required","inputRequests":{}}', b'{"resultType": "complete"}'])
@@ -185,7 +185,7 @@ def test_what_a_handshake_caller_cannot_be_asked_is_an_error_that_says_so(
     raw = json.dumps({**value, "resultType": kind}).encode()
     with pytest.raises(RpcError) as caught:
         call_result(method, Completed(raw, MODERN), HANDSHAKE)
-    assert decoded(caught.value.encoded())["data"] == {"upstream": {"resultType": kind}}
+    assert decoded(caught.value.encoded())["data"] == {"code": "upstream_error", "upstream": {"resultType": kind}}
 
 
 @given(values.filter(lambda value: not isinstance(value, dict)))
@@ -216,7 +216,7 @@ def test_progress_goes_out_under_the_callers_token_with_all_it_came_with(
     token: int | str, value: float, total: float | None, rest: JsonObject, skipped: int
 ) -> None:
     text = json.dumps(token).encode()
-    frame = progress_frame(text, Progress(value, total, raws(rest) or None, skipped))
+    frame = progress_frame(text, Progressed(value, total, raws(rest) or None, skipped))
     assert frame.count(b"\n") == 1 and text in frame
     message = decoded(frame)
     assert message.pop("params") == {

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.discovery import answer, exact
-from mcp_hub.catalog.instructions import compose
-from mcp_hub.catalog.search import Answer, Hit
-from mcp_hub.catalog.sentences import cut, first_sentence, one_line, sentences
-from mcp_hub.catalog.signatures import all_names, grouped_names, parameter_notes, signature
+from mcp_hub.catalog.discovery.definitions import answer, exact
+from mcp_hub.catalog.discovery.instructions import compose
+from mcp_hub.catalog.discovery.plain_text import cut, first_sentence, one_line, sentences
+from mcp_hub.catalog.discovery.signatures import all_names, grouped_names, parameter_notes, signature
+from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 
 unhurried = settings(deadline=None)
 odd = st.sampled_from("\n\r\t\x00\x1b\x85\u2028\u202e\u200b\ufeff\U000e0041\ue000[]().:,{}'\" aé中")
@@ -87,7 +87,7 @@ def test_an_answer_has_no_lines_but_those_of_hits_and_the_hub(
 ) -> None:
     raws = {f"t{place}": encoded(tool) for place, tool in enumerate(found)}
     text = answer(
-        Answer(tuple(Hit(name, 1.0, (), {}) for name in raws), is_weak),
+        SearchAnswer(tuple(Hit(name, 1.0, (), {}) for name in raws), is_weak),
         raws,
         {"s": 1},
         detail=detail,

@@ -13,12 +13,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mcp_hub.stores.base import Change, Chunk, EventStore, Fenced, KeyTaken, Letter, StoreError, StreamRow
-from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import Fenced, KeyTaken, StoreError
+from mcp_hub.stores.base import Change, Chunk, EventStore, Letter
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.rules import ENDINGS
-from mcp_hub.stores.sqlite import SqliteStore
+from mcp_hub.stores.sqlite.store import SqliteStore
+from tests.examples import examples
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
 from tests.unit.stores.event_stores import GONE, line, new_row, replayed, settled
 
@@ -42,7 +45,7 @@ extras = st.fixed_dictionaries(
 class Known:
     """What the model knows of a stream: its row (`first` aside), all its lines, and how they came."""
 
-    def __init__(self, row: StreamRow) -> None:
+    def __init__(self, row: StreamInfo) -> None:
         self.row = row
         self.lines: list[bytes] = []
         self.newest = 0
@@ -58,7 +61,7 @@ class Known:
         if fields["status"] in ENDINGS:
             fields["expires"] = fields["updated"] + fields["ttl"]
             self.letters = []
-        self.row = StreamRow(**fields)
+        self.row = StreamInfo(**fields)
 
 
 class AnyStore(RuleBasedStateMachine):
@@ -144,7 +147,7 @@ class AnyStore(RuleBasedStateMachine):
         self.time += 1
         lines = self.lines(known.row.last + 1, count, 0)
         fields = {name: getattr(known.row, name) for name in known.row.__struct_fields__}
-        asked = StreamRow(**{**fields, **({stale: fields[stale] - 1} if stale else {})})
+        asked = StreamInfo(**{**fields, **({stale: fields[stale] - 1} if stale else {})})
         claimed = self.call(self.store.claim, asked, lines, Change(self.time, status))
         if known.row.owner == self.store.instance or known.row.has_ended or stale:
             assert claimed is None
@@ -160,6 +163,7 @@ class AnyStore(RuleBasedStateMachine):
             return
         page = self.call(settled, lambda done: self.store.fetch(known.row.id, after, most, done))
         kept = self.call(self.store.find, known.row.id)
+        assert kept is not None
         start = max(after + 1, kept.first)
         assert page.lines == tuple(known.lines[start - 1 : start - 1 + len(page.lines)])
         assert page.first == (start if page.lines else known.row.last + 1)
@@ -215,7 +219,7 @@ class AnyStore(RuleBasedStateMachine):
             kept = self.call(self.store.find, known.row.id)
             assert kept is not None
             fields = {name: getattr(known.row, name) for name in known.row.__struct_fields__}
-            assert kept == StreamRow(**{**fields, "first": kept.first})
+            assert kept == StreamInfo(**{**fields, "first": kept.first})
             lines = self.call(replayed, self.store, kept, 7)
             assert lines == known.lines[kept.first - 1 :]
             size = sum(map(len, known.lines))
@@ -284,7 +288,7 @@ class AnyFailsafeStore(AnySqliteStore):
         self.call(self.store.has_news)
         self.sweep(0.0)
 
-    def touch(self, row: StreamRow, done: Any) -> None:
+    def touch(self, row: StreamInfo, done: Any) -> None:
         self.store.append(row.id, row.epoch, Chunk(0, ()), Change(row.updated), done)
 
     def keeps_too_much(self, known: Known, events: int, size: int) -> bool:
@@ -296,5 +300,5 @@ TestMemoryStore = AnyStore.TestCase
 TestSqliteStore = AnySqliteStore.TestCase
 TestFailsafeStore = AnyFailsafeStore.TestCase
 TestMemoryStore.settings = TestSqliteStore.settings = TestFailsafeStore.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None
+    max_examples=examples(40), stateful_step_count=30, deadline=None
 )

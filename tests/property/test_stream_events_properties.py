@@ -33,15 +33,15 @@ from mcp_hub.events import (
     InputReceived,
     InputRequired,
     Log,
-    Progress,
+    Progressed,
     Started,
     ToolCall,
     ToolResult,
 )
 from mcp_hub.masking import hide_within, shown
 from mcp_hub.protocol.rpc_errors import from_wire
-from mcp_hub.protocol.shape import COALESCED
-from mcp_hub.protocol.stream_events import decoded, encoded
+from mcp_hub.protocol.shape.results import COALESCED
+from mcp_hub.protocol.shape.stream_events import decoded, encoded
 from mcp_hub.types import CallId, Era, RawJson
 
 STREAM = CallId("st_0123456789ABCDEFGHJKMNPQRS")
@@ -74,9 +74,9 @@ metas = st.dictionaries(texts, values, min_size=1, max_size=3).map(msgspec.json.
 
 
 @st.composite
-def progress(draw: st.DrawFn) -> Progress:
+def progress(draw: st.DrawFn) -> Progressed:
     rest = draw(rests) | draw(st.just({}) | st.fixed_dictionaries({"_meta": metas}))
-    return Progress(draw(numbers), draw(st.none() | numbers), rest or None, draw(st.integers(0, 10**9 - 1)))
+    return Progressed(draw(numbers), draw(st.none() | numbers), rest or None, draw(st.integers(0, 10**9 - 1)))
 
 
 plain_errors = st.builds(
@@ -142,7 +142,7 @@ def comparable(value: object) -> object:
 def payloads(event: CallEvent) -> list[bytes]:
     """What peers sent of it."""
     match event:
-        case Progress(rest=rest):
+        case Progressed(rest=rest):
             return [bytes(raw) for name, raw in (rest or {}).items() if name != "_meta"]
         case Failed(error):
             return [bytes(error.raw)] if error.raw is not None else []
@@ -167,7 +167,7 @@ def strict(line: bytes) -> dict[str, Any]:
 @given(events, st.integers(1, 2**53))
 @example(Failed(HttpRefused("git", 503, "HTTP 503")), 1)
 @example(Failed(HttpRefused("\x1f", 503, "HTTP 503")), 1)
-@example(Progress(-0.0, 5e-324, None, 3), 1)
+@example(Progressed(-0.0, 5e-324, None, 3), 1)
 def test_what_is_read_is_what_was_written(event: CallEvent, seq: int) -> None:
     line = encoded(STREAM, seq, TS, event)
     read = decoded(line)
@@ -209,7 +209,7 @@ def test_line_breaks_between_the_parts_of_a_payload_become_white_space(result: b
 
 
 @given(progress())
-def test_progress_on_a_line_has_the_members_of_the_notification(event: Progress) -> None:
+def test_progress_on_a_line_has_the_members_of_the_notification(event: Progressed) -> None:
     data = strict(encoded(STREAM, 1, TS, event))["data"]
     assert data.pop("progress") == event.progress
     assert data.pop("total", None) == event.total

@@ -15,11 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from mcp_hub.call import Question
 from mcp_hub.errors import EventsGone, InvalidParams
-from mcp_hub.events import Cancelled, Completed, Delta, Failed, InputReceived, InputRequired, Log, Progress, Started
-from mcp_hub.protocol.stream_events import decoded
+from mcp_hub.events import Cancelled, Completed, Delta, Failed, InputReceived, InputRequired, Log, Progressed, Started
+from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.upstreams.base import Question
+from tests.examples import examples
 from tests.unit.calls.durable_hub import HOW, DurableCall, DurableHub, Follower, delta, settle
 from tests.unit.calls.shared_store import HubStore, Shared
 from tests.unit.calls.virtual_time import VirtualLoop, sleep
@@ -108,7 +109,7 @@ class Streams(RuleBasedStateMachine):
         for _ in range(many if kind != "question" else 1):
             self.steps += 1
             if kind == "progress":
-                call.says(Progress(self.steps))
+                call.says(Progressed(self.steps))
             elif kind == "log":
                 call.says(Log("info", b'{"level":"info","data":%d}' % self.steps))
             elif kind == "question":
@@ -260,7 +261,7 @@ class Streams(RuleBasedStateMachine):
         assert sum(isinstance(event, ENDINGS) for event in events) == 1
         row = self.shared.row(known.id)
         assert row is not None and row.has_ended
-        values = [event.progress for event in events if isinstance(event, Progress)]
+        values = [event.progress for event in events if isinstance(event, Progressed)]
         assert all(later > sooner for sooner, later in zip(values, values[1:], strict=False))
         asked = [event.key for event in events if isinstance(event, InputRequired)]
         assert len(set(asked)) == len(asked)
@@ -278,4 +279,4 @@ def _content(raw: bytes) -> list[dict[str, str]]:
 
 
 TestStreams = Streams.TestCase
-TestStreams.settings = settings(deadline=None, stateful_step_count=40, max_examples=60)
+TestStreams.settings = settings(deadline=None, stateful_step_count=40, max_examples=examples(60))

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from mcp_hub.errors import RpcError
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.sessions.subscriptions import Subscriptions
+from mcp_hub.sessions.subscriptions import SessionSubscriptions
 from mcp_hub.types import Era
-from mcp_hub.upstreams import listen
+from mcp_hub.upstreams.peer import listen_stream
+from tests.examples import examples
+from tests.unit.fakes import IdleUpstream
 from tests.unit.upstreams.following import Following
 from tests.unit.upstreams.scripted import Server
 
@@ -81,7 +83,7 @@ class Clients:
     """Three sessions; one that has ended is followed by another."""
 
     def __init__(self, one: Following, era: Era, tasks: anyio.abc.TaskGroup) -> None:
-        self.subscriptions = Subscriptions({"git": _Source(one)})
+        self.subscriptions = SessionSubscriptions({"git": _Source(one)})
         self.era = era
         self.tasks = tasks
         self.sessions = [self.fresh() for _ in range(3)]
@@ -118,12 +120,18 @@ class Clients:
         self.pending.remove(scope)
 
 
-class _Source:
+class _Source(IdleUpstream):
     """As much of an `Upstream` as is needed here."""
 
     def __init__(self, one: Following) -> None:
-        self.subscribe = one.subscribe
-        self.unsubscribe = one.release
+        super().__init__("git")
+        self._one = one
+
+    async def subscribe(self, uri: str) -> None:
+        await self._one.subscribe(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        self._one.release(uri)
 
 
 async def _settled(watching: Watching) -> None:
@@ -137,10 +145,10 @@ async def _settled(watching: Watching) -> None:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection counts as ready before its stream is acknowledged, as nobody reads lists here."""
-    monkeypatch.setattr(listen, "_FIRST", 0.0)
+    monkeypatch.setattr(listen_stream, "_FIRST", 0.0)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, banned=st.sampled_from([frozenset(), frozenset({"x:2"})]))
 @pytest.mark.parametrize("era", Era)
 async def test_the_server_watches_the_union_of_what_sessions_want(

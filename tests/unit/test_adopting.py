@@ -10,13 +10,13 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.app import App, open_app
-from mcp_hub.config.load import load
-from mcp_hub.fronts.announcer import Announcer
+from mcp_hub.app.build import App, open_app
+from mcp_hub.config.load.load import load
+from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, Kind, UpstreamState
-from mcp_hub.upstreams.tools import Registry
+from mcp_hub.upstreams.functions.registry import Registry
 from tests.interaction.fronts import is_alive
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv
@@ -154,9 +154,9 @@ async def test_calls_at_functions_go_on_when_their_server_is_removed(tmp_path: P
 
 async def test_limits_of_calls_hold_at_once(tmp_path: Path) -> None:
     async with changing(tmp_path) as hub:
-        assert hub.app.hub._limits["a"][0].silence == 1800
+        assert hub.app.operations.adoption.limits["a"][0].silence == 1800
         await hub.to(defaults={"timeout": "5s"}, servers={"a": LOCAL, "b": {**LOCAL, "timeout": "7s"}})
-        limits = hub.app.hub._limits
+        limits = hub.app.operations.adoption.limits
         assert [limits[name][0].silence for name in ("a", "b", "virtual")] == [5, 7, 5]
         assert hub.app.settings.defaults.timeout == 5
 
@@ -178,6 +178,7 @@ async def test_a_server_that_is_disabled_and_enabled_comes_back(tmp_path: Path) 
         assert hub.names(hub.session()) == ["a_echo", "a_hold"]
 
 
+@pytest.mark.processes
 async def test_a_removed_server_is_seen_to_drain_and_is_gone_then(tmp_path: Path) -> None:
     command, *args = argv(name="b")
     servers = {"a": LOCAL, "b": {"command": command, "args": args}}
@@ -203,6 +204,7 @@ async def test_a_removed_server_is_seen_to_drain_and_is_gone_then(tmp_path: Path
         assert list(hub.app.upstreams) == ["a", "virtual"]
 
 
+@pytest.mark.processes
 async def test_a_server_that_is_started_again_and_again_keeps_a_few_old_processes(tmp_path: Path) -> None:
     command, *args = argv(name="b")
     async with changing(tmp_path, servers={"b": {"command": command, "args": args}}) as hub:

@@ -10,15 +10,15 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub import logins
-from mcp_hub.app import App, open_app
-from mcp_hub.config.load import Loaded, parse
+from mcp_hub.app import logins
+from mcp_hub.app.build import App, open_app
+from mcp_hub.app.logins import client_of, grant_store
+from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.errors import HttpRefused, UpstreamUnavailable
-from mcp_hub.logins import client_of, grant_store
 from mcp_hub.types import UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.auth.grants import Client
+from mcp_hub.upstreams.auth.grants import ClientRegistration
 from mcp_hub.upstreams.auth.login import log_in, log_out
-from mcp_hub.upstreams.supervisor import Supervisor
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.authorization import Authorization, a_grant, browse, key_of
 from tests.unit.upstreams.local_calls import Recorder
 from tests.unit.upstreams.remote import Remote, answering
@@ -47,9 +47,9 @@ class Hub:
     loaded: Loaded
 
     @property
-    def far(self) -> Supervisor:
+    def far(self) -> ManagedUpstream:
         found = self.app.upstreams["far"]
-        assert isinstance(found, Supervisor)
+        assert isinstance(found, ManagedUpstream)
         return found
 
     async def until(self, state: UpstreamState, holds: Callable[[UpstreamStatus], object] = bool) -> UpstreamStatus:
@@ -184,7 +184,7 @@ async def test_who_logs_out_is_logged_out(tmp_path: Path) -> None:
         await it.until(UpstreamState.FAILED)
         await it.log_in()
         await it.until(UpstreamState.READY)
-        await log_out(it.server.url, Client(), grant_store(tmp_path))
+        await log_out(it.server.url, ClientRegistration(), grant_store(tmp_path))
         assert ADVICE in str((await it.until(UpstreamState.FAILED)).reason)
 
 
@@ -223,7 +223,7 @@ async def test_a_call_under_way_ends_as_it_would_when_somebody_logs_in_or_out(
             await it.log_in()
             await it.until(UpstreamState.READY, lambda status: it.far is not old)
         else:
-            await log_out(it.server.url, Client(), grant_store(tmp_path))
+            await log_out(it.server.url, ClientRegistration(), grant_store(tmp_path))
             await it.until(UpstreamState.FAILED, lambda status: it.far is not old)
         assert not ended and old.status().state is UpstreamState.DRAINING
         may_end.set()

@@ -158,7 +158,8 @@ def test_an_error_of_the_hub_holds_no_secret_in_message_or_data() -> None:
     error = UpstreamUnavailable("failed: s3cret-one", data={"upstream": {"reason": ["s3cret-one"], "code": 1001}})
     said = msgspec.json.decode(error.encoded())
     assert str(error) == f"failed: {MASK}"
-    assert said == {"code": 1001, "message": f"failed: {MASK}", "data": {"upstream": {"reason": [MASK], "code": 1001}}}
+    data = {"code": "upstream_unavailable", "upstream": {"reason": [MASK], "code": 1001}}
+    assert said == {"code": 1001, "message": f"failed: {MASK}", "data": data}
 
 
 def test_an_error_that_an_upstream_sent_is_relayed_as_it_is() -> None:

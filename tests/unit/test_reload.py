@@ -10,13 +10,13 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcp_hub import file_watch, reload
-from mcp_hub.config.load import load
+from mcp_hub.app import file_watch, reload
+from mcp_hub.app.file_watch import changed, stamp_of
+from mcp_hub.app.reload import Reloader
+from mcp_hub.config.load.load import load
 from mcp_hub.config.plan import Plan
-from mcp_hub.config.schema import Settings
-from mcp_hub.errors import ConfigError
-from mcp_hub.file_watch import changed, stamp_of
-from mcp_hub.reload import Reloader
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import FileStamp, UpstreamState
 from tests.upstreams.child import WAIT, until
 
@@ -157,11 +157,11 @@ async def test_a_check_refuses_what_this_hub_cannot_have(tmp_path: Path) -> None
     reloader, hub = made(path)
 
     def check(settings: Settings) -> None:
-        raise ConfigError(f"not with {len(settings.servers)} servers")
+        raise ConfigError(ConfigFinding("invalid_value", f"not with {len(settings.servers)} servers"))
 
     reloader.checks.append(check)
     path.write_text("servers: {}")
-    assert (await reloader.reload("signal")).errors == ("not with 0 servers",) and hub.adopted == []
+    assert (await reloader.reload("signal")).errors == ("not with 0 servers [invalid_value]",) and hub.adopted == []
 
 
 async def test_what_was_prepared_is_put_in_place_with_the_settings_or_not_at_all(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import msgspec
 
+from mcp_hub.app.catalog_rules import view_rules, virtual_name
 from mcp_hub.catalog.filters import Filter, Selector
 from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.config.load import parse
-from mcp_hub.rules import view_rules, virtual_name
+from mcp_hub.config.load.load import parse
 
 TEXT = """
 hub: {budget: 900, pinned: ["git_*"], compact: true, max_result_tokens: 0, max_name_length: 20}

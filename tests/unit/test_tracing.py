@@ -14,18 +14,18 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from mcp_hub.app.telemetry import tracing_of
+from mcp_hub.app.tracing import Places, Providers, Tracing
+from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.metering import BOUNDS
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.clock import SystemClock
-from mcp_hub.config.schema import Settings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.telemetry import tracing_of
-from mcp_hub.tracing import Places, Providers, Tracing
-from mcp_hub.types import Audience, Era, RawObject, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.types import ClientKind, Era, RawObject, UpstreamState, UpstreamStatus
 from tests.unit.fronts.rest_peer import RestPeer, rest_hub
 from tests.upstreams.child import WAIT
 
@@ -47,7 +47,7 @@ class Traced:
         tracers.add_span_processor(SimpleSpanProcessor(self._spans))
         meters = MeterProvider([self._reader], shutdown_on_exit=False)
         upstream = peer.app.upstreams["local"]
-        places = Places(SystemClock(), lambda name: upstream.status(), {}.get, is_http=True)
+        places = Places(SystemClock(), lambda name: upstream.status(), lambda name: None, is_http=True)
         peer.app.registry.tracer = Tracing(Providers(tracers, meters), places)
         before = upstream.call
 
@@ -162,7 +162,7 @@ async def test_a_cancelled_call_has_both_spans_ended(traced: Traced) -> None:
 
 
 async def test_a_tool_of_the_hubs_own_has_one_hop(traced: Traced) -> None:
-    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", audience=Audience(expose="search"), mode="search")
+    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", audience=ClientKind(expose="search"), mode="search")
     params = {"name": msgspec.Raw(b'"find_tools"'), "arguments": msgspec.Raw(b'{"query":"echo"}')}
     record = traced.peer.app.hub.call(
         session, "tools/call", params, RequestMeta(None, None, None, None, None, {})

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from definitions import as_text, registering, text
-from eras import HANDSHAKE, Request, RpcError
-from instance import Result, Session, Tool
-from rounds import Arguments, CannotAsk, Outcomes, Plan, ask_now, converse, question
+from tests.upstreams.definitions import as_text, registering, text
+from tests.upstreams.eras import HANDSHAKE, Request, RpcError
+from tests.upstreams.instance import Result, Session, Tool
+from tests.upstreams.rounds import Arguments, CannotAsk, Outcomes, Plan, ask_now, converse, question
 
-__all__ = ["COMMON", "TOOLS", "ask_at_start", "ask_during_completion", "ask_first"]
+__all__ = ["COMMON", "TOOLS", "ask_during_completion", "ask_first"]
 
 TOOLS: dict[str, Tool] = {}
 tool = registering(TOOLS)
@@ -100,14 +100,6 @@ def ask_both(session: Session, request: Request, arguments: Arguments) -> Plan:
     return _told(arguments, (yield asked))
 
 
-@asks("Asks n form questions, one after the other.", n="integer")
-def ask_many(session: Session, request: Request, arguments: Arguments) -> Plan:
-    answers: Outcomes = {}
-    for i in range(1, arguments["n"] + 1):
-        answers |= yield {f"q{i}": question(session, request, "form", arguments, f"q{i}")}
-    return _told(arguments, answers)
-
-
 @asks("Asks a form question, then works for so long, with progress in so many steps (3).",
       seconds="number", steps="integer?")  # fmt: skip
 def ask_then_wait(session: Session, request: Request, arguments: Arguments) -> Plan:
@@ -118,13 +110,6 @@ def ask_then_wait(session: Session, request: Request, arguments: Arguments) -> P
             break
         session.progress(request, i, total=steps, message=f"{arguments.get('nonce', '')} {i}".strip())
     return _told(arguments, answers)
-
-
-@asks("Answers n times (1) with nothing but requestState (modern; handshake: answers at once).", n="integer?")
-def ask_state_only(session: Session, request: Request, arguments: Arguments) -> Plan:
-    for _ in range(arguments.get("n", 1)):
-        yield {}
-    return _told(arguments, {})
 
 
 def _url_plan(session: Session, request: Request, arguments: Arguments) -> Plan:
@@ -179,26 +164,6 @@ def _ask_alone(session: Session, kind: str, arguments: Arguments, request: Reque
     except CannotAsk as cannot:
         outcome = {"cannot": str(cannot)}
     session.journal.event("answered", **noted, **outcome)
-
-
-def ask_at_start(session: Session) -> None:
-    """`--ask-roots-at-start`."""
-    session.start(lambda: _ask_alone(session, "roots", {}))
-
-
-@tool("Answers at once and asks delay seconds later, when no call runs; the journal gets the answer.",
-      kind="string?", **COMMON)  # fmt: skip
-def ask_later(session: Session, request: Request, arguments: Arguments) -> Result:
-    """On a modern connection only with `force`, and then against the specification."""
-    if request.era != HANDSHAKE and not arguments.get("force"):
-        return text("client cannot be asked later")
-
-    def later() -> None:
-        time.sleep(arguments.get("delay", 0.1))
-        _ask_alone(session, arguments.get("kind", "form"), arguments)
-
-    session.start(later)
-    return text("later")
 
 
 def ask_during_completion(session: Session, request: Request, completed: dict[str, Any]) -> Result:

@@ -6,11 +6,11 @@ Specification: 2025-11-25 server/{tools,prompts,resources}; 2026-07-28 basic/pat
 import os
 from typing import Any
 
-from definitions import registering, text
-from eras import INVALID_PARAMS, SUBSCRIPTION_ID, Request, RpcError
-from instance import Result, Session, Tool
-from surface import SHARED_URI
-from tools import custom_tool
+from tests.upstreams.definitions import registering, text
+from tests.upstreams.eras import INVALID_PARAMS, Request, RpcError
+from tests.upstreams.instance import Result, Session, Tool
+from tests.upstreams.surface import SHARED_URI
+from tests.upstreams.tools import custom_tool
 
 __all__ = ["TOOLS"]
 
@@ -51,38 +51,12 @@ def remove_tool(session: Session, request: Request, arguments: Arguments) -> Res
     return text("removed")
 
 
-@tool("Adds or replaces a resource with this text.", uri="string", name="string?", text="string?", quiet="boolean?")
-def add_resource(session: Session, request: Request, arguments: Arguments) -> Result:
-    uri = arguments["uri"]
-    session.instance.resources[uri] = {
-        "uri": uri,
-        "name": arguments.get("name", uri),
-        "text": arguments.get("text", ""),
-    }
-    _changed(session, "resources", arguments)
-    return text("added")
-
-
-@tool("Removes a resource that was added.", uri="string", quiet="boolean?")
-def remove_resource(session: Session, request: Request, arguments: Arguments) -> Result:
-    _removed(session.instance.resources, "resource", arguments["uri"])
-    _changed(session, "resources", arguments)
-    return text("removed")
-
-
 @tool("Adds or replaces a prompt with this text.", name="string", text="string?", quiet="boolean?")
 def add_prompt(session: Session, request: Request, arguments: Arguments) -> Result:
     name = arguments["name"]
     session.instance.prompts[name] = {"name": name, "text": arguments.get("text", "")}
     _changed(session, "prompts", arguments)
     return text("added")
-
-
-@tool("Removes a prompt that was added.", name="string", quiet="boolean?")
-def remove_prompt(session: Session, request: Request, arguments: Arguments) -> Result:
-    _removed(session.instance.prompts, "prompt", arguments["name"])
-    _changed(session, "prompts", arguments)
-    return text("removed")
 
 
 @tool("Says that a resource was updated, to whoever subscribed to it.", uri="string")
@@ -129,27 +103,3 @@ def flood_updates(session: Session, request: Request, arguments: Arguments) -> R
     for _ in range(arguments["count"]):
         session.instance.updated(arguments.get("uri", SHARED_URI))
     return text("flooded")
-
-
-@tool(
-    "Ends every subscriptions/listen as `how` says: result (graceful), cancelled (a notification) or error.",
-    how="string?",
-)
-def end_listens(session: Session, request: Request, arguments: Arguments) -> Result:
-    """A server that tears a subscription down owes it a result, or `notifications/cancelled`."""
-    how = arguments.get("how", "result")
-    if how not in ("result", "cancelled", "error"):
-        raise RpcError(INVALID_PARAMS, f"how is result, cancelled or error, not {how!r}")
-    ended = 0
-    for other in list(session.instance.sessions):
-        for listen, _ in list(other.listening.values()):
-            meta = {"_meta": {SUBSCRIPTION_ID: listen.id}}
-            other.cancel(listen.id)
-            if how == "result":
-                other.respond(listen, meta)
-            elif how == "error":
-                other.fail(listen, {"code": -32603, "message": "the subscription broke"})
-            else:
-                other.notify("notifications/cancelled", {"requestId": listen.id, **meta}, listen.channel)
-            ended += 1
-    return text({"ended": ended})

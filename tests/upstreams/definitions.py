@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from instance import Runs, Tool
+from tests.upstreams.instance import Runs, Tool
 
 __all__ = ["as_text", "input_schema", "registering", "text"]
 

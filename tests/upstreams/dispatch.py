@@ -4,10 +4,10 @@ import os
 import sys
 from typing import Any
 
-from eras import INVALID_PARAMS, METHOD_NOT_FOUND, Channel, Request, RpcError, era_of
-from fault_base import Fault
-from instance import Session
-from methods import METHODS, initialized
+from tests.upstreams.eras import INVALID_PARAMS, METHOD_NOT_FOUND, Channel, Request, RpcError, era_of
+from tests.upstreams.fault_base import Fault
+from tests.upstreams.instance import Session
+from tests.upstreams.methods import METHODS
 
 __all__ = ["INVALID_REQUEST", "PARSE_ERROR", "Dispatcher", "refusal"]
 
@@ -40,8 +40,6 @@ class Dispatcher:
     def _notification(self, session: Session, method: str, params: Any) -> None:
         if method == "notifications/cancelled" and isinstance(params, dict):
             session.cancel(params.get("requestId"))
-        elif method == "notifications/initialized":
-            initialized(session)
 
     def _request(self, session: Session, message: dict[str, Any], channel: Channel, headers: dict[str, str]) -> None:
         if self.fault.swallows(message["method"]):

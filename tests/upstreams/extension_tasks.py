@@ -11,11 +11,11 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from definitions import text
-from eras import CAPABILITIES, INVALID_PARAMS, METHOD_NOT_FOUND, Request, RpcError
-from instance import Result, Session, Tool
-from rounds import Arguments, Ask, CannotAsk, Outcomes, Plan, check
-from tasks import TERMINAL
+from tests.upstreams.definitions import text
+from tests.upstreams.eras import CAPABILITIES, INVALID_PARAMS, METHOD_NOT_FOUND, Request, RpcError
+from tests.upstreams.instance import Result, Session, Tool
+from tests.upstreams.rounds import Arguments, Ask, CannotAsk, Outcomes, Plan, check
+from tests.upstreams.tasks import TERMINAL
 
 __all__ = ["EXTENSION", "became_task", "cancel", "look_up", "take_input"]
 
@@ -135,7 +135,7 @@ def _is_declared(request: Request) -> bool:
 
 
 def _refusal() -> RpcError:
-    required = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+    required: dict[str, object] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
     return RpcError(MISSING_CAPABILITY, "Missing required client capability", required)
 
 

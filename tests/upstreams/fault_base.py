@@ -3,8 +3,8 @@
 import argparse
 from typing import Any, Protocol
 
-from eras import Request
-from instance import Session, Tool
+from tests.upstreams.eras import Request
+from tests.upstreams.instance import Session, Tool
 
 __all__ = ["Fault", "Handler", "is_call"]
 

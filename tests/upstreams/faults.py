@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from definitions import text
-from eras import Request
-from fault_base import Fault, is_call
-from floods import FLOODS
-from http_faults import HTTP_FAULTS
-from instance import Session, Tool
-from odd_lists import ODD_LISTS
-from odd_tasks import ODD_TASKS
-from wire import encode
+from tests.upstreams.definitions import text
+from tests.upstreams.eras import Request
+from tests.upstreams.fault_base import Fault, is_call
+from tests.upstreams.floods import FLOODS
+from tests.upstreams.http_faults import HTTP_FAULTS
+from tests.upstreams.instance import Session, Tool
+from tests.upstreams.odd_lists import ODD_LISTS
+from tests.upstreams.odd_tasks import ODD_TASKS
+from tests.upstreams.wire import encode
 
 __all__ = ["GARBAGE", "MODES", "ONLY_STDIO", "Fault"]
 

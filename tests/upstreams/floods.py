@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from definitions import text
-from eras import HANDSHAKE, LOG_LEVEL, Request
-from fault_base import Fault
-from instance import Session
-from wire import Raw, encode
+from tests.upstreams.definitions import text
+from tests.upstreams.eras import HANDSHAKE, LOG_LEVEL, Request
+from tests.upstreams.fault_base import Fault
+from tests.upstreams.instance import Session
+from tests.upstreams.wire import Raw, encode
 
 __all__ = ["FLOODS"]
 
@@ -136,8 +136,8 @@ class OddProgress(Fault):
         for total in ("NaN", '"x"', "-1", "1e400"):
             session.progress(request, 9, total=Raw(total))
         session.respond(request, text("odd"))
-        for value in (10, 11):
-            session.progress(request, value)
+        for late in (10, 11):
+            session.progress(request, late)
         return True
 
 

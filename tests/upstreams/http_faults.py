@@ -9,7 +9,7 @@ import zlib
 from contextlib import suppress
 from typing import Any
 
-from fault_base import Fault, Handler
+from tests.upstreams.fault_base import Fault, Handler
 
 __all__ = ["HTTP_FAULTS"]
 
@@ -28,7 +28,7 @@ class HttpFault(Fault):
     def posted(self, handler: Handler, message: Message) -> bool:
         params = message.get("params")
         is_call = message.get("method") == "tools/call" and isinstance(params, dict)
-        if not is_call or not self.is_meant(params.get("name")):
+        if not is_call or not self.is_meant((params or {}).get("name")):
             return False
         handler.close_connection = True
         with suppress(OSError):

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from dispatch import INVALID_REQUEST, PARSE_ERROR, Dispatcher, refusal
-from eras import HANDSHAKE_VERSIONS, INVALID_PARAMS, METHOD_NOT_FOUND, MODERN, UNSUPPORTED_VERSION
-from http_sessions import HttpSession, Sessions
-from instance import Instance, Session
-from routing import mismatch
-from streams import Stream, frame
+from tests.upstreams.dispatch import INVALID_REQUEST, PARSE_ERROR, Dispatcher, refusal
+from tests.upstreams.eras import HANDSHAKE_VERSIONS, INVALID_PARAMS, METHOD_NOT_FOUND, MODERN, UNSUPPORTED_VERSION
+from tests.upstreams.http_sessions import HttpSession, Sessions
+from tests.upstreams.instance import Instance, Session
+from tests.upstreams.routing import mismatch
+from tests.upstreams.streams import Stream, frame
 
 __all__ = ["HttpServer"]
 
@@ -48,7 +48,6 @@ class HttpServer(ThreadingHTTPServer):
         self.sessions = Sessions(instance)
         self.old_sessions: dict[str, Session] = {}
         """Of HTTP+SSE, by the id in the endpoint of each."""
-        instance.forget = self.sessions.forget
         super().__init__(("127.0.0.1", port), Handler)
 
     @property
@@ -99,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
             self._old_stream()
         elif self.path != "/mcp":
             self._json(404)
-        elif self.server.options.no_get or self.server.options.era == MODERN:
+        elif self.server.options.era == MODERN:
             self._json(405, headers={"allow": "POST"})
         elif self._is_acceptable("text/event-stream") and (session := self._session()):
             self._listen(session, self.headers.get("last-event-id"))
@@ -134,10 +133,9 @@ class Handler(BaseHTTPRequestHandler):
     def _mcp(self, message: dict[str, Any]) -> None:
         options = self.server.options
         version = self.headers.get("mcp-protocol-version")
-        spoken = [one for one in HANDSHAKE_VERSIONS if one <= options.max_version]
         if options.era == MODERN or (options.era == "both" and version not in (None, *HANDSHAKE_VERSIONS)):
             self._modern(message)
-        elif version not in (None, *spoken):
+        elif version not in (None, *HANDSHAKE_VERSIONS):
             self._json(400, refusal(BAD_SESSION, f"Bad Request: Unsupported protocol version: {version}"))
         else:
             self._handshake(message)
@@ -154,7 +152,6 @@ class Handler(BaseHTTPRequestHandler):
             self._json(400, refusal(HEADER_MISMATCH, f"Header mismatch: {wrong}", message["id"]))
             return
         stream = Stream(ends=True)
-        stream.cuts_left = self._cuts(message)
         session = Session(self.server.instance, stream)
         try:
             self._dispatch(session, message, stream)
@@ -172,17 +169,9 @@ class Handler(BaseHTTPRequestHandler):
             self._json(202)
             return
         stream = session.stream()
-        stream.cuts_left = self._cuts(message)
         self._dispatch(session, message, stream)
-        has_id = is_first and not self.server.options.no_session_id
         shown = self.server.dispatcher.fault.session_id(session.id)
-        self._answer(stream, session, {"mcp-session-id": shown} if has_id else {})
-
-    def _cuts(self, message: dict[str, Any]) -> int:
-        """How often the answer to this message is cut: that of `tools/call` (of `--on TOOL`) alone."""
-        options = self.server.options
-        is_meant = message["method"] == "tools/call" and options.on in (None, _name(message))
-        return options.drop_times if is_meant and options.drop_stream_after is not None else 0
+        self._answer(stream, session, {"mcp-session-id": shown} if is_first else {})
 
     def _dispatch(self, session: Session, message: dict[str, Any], stream: Any) -> None:
         self.server.dispatcher.message(session, message, stream, self._headers)
@@ -251,12 +240,11 @@ class Handler(BaseHTTPRequestHandler):
         """The stream, as JSON if it is nothing but the response."""
         options = self.server.options
         try:
-            if not (options.always_sse or stream.cuts_left):
-                events = self._wait(stream)
-                if len(events) == 1 and stream.is_complete:
-                    stream.delivered = 1
-                    self._send(_status(events[0][1]) if is_modern else 200, events[0][1], headers)
-                    return
+            events = self._wait(stream)
+            if len(events) == 1 and stream.is_complete:
+                stream.delivered = 1
+                self._send(_status(events[0][1]) if is_modern else 200, events[0][1], headers)
+                return
             self._start_sse(headers)
             if session is not None:
                 prime = f"{stream.id}:0" if (session.version or "") >= "2025-11-25" else None
@@ -274,28 +262,14 @@ class Handler(BaseHTTPRequestHandler):
         return events
 
     def _follow(self, stream: Stream, number: int, *, is_numbered: bool) -> None:
-        """Write what comes after this event, to the end, or until it is cut. Raises: `Gone`, `OSError`."""
-        limit = self.server.options.drop_stream_after if stream.cuts_left else None
+        """Write what comes after this event, to the end. Raises: `Gone`, `OSError`."""
         follower = stream.follow()
-        written = 0
         while (events := stream.after(number, follower, LOOK)) is not None:
             self._look()
-            for number, data in events[: None if limit is None else limit - written]:
+            for number, data in events:
                 self._chunk(frame(data, id=f"{stream.id}:{number}" if is_numbered else None, event="message"))
                 stream.delivered = number
-                written += 1
-            if written == limit and not stream.is_over(number, follower):
-                stream.cuts_left -= 1
-                self._cut()
-                return
         self.wfile.write(b"0\r\n\r\n")
-
-    def _cut(self) -> None:
-        if self.server.options.drop_cleanly:
-            self.wfile.write(b"0\r\n\r\n")
-            return
-        self.close_connection = True
-        self.connection.shutdown(socket.SHUT_RDWR)
 
     def _look(self) -> None:
         """Raises: `Gone`."""

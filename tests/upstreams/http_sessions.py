@@ -1,10 +1,9 @@
 """The sessions of the fixture server over HTTP."""
 
 import uuid
-from contextlib import suppress
 
-from instance import Instance, Session
-from streams import Stream
+from tests.upstreams.instance import Instance, Session
+from tests.upstreams.streams import Stream
 
 __all__ = ["HttpSession", "Sessions"]
 
@@ -35,7 +34,7 @@ class HttpSession(Session):
 
 
 class Sessions:
-    """The sessions by id; with `--no-session-id` there is one, without an id, for everybody."""
+    """The sessions by id."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -43,26 +42,13 @@ class Sessions:
 
     def open(self) -> HttpSession:
         """The session of an `initialize`."""
-        if session := self.find(None):
-            return session
         session = HttpSession(self._instance)
-        self._by_id[self._key(session.id)] = session
+        self._by_id[session.id] = session
         return session
 
     def find(self, session_id: str | None) -> HttpSession | None:
-        return self._by_id.get(self._key(session_id))
-
-    def _key(self, session_id: str | None) -> str | None:
-        return None if self._instance.options.no_session_id else session_id
+        return self._by_id.get(session_id)
 
     def close(self, session: HttpSession) -> None:
-        self._by_id.pop(self._key(session.id), None)
+        self._by_id.pop(session.id, None)
         session.close()
-
-    def forget(self) -> None:
-        """Know nobody any more, as after a restart; what runs for them goes on."""
-        for key in list(self._by_id):
-            session = self._by_id.pop(key)
-            session.own.complete()
-            with suppress(ValueError):
-                self._instance.sessions.remove(session)

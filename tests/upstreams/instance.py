@@ -11,8 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from eras import HANDSHAKE, LEVELS, LOG_LEVEL, SUBSCRIPTION_ID, Channel, Request, RpcError, key_of, shaped
-from wire import Journal, Output, Raw
+from tests.upstreams.eras import (
+    HANDSHAKE,
+    LEVELS,
+    LOG_LEVEL,
+    SUBSCRIPTION_ID,
+    Channel,
+    Request,
+    RpcError,
+    key_of,
+    shaped,
+)
+from tests.upstreams.wire import Journal, Output, Raw
 
 __all__ = ["LISTENABLE", "Instance", "Question", "Result", "Runs", "Session", "Tool"]
 
@@ -45,8 +55,6 @@ class Instance:
         self.options = options
         self.name: str = options.name
         self.tools = tools
-        self.resources: dict[str, dict[str, Any]] = {}
-        """Resources that `add_resource` added, by URI; the text is in the member `text`."""
         self.prompts: dict[str, dict[str, Any]] = {}
         """Prompts that `add_prompt` added, by name; the text is in the member `text`."""
         self.refused: dict[str, int] = {}
@@ -56,8 +64,6 @@ class Instance:
         self.output = Output()
         self.journal = Journal(options.journal)
         self.sessions: list[Session] = []
-        self.forget: Callable[[], None] = lambda: None
-        """Lose every HTTP session."""
 
     @property
     def info(self) -> dict[str, Any]:
@@ -123,7 +129,7 @@ class Session:
         if request.cancelled.is_set():
             return
         if not isinstance(result, Raw):
-            hint = (self.options.ttl_ms, self.options.cache_scope)
+            hint = (self.options.ttl_ms, "public")
             result = shaped(request, result, self.instance.info, hint)
         request.channel.send({"jsonrpc": "2.0", "id": request.id, "result": result}, request)
 

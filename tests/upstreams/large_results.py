@@ -26,7 +26,7 @@ Json = dict[str, Any]
 @cache
 def log(size: int) -> str:
     """Lines that are all different, of so many bytes in UTF-8 and at most 64 more."""
-    lines = []
+    lines: list[str] = []
     while size > 0:
         lines.append(f"{len(lines):08d} {'ERROR' if len(lines) % 1000 == 999 else 'info'} the fox über the 狐\n")
         size -= len(lines[-1].encode())
@@ -96,7 +96,7 @@ def definitions() -> list[Json]:
 def answer(method: str, params: Json) -> Json | None:
     match method:
         case "initialize":
-            offered = {"tools": {}, "resources": {}}
+            offered: dict[str, object] = {"tools": {}, "resources": {}}
             info = {"name": "large", "version": "1"}
             return {"protocolVersion": "2025-11-25", "capabilities": offered, "serverInfo": info}
         case "tools/list":

@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["SERVER", "argv", "events", "journal", "received", "servers_yaml"]
 
-SERVER = Path(__file__).with_name("server.py")
+SERVER = Path(__file__).with_name("main.py")
 
 
 def argv(*options: str, **named: Any) -> list[str]:

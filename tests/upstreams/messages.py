@@ -25,7 +25,7 @@ def modern(
 ) -> Message:
     """Request params with the `_meta` envelope of 2026-07-28; `token` is the progressToken, `meta` goes in as it is."""
     given = dict(params or {})
-    envelope = {
+    envelope: Message = {
         PREFIX + "protocolVersion": version,
         PREFIX + "clientInfo": CLIENT,
         PREFIX + "clientCapabilities": dict(capabilities or {}),

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from asking import ask_at_start, ask_during_completion, ask_first
-from eras import (
+from tests.upstreams.asking import ask_during_completion, ask_first
+from tests.upstreams.eras import (
     HANDSHAKE,
     HANDSHAKE_VERSIONS,
     INVALID_PARAMS,
@@ -18,9 +18,9 @@ from eras import (
     key_of,
     supported,
 )
-from extension_tasks import EXTENSION, became_task, cancel, look_up, take_input
-from instance import LISTENABLE, Instance, Result, Session, Tool
-from surface import (
+from tests.upstreams.extension_tasks import EXTENSION, became_task, cancel, look_up, take_input
+from tests.upstreams.instance import LISTENABLE, Instance, Result, Session, Tool
+from tests.upstreams.surface import (
     ASKING,
     asking_uri,
     complete,
@@ -32,11 +32,11 @@ from surface import (
     resources,
     templates,
 )
-from tasks import CAPABILITY, cancel_task, get_task, has_tasks, list_tasks, start_task, task_result
-from tools import echo
-from wire import Raw
+from tests.upstreams.tasks import CAPABILITY, cancel_task, get_task, has_tasks, list_tasks, start_task, task_result
+from tests.upstreams.tools import echo
+from tests.upstreams.wire import Raw
 
-__all__ = ["METHODS", "initialized"]
+__all__ = ["METHODS"]
 
 
 def capabilities(session: Session, era: str) -> dict[str, Any]:
@@ -55,9 +55,8 @@ def capabilities(session: Session, era: str) -> dict[str, Any]:
 
 def initialize(session: Session, request: Request) -> Result:
     """The version asked for if we speak it, else our newest (2025-11-25 basic/lifecycle)."""
-    spoken = [version for version in HANDSHAKE_VERSIONS if version <= session.options.max_version]
     asked = request.params.get("protocolVersion")
-    session.version = asked if asked in spoken else spoken[-1]
+    session.version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
     declared = request.params.get("capabilities")
     session.capabilities = declared if isinstance(declared, dict) else {}
     return {
@@ -79,12 +78,6 @@ def discover(session: Session, request: Request) -> Result:
 
 def _instructions(instance: Instance) -> dict[str, str]:
     return {} if instance.options.instructions is None else {"instructions": instance.options.instructions}
-
-
-def initialized(session: Session) -> None:
-    """`notifications/initialized` arrived."""
-    if session.options.ask_roots_at_start:
-        ask_at_start(session)
 
 
 def ping(session: Session, request: Request) -> Result:

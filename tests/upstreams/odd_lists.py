@@ -3,11 +3,11 @@
 from itertools import count
 from typing import Any
 
-from eras import Request
-from fault_base import Fault
-from instance import Session, Tool
-from tools import custom_tool
-from wire import Raw
+from tests.upstreams.eras import Request
+from tests.upstreams.fault_base import Fault
+from tests.upstreams.instance import Session, Tool
+from tests.upstreams.tools import custom_tool
+from tests.upstreams.wire import Raw
 
 __all__ = ["ODD_LISTS"]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from eras import Request, RpcError
-from fault_base import Fault
-from instance import Session
-from wire import Raw
+from tests.upstreams.eras import Request, RpcError
+from tests.upstreams.fault_base import Fault
+from tests.upstreams.instance import Session
+from tests.upstreams.wire import Raw
 
 __all__ = ["ODD_TASKS"]
 

@@ -2,13 +2,11 @@
 
 import argparse
 
-from asking import COMMON
-from eras import HANDSHAKE, HANDSHAKE_VERSIONS, MODERN
-from faults import GARBAGE, MODES, ONLY_STDIO
-from http_faults import HTTP_FAULTS
-from instance import Tool
+from tests.upstreams.eras import HANDSHAKE, MODERN
+from tests.upstreams.faults import GARBAGE, MODES, ONLY_STDIO
+from tests.upstreams.http_faults import HTTP_FAULTS
 
-__all__ = ["catalogue", "parse_options"]
+__all__ = ["parse_options"]
 
 DESCRIPTION = """\
 A complete MCP server for tests: both eras, every kind, questions, tasks, and many ways to fail.
@@ -19,12 +17,12 @@ ASKING = """\
   to wait for an answer) and no_state (modern: no requestState)."""
 
 
-def parse_options(tools: str) -> argparse.Namespace:
-    """The options of this process; `tools` is shown by `--help`."""
+def parse_options() -> argparse.Namespace:
+    """The options of this process."""
     parser = argparse.ArgumentParser(
-        prog="server.py",
+        prog="main.py",
         description=DESCRIPTION,
-        epilog=f"{tools}\n\n{ASKING}",
+        epilog=ASKING,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_surface(parser)
@@ -43,7 +41,6 @@ def _add_surface(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--era", choices=(HANDSHAKE, MODERN, "both"), default="both", help="of the requests that it takes")
     add("--discover", choices=("answer", "exit", "silent"), default="answer", help="what server/discover meets")
-    add("--max-version", choices=HANDSHAKE_VERSIONS, default=HANDSHAKE_VERSIONS[-1], help="newest for initialize")
     add("--name", default="fixture", help="server name, also in its URIs")
     add("--instructions", help="of initialize and server/discover")
     add("--journal", help="append every received message to this file, and what happened to it")
@@ -52,19 +49,16 @@ def _add_surface(parser: argparse.ArgumentParser) -> None:
     add("--page", type=int, default=0, metavar="N", help="at most N entries per list page")
     add("--page-loop", action="store_true", help="every list page has the same nextCursor")
     add("--ttl-ms", type=int, default=0, help="ttlMs of modern results")
-    add("--cache-scope", choices=("public", "private"), default="public", help="cacheScope of modern results")
 
 
 def _add_asking(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--ask-roots-at-start", action="store_true", help="ask for roots right after notifications/initialized")
     add("--tasks-capability", action="store_true", help="tasks of 2025-11-25, and tools that run as tasks")
     add(
         "--tasks-extension",
         action="store_true",
         help="the tasks extension of the modern era: the same tools become tasks",
     )
-    add("--task-status", action="store_true", help="send notifications/tasks/status at every change")
     add("--poll-interval", type=int, default=20, metavar="MS", help="pollInterval of tasks, or pollIntervalMs")
 
 
@@ -72,14 +66,6 @@ def _add_http(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     where = "serve HTTP on 127.0.0.1 (0: a free port): the first line of stdout is the URL of Streamable HTTP; "
     add("--http", type=int, metavar="PORT", help=f"{where}HTTP+SSE of 2024-11-05 is at /sse beside it")
-    add("--always-sse", action="store_true", help="answer no POST with JSON")
-    add("--no-session-id", action="store_true", help="one session for everybody, without an id")
-    add("--no-get", action="store_true", help="GET is met with 405, so that nothing can be resumed either")
-    cut = "cut the answer to tools/call (of --on TOOL) after N events; "
-    resumed = "where the era has event ids, GET with Last-Event-ID goes on from there"
-    add("--drop-stream-after", type=int, metavar="N", help=cut + resumed)
-    add("--drop-times", type=int, default=1, metavar="N", help="how often one answer is cut, GETs included")
-    add("--drop-cleanly", action="store_true", help="cut by ending the body, not by breaking the connection")
     add("--retry", type=int, metavar="MS", help="tell clients how long to wait before they reconnect")
 
 
@@ -94,15 +80,3 @@ def _add_faults(group: argparse._ArgumentGroup) -> None:
     add("--n", type=int, help="how often a flood's message is sent")
     add("--canary", default="http://127.0.0.1:9/", help="a URL that nobody may ever fetch")
     add("--garbage", choices=GARBAGE, default="malformed", help="of garbage-answer")
-
-
-def catalogue(described: dict[str, Tool]) -> str:
-    """Every tool with its arguments, optional ones marked, for `--help`."""
-    lines = []
-    for name, tool in described.items():
-        schema = tool.definition["inputSchema"]
-        keys = schema["properties"].keys()
-        keys = [key for key in keys if not (key in COMMON and COMMON.keys() <= keys)]
-        shown = [key if key in schema.get("required", ()) else f"{key}?" for key in keys]
-        lines.append(f"  {name}({', '.join(shown)})\n      {tool.definition['description']}")
-    return "\n".join(lines)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from eras import CAPABILITIES, HANDSHAKE, INVALID_PARAMS, Request, RpcError
-from instance import Result, Session
+from tests.upstreams.eras import CAPABILITIES, HANDSHAKE, INVALID_PARAMS, Request, RpcError
+from tests.upstreams.instance import Result, Session
 
 __all__ = ["KINDS", "Arguments", "Ask", "CannotAsk", "Outcomes", "Plan", "ask_now", "check", "converse", "question"]
 

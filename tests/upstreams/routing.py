@@ -7,7 +7,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from eras import VERSION
+from tests.upstreams.eras import VERSION
 
 __all__ = ["mismatch"]
 

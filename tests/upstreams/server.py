@@ -5,25 +5,20 @@ It serves stdin and stdout, or HTTP, until stdin ends.
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-import asking
-import changing
-import tasks
-import tools
-import verbatim
-from dispatch import PARSE_ERROR, Dispatcher, refusal
-from eras import Request
-from fault_base import Fault
-from faults import MODES
-from instance import Instance, Session, Tool
-from options import catalogue, parse_options
-from wire import Output, encode
+from tests.upstreams import asking, changing, tasks, tools, verbatim
+from tests.upstreams.dispatch import PARSE_ERROR, Dispatcher, refusal
+from tests.upstreams.eras import Request
+from tests.upstreams.fault_base import Fault
+from tests.upstreams.faults import MODES
+from tests.upstreams.instance import Instance, Session, Tool
+from tests.upstreams.options import parse_options
+from tests.upstreams.wire import Output, encode
 
 TOOLS: dict[str, Tool] = {**tools.TOOLS, **verbatim.TOOLS, **changing.TOOLS, **asking.TOOLS}
 
@@ -61,10 +56,9 @@ def serve_stdio(instance: Instance, dispatcher: Dispatcher, fault: Fault) -> Non
 
 def serve_http(instance: Instance, dispatcher: Dispatcher) -> None:
     # most instances serve stdio, and this import is a quarter of their start
-    from http_server import HttpServer
+    from tests.upstreams.http_server import HttpServer
 
     server = HttpServer(instance.options.http, instance, dispatcher)
-    signal.signal(signal.SIGUSR1, lambda *_: instance.forget())
     threading.Thread(target=server.serve_forever, daemon=True).start()
     instance.output.write(f"{server.url}\n".encode())
     for _ in sys.stdin.buffer:
@@ -73,9 +67,7 @@ def serve_http(instance: Instance, dispatcher: Dispatcher) -> None:
 
 def main() -> None:
     sys.set_int_max_str_digits(0)  # integers of any size are echoed
-    options = parse_options(
-        f"tools:\n{catalogue(TOOLS)}\n\nwith --tasks-capability or --tasks-extension:\n{catalogue(tasks.TOOLS)}"
-    )
+    options = parse_options()
     fault = MODES[options.mode](options)
     as_tasks = tasks.TOOLS if options.tasks_capability or options.tasks_extension else {}
     every = {**TOOLS, **as_tasks, **fault.tools(), **tools.numbered_tools(options.tools)}
@@ -90,7 +82,3 @@ def main() -> None:
     fault.ended()
     # threads of slow tools may still be waiting
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

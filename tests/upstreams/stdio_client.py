@@ -9,7 +9,7 @@ import anyio
 
 from tests.e2e.answers import Answers
 from tests.upstreams.child import GRACE, WAIT, Child, Chunks, PeerClosed
-from tests.upstreams.messages import CLIENT, Id, Message, Params, modern, rpc
+from tests.upstreams.messages import CLIENT, Id, Message, Params, rpc
 
 __all__ = ["StdioClient"]
 
@@ -68,11 +68,6 @@ class StdioClient(Child):
         """`tools/call` in the handshake era; `token` is the progressToken."""
         meta = {} if token is None else {"_meta": {"progressToken": token}}
         return await self.request("tools/call", {"name": tool, "arguments": dict(arguments or {}), **meta})
-
-    async def call_modern(self, tool: str, arguments: Params = None, **envelope: Any) -> Message:
-        """`tools/call` with the envelope; `token=`, `log_level=` and the rest as for `modern`."""
-        params = modern({"name": tool, "arguments": dict(arguments or {})}, **envelope)
-        return await self.request("tools/call", params)
 
     async def send_request(self, method: str, params: Params = None, *, id: Id | None = None) -> Id:
         """Send without waiting; returns the id."""

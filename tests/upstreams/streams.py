@@ -9,8 +9,8 @@ import uuid
 from collections import deque
 from typing import Any
 
-from eras import Request
-from wire import encode
+from tests.upstreams.eras import Request
+from tests.upstreams.wire import encode
 
 __all__ = ["Stream", "frame"]
 
@@ -28,8 +28,6 @@ class Stream:
         self.id = uuid.uuid4().hex[:12]
         self.ends = ends
         self.is_complete = False
-        self.cuts_left = 0
-        """How often its connection is still to be cut on purpose."""
         self.delivered = 0
         """Number of the last event that was written to a connection."""
         self._events: deque[tuple[int, bytes]] = deque(maxlen=MAX_EVENTS)

@@ -3,8 +3,8 @@
 import base64
 from typing import Any
 
-from eras import HANDSHAKE, INVALID_PARAMS, Request, RpcError
-from instance import Instance
+from tests.upstreams.eras import HANDSHAKE, INVALID_PARAMS, Request, RpcError
+from tests.upstreams.instance import Instance
 
 __all__ = [
     "ASKING",
@@ -72,7 +72,6 @@ def resources(instance: Instance) -> list[dict[str, Any]]:
         },
         {"uri": SHARED_URI, "name": "info", "description": "Every instance has this URI.", "mimeType": "text/plain"},
         {"uri": f"test://{name}/blob", "name": "blob", "mimeType": "image/png"},
-        *_without_text(instance.resources),
     ]
 
 
@@ -87,7 +86,6 @@ def read_resource(instance: Instance, request: Request) -> dict[str, Any]:
     """
     name, uri = instance.name, request.params.get("uri")
     texts = {f"test://{name}/readme": _readme(name), SHARED_URI: f"info from {name}"}
-    texts |= {uri: resource["text"] for uri, resource in list(instance.resources.items())}
     item = f"test://{name}/item/"
     if uri in texts:
         return contents(uri, mimeType="text/plain", text=texts[uri])

@@ -14,10 +14,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from definitions import input_schema, text
-from eras import INVALID_PARAMS, METHOD_NOT_FOUND, Channel, Request, RpcError
-from instance import Result, Session, Tool
-from rounds import Arguments, Ask, CannotAsk, Outcomes, Plan, ask_now, check, converse, question
+from tests.upstreams.definitions import input_schema, text
+from tests.upstreams.eras import INVALID_PARAMS, METHOD_NOT_FOUND, Channel, Request, RpcError
+from tests.upstreams.instance import Result, Session, Tool
+from tests.upstreams.rounds import Arguments, Ask, CannotAsk, Outcomes, Plan, ask_now, check, converse, question
 
 __all__ = [
     "CAPABILITY",
@@ -83,11 +83,6 @@ def _work(session: Session, request: Request, arguments: Arguments) -> Plan:
 @runs_as_task("required", "Works for so long, with progress; result: this object is the result.",
               seconds="number?", result="object?")  # fmt: skip
 def task_required(session: Session, request: Request, arguments: Arguments) -> Plan:
-    return (yield from _work(session, request, arguments))
-
-
-@runs_as_task("optional", "As task_required, but may be called plainly, too.", seconds="number?", result="object?")
-def task_optional(session: Session, request: Request, arguments: Arguments) -> Plan:
     return (yield from _work(session, request, arguments))
 
 
@@ -219,8 +214,6 @@ class Task:
                 return
             self.status, self._updated = status, _now()
             self.changed.notify_all()
-        if self.session.options.task_status:
-            self.session.notify("notifications/tasks/status", self.shown())
 
     def cancel(self) -> None:
         """Raises: `RpcError` when it has ended."""

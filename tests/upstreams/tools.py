@@ -5,10 +5,10 @@ import subprocess
 import sys
 from typing import Any
 
-from definitions import registering, text
-from eras import Request
-from instance import Result, Session, Tool
-from wire import Raw
+from tests.upstreams.definitions import registering, text
+from tests.upstreams.eras import Request
+from tests.upstreams.instance import Result, Session, Tool
+from tests.upstreams.wire import Raw
 
 __all__ = ["TOOLS", "custom_tool", "echo", "numbered_tools"]
 
@@ -130,13 +130,6 @@ def region(session: Session, request: Request, arguments: Arguments) -> Result:
 
 for _name, _header in (("region", "Region"), ("n", "N"), ("flag", "Flag")):
     TOOLS["region"].definition["inputSchema"]["properties"][_name]["x-mcp-header"] = _header
-
-
-@tool("Forgets every HTTP session, after its answer; SIGUSR1 does the same.")
-def forget_sessions(session: Session, request: Request, arguments: Arguments) -> Result:
-    session.respond(request, text("forgotten"))
-    session.instance.forget()
-    return None
 
 
 @tool("Starts a process that sleeps; answers with its pid.", new_session="boolean?", keeps_stdout="boolean?")

@@ -5,10 +5,10 @@ JSON text in an argument goes out byte for byte, so it must be one line on stdio
 
 from typing import Any
 
-from definitions import registering, text
-from eras import Request
-from instance import Result, Session, Tool
-from wire import Raw, encode
+from tests.upstreams.definitions import registering, text
+from tests.upstreams.eras import Request
+from tests.upstreams.instance import Result, Session, Tool
+from tests.upstreams.wire import Raw, encode
 
 __all__ = ["TOOLS"]
 

@@ -1,7 +1,16 @@
-"""Logging in to remote servers (OAuth 2.1): the hub as a client of their authorization servers.
+"""Logins to remote servers (OAuth 2.1): the hub as a client of their authorization servers.
 
-`grants` are what a login brought, `store` keeps them in files that several hubs share, `access` adds the token to what
-is sent and renews it, `tokens` asks for a new one, `addresses` is the only way out for all that. A login itself
-(`login`, by a person in a browser that comes back to `redirect`; or by the hub alone) goes through the SDK's client in
-`flows`, the only module here that imports it. `watching` has a hub notice what `mcp-hub login` has done.
+In: the challenge of a server that refuses a request, the client registration of the configuration, and a person with a
+browser if one is needed.
+
+Out: an access token for each request, renewed before it expires; a stored login that all hubs of the user share.
+
+Held together by `access`, the login of one server while the hub runs. `grants` are the records of a login, `store`
+keeps them in files with a lock each, `tokens` renews one. `login` begins a new one, in a browser that returns to
+`redirect`, or without a person. `flows` runs it through the SDK's client and is imported by a login only. `addresses`
+is the only way out to the network; `token_requests`, `answers` and `challenges` read what comes back without trusting
+it.
+
+Not here: tokens of the hub's own clients (`fronts.http.auth`, `fronts.http.oauth`), and noticing a login made by
+another process (`app.logins`).
 """

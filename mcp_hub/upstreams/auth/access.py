@@ -13,19 +13,19 @@ from typing import Final
 import anyio
 import httpx2
 import msgspec
-import structlog
 
 from mcp_hub.clock import wall_time
-from mcp_hub.config.remote import is_this_machine, origin_parts
+from mcp_hub.config.schema.remote import is_this_machine, origin_parts
+from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.challenges import challenge_of
-from mcp_hub.upstreams.auth.grants import Client, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.store import GrantStore, Revision
 from mcp_hub.upstreams.auth.tokens import refreshed
 
 __all__ = ["Access", "AuthorizedClient", "Denial"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _LOCK: Final = 15.0
 """Seconds that another process may take to renew the login; it has to give up before."""
@@ -41,8 +41,12 @@ _LONGEST_WANTED: Final = 4096
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Why a server refused a request. `ends` if no other would fare better; `can_retry` if another start might."""
+    """Why a server refused a request: code and reason.
 
+    `ends` if no other would fare better; `can_retry` if another start might.
+    """
+
+    code: str
     reason: str
     ends: bool = False
     can_retry: bool = False
@@ -51,17 +55,17 @@ class Denial(msgspec.Struct, frozen=True):
 class Access:
     """The login of one server, as `client` to `url`; `server` is what messages call it.
 
-    `login` logs in without a person, where the configuration has what it takes (`Client.is_machine`).
+    `login` logs in without a person, where the configuration has what it takes (`ClientRegistration.is_machine`).
     """
 
     def __init__(
         self,
         server: str,
         url: str,
-        client: Client,
+        client: ClientRegistration,
         store: GrantStore,
         *,
-        login: Callable[[str, Client, Grant | None, Addresses], Awaitable[Grant]] | None = None,
+        login: Callable[[str, ClientRegistration, Grant | None, Addresses], Awaitable[Grant]] | None = None,
         now: Callable[[], float] = wall_time,
     ) -> None:
         self.key = grant_key(url, client)
@@ -130,17 +134,18 @@ class Access:
         if self._client.is_machine:
             why = f": {self._trouble}" if self._trouble is not None else ""
             can_retry = self._trouble is not None and not self._trouble.is_final
-            return Denial(
-                f'does not accept the login of "oauth"{why}', ends=self._grant is not None, can_retry=can_retry
-            )
+            said = f'does not accept the login of "oauth"{why}'
+            return Denial("login_failed", said, ends=self._grant is not None, can_retry=can_retry)
         if self._grant is None:
             why = f"{self._trouble}: " if self._trouble is not None else ""
-            return Denial(f"{why}wants a login: {self._advice}")
+            return Denial("login_needed", f"{why}wants a login: {self._advice}")
         if self._trouble is None:
-            return Denial(f"no longer accepts the login: {self._advice}", ends=True)
+            return Denial("login_needed", f"no longer accepts the login: {self._advice}", ends=True)
         if self._trouble.is_final:
-            return Denial(f"no longer accepts the login, and {self._trouble}: {self._advice}", ends=True)
-        return Denial(f"the login has ended, and {self._trouble}", ends=True, can_retry=True)
+            return Denial(
+                "login_needed", f"no longer accepts the login, and {self._trouble}: {self._advice}", ends=True
+            )
+        return Denial("login_failed", f"the login has ended, and {self._trouble}", ends=True, can_retry=True)
 
     @property
     def _advice(self) -> str:
@@ -165,12 +170,14 @@ class Access:
         """The server wants scopes that the token does not have: kept, for the next login to ask for."""
         named = f" (scope {scope!r})" if scope else ""
         if self._client.is_machine:
-            return Denial(f'wants more rights than the login of "oauth" has{named}: set its "scopes"')
+            return Denial("rights_missing", f'wants more rights than the login of "oauth" has{named}: set its "scopes"')
         grant = self._grant
         if grant is None:
-            return Denial(f"wants a login{named}: {self._advice}")
+            return Denial("login_needed", f"wants a login{named}: {self._advice}")
         if scope and set(scope.split()) <= set((grant.asked or "").split()):
-            return Denial(f"refuses rights that the login asked for{named}: this account may not have them")
+            return Denial(
+                "rights_missing", f"refuses rights that the login asked for{named}: this account may not have them"
+            )
         try:
             async with self._store.locked(self.key, _LOCK):
                 self.reread()
@@ -178,7 +185,7 @@ class Access:
                     self._keep(replace(self._grant, wanted=wanted))
         except LoginFailed as exc:
             log.warning("login_unwritable", upstream=self._server, reason=str(exc))
-        return Denial(f"wants more rights than the login has{named}: {self._advice}")
+        return Denial("rights_missing", f"wants more rights than the login has{named}: {self._advice}")
 
     # -- renewing -------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from typing import Final
 import anyio
 import httpx2
 
-from mcp_hub.config.remote import origin_parts, refused_place
+from mcp_hub.config.schema.remote import origin_parts, refused_place
 from mcp_hub.upstreams.auth.grants import LoginFailed
-from mcp_hub.upstreams.http_client import USER_AGENT, proxy, tls
+from mcp_hub.upstreams.remote.http_client import USER_AGENT, proxy, tls
 from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import origin, reason_of
 

@@ -10,6 +10,7 @@ basic/authorization; RFC 8414, 8707, 9207, 9728, 7591, 7636.
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final, Literal
 
 import httpx2
@@ -28,22 +29,24 @@ from mcp_hub.clock import wall_time
 from mcp_hub.masking import MASK, hide, learn
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import OWN
-from mcp_hub.protocol.envelope import object_bytes, request_frame
 from mcp_hub.protocol.headers import request_headers
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, request_frame
 from mcp_hub.protocol.meta import modern_meta
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.answers import is_usable, said
-from mcp_hub.upstreams.auth.asking import Asking
 from mcp_hub.upstreams.auth.challenges import challenge_of, composed
-from mcp_hub.upstreams.auth.grants import Client, Grant, LoginFailed
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
+from mcp_hub.upstreams.auth.token_requests import TokenRequests
 from mcp_hub.upstreams.auth.tokens import expiry
-from mcp_hub.upstreams.peer import CLIENT_INFO
+from mcp_hub.upstreams.peer.peer import CLIENT_INFO
 from mcp_hub.wire.responses import origin
 
 __all__ = ["Visit", "login_alone", "login_in_browser"]
 
-logging.getLogger("mcp.client.auth").addHandler(logging.NullHandler())
-logging.getLogger("mcp.client.auth").propagate = False  # it logs answers of token endpoints; failures are raised anyway
+_is_own: Final = ContextVar("is_own_login", default=False)
+"""Whether a login of the hub is under way in this task. The SDK logs answers of token endpoints then, which are secret;
+failures are raised anyway. Logins that a host program makes with the SDK are logged as before."""
+logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: not _is_own.get())
 
 Visit = Callable[[str, str], Awaitable[AuthorizationCodeResult]]
 """Has a person visit the authorization URL of an issuer, and waits for what the browser brings back."""
@@ -85,7 +88,7 @@ class _Login(msgspec.Struct, frozen=True):
     """One login under way."""
 
     url: str
-    client: Client
+    client: ClientRegistration
     prior: Grant | None
     provider: OAuthClientProvider
     storage: _Storage
@@ -93,7 +96,8 @@ class _Login(msgspec.Struct, frozen=True):
 
     async def run(self, is_registered: bool) -> Grant:
         """Raises `LoginFailed`."""
-        asking = Asking(self.url, self.addresses)
+        asking = TokenRequests(self.url, self.addresses)
+        is_own = _is_own.set(True)
         try:
             await _drive(self.provider, await self._refusal(), asking)
         except LoginFailed as exc:
@@ -104,6 +108,8 @@ class _Login(msgspec.Struct, frozen=True):
             raise asking.failed(said(_masked(str(exc), self.client))) from None
         except (ValidationError, httpx2.InvalidURL, UnicodeError):
             raise asking.nonsense() from None
+        finally:
+            _is_own.reset(is_own)
         if self.storage.tokens is None:
             raise LoginFailed("the authorization server gave no token")
         return self._grant(self.storage.tokens, is_registered)
@@ -155,7 +161,7 @@ class _Login(msgspec.Struct, frozen=True):
 
 
 async def login_in_browser(
-    url: str, client: Client, prior: Grant | None, redirect_uri: str, visit: Visit, addresses: Addresses
+    url: str, client: ClientRegistration, prior: Grant | None, redirect_uri: str, visit: Visit, addresses: Addresses
 ) -> Grant:
     """Logs a person in to the server at `url`; `prior` is the login that this one replaces.
 
@@ -198,7 +204,7 @@ def _check_pkce(provider: OAuthClientProvider) -> None:
         )
 
 
-async def login_alone(url: str, client: Client, prior: Grant | None, addresses: Addresses) -> Grant:
+async def login_alone(url: str, client: ClientRegistration, prior: Grant | None, addresses: Addresses) -> Grant:
     """Logs the hub in by itself (client credentials), by its secret or by a JWT that it signs. Raises `LoginFailed`."""
     assert client.client_id is not None
     storage = _Storage(None, None)
@@ -237,7 +243,7 @@ def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]
     return assertion
 
 
-async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, asking: Asking) -> None:
+async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, asking: TokenRequests) -> None:
     """Has the SDK's flow go from the refusal of a request to the point where that would be sent again."""
     headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
     request = httpx2.Request("POST", provider.context.server_url, headers=headers)
@@ -258,7 +264,9 @@ async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, asking
         await flow.aclose()
 
 
-def _known_client(client: Client, prior: Grant | None, redirect_uri: str) -> OAuthClientInformationFull | None:
+def _known_client(
+    client: ClientRegistration, prior: Grant | None, redirect_uri: str
+) -> OAuthClientInformationFull | None:
     """The one of the configuration, else the one that the hub registered before, if it may come back to this place."""
     if client.client_id is not None:
         return OAuthClientInformationFull(
@@ -276,7 +284,7 @@ def _known_client(client: Client, prior: Grant | None, redirect_uri: str) -> OAu
     )
 
 
-def _check_client(provider: OAuthClientProvider, client: Client, prior: Grant | None) -> None:
+def _check_client(provider: OAuthClientProvider, client: ClientRegistration, prior: Grant | None) -> None:
     """Before a person is asked: whether this is whom the configuration means, and how the client will identify itself.
 
     Raises `LoginFailed`. A registered client with a secret and no word about it sends it by HTTP Basic (RFC 7591 §2).
@@ -315,7 +323,7 @@ def _token_endpoint(provider: OAuthClientProvider, url: str) -> str:
     return f"{provider.context.get_authorization_base_url(url)}/token"
 
 
-def _masked(text: str, client: Client) -> str:
+def _masked(text: str, client: ClientRegistration) -> str:
     """What is said of a failure; it may repeat what servers answered, which may hold our own secret."""
     for secret in (client.client_secret, client.private_key):
         text = text.replace(secret, MASK) if secret else text

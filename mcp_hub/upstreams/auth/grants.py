@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-__all__ = ["Client", "Grant", "LoginFailed", "grant_key"]
+__all__ = ["ClientRegistration", "Grant", "LoginFailed", "grant_key"]
 
 _MARGIN: Final = 60.0
 """Seconds before its end in which a token is renewed, for requests on their way and clocks that differ."""
@@ -25,7 +25,7 @@ class LoginFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientRegistration:
     """What the configuration says of the hub as a client of one server's authorization server (`OAuthSettings`)."""
 
     client_id: str | None = None
@@ -77,7 +77,7 @@ class Grant:
         return (text for text in (self.access_token, self.refresh_token, self.client_secret) if text)
 
 
-def grant_key(url: str, client: Client) -> str:
+def grant_key(url: str, client: ClientRegistration) -> str:
     """Names the login of one client to one server; neither can be told from it."""
     who = client.client_id or client.metadata_url or ""
     text = "\0".join((url, who, "machine" if client.is_machine else "person"))

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from mcp_hub.config.remote import is_cleartext, is_this_machine, origin_parts
+from mcp_hub.config.schema.remote import is_cleartext, is_this_machine, origin_parts
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import Client, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.redirect import Redirect, listening
 from mcp_hub.upstreams.auth.store import GrantStore
 
@@ -26,7 +26,7 @@ Show = Callable[[str, str], Awaitable[None]]
 """Shows a person the URL to visit, which has been checked, and the issuer that it is of."""
 
 
-async def log_in(url: str, client: Client, store: GrantStore, show: Show, seconds: float) -> Grant:
+async def log_in(url: str, client: ClientRegistration, store: GrantStore, show: Show, seconds: float) -> Grant:
     """Logs in to the server at `url` and stores the login, in place of the one before; waits so long for the person.
 
     Raises `LoginFailed`, and the one before stays.
@@ -48,7 +48,7 @@ async def log_in(url: str, client: Client, store: GrantStore, show: Show, second
     return grant
 
 
-async def log_in_alone(url: str, client: Client, prior: Grant | None, addresses: Addresses) -> Grant:
+async def log_in_alone(url: str, client: ClientRegistration, prior: Grant | None, addresses: Addresses) -> Grant:
     """A login without a person, not stored yet. Raises `LoginFailed`."""
     flows = await anyio.to_thread.run_sync(import_module, _FLOWS)  # half a second, in which a hub does other things
     try:
@@ -61,7 +61,7 @@ async def log_in_alone(url: str, client: Client, prior: Grant | None, addresses:
 
 
 async def _in_browser(
-    url: str, client: Client, prior: Grant | None, addresses: Addresses, show: Show, seconds: float
+    url: str, client: ClientRegistration, prior: Grant | None, addresses: Addresses, show: Show, seconds: float
 ) -> Grant:
     from mcp.client.auth import AuthorizationCodeResult
 
@@ -79,7 +79,7 @@ async def _in_browser(
         return await login_in_browser(url, client, prior, redirect.uri, visit, addresses)
 
 
-async def _listen(stack: AsyncExitStack, client: Client, prior: Grant | None) -> Redirect:
+async def _listen(stack: AsyncExitStack, client: ClientRegistration, prior: Grant | None) -> Redirect:
     """On the configured port, else on that of the client that the hub has registered, so that it can be used again."""
     if client.redirect_port is None and prior is not None and prior.is_registered and prior.redirect_uris:
         try:
@@ -89,7 +89,7 @@ async def _listen(stack: AsyncExitStack, client: Client, prior: Grant | None) ->
     return await stack.enter_async_context(listening(client.redirect_port))
 
 
-async def log_out(url: str, client: Client, store: GrantStore) -> bool:
+async def log_out(url: str, client: ClientRegistration, store: GrantStore) -> bool:
     """Removes the stored login; whether there was one. Raises `LoginFailed`."""
     key = grant_key(url, client)
     async with store.locked(key, _LOCK):

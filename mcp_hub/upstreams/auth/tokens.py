@@ -8,12 +8,12 @@ import httpx2
 
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.answers import issued
-from mcp_hub.upstreams.auth.grants import Client, Grant
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
 
 __all__ = ["expiry", "refreshed"]
 
 
-async def refreshed(grant: Grant, client: Client, addresses: Addresses, now: float) -> Grant:
+async def refreshed(grant: Grant, client: ClientRegistration, addresses: Addresses, now: float) -> Grant:
     """The login with a new access token, and the new refresh token if the old one was replaced.
 
     Raises `LoginFailed`.
@@ -42,7 +42,7 @@ def expiry(expires_in: int | None, now: float) -> float | None:
     return now + expires_in if expires_in is not None and expires_in > 0 else None
 
 
-def _identify(grant: Grant, client: Client, form: dict[str, str], headers: dict[str, str]) -> None:
+def _identify(grant: Grant, client: ClientRegistration, form: dict[str, str], headers: dict[str, str]) -> None:
     """Says who the hub is, as it was settled at the login (RFC 6749 §2.3.1)."""
     secret = client.client_secret if grant.client_id == client.client_id else grant.client_secret
     if grant.token_auth == "basic" and secret:

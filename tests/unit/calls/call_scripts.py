@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from mcp_hub.calls.registry import Registry
-from mcp_hub.calls.runner import CallRecord, TimeLimits, call_later
+from mcp_hub.aio import call_later
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Completed, Ending, Progress, Started
+from mcp_hub.events import CallEvent, Completed, Ending, Progressed, Started
 from mcp_hub.types import CallId, Era
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 from tests.unit.calls.virtual_time import LoopClock, sleep
 
 GRACE, TICK = 5.0, 0.05
@@ -27,8 +28,8 @@ def ringing(record: CallRecord) -> Callable[[float], None]:
     """`sooner` of a call without a registry: its alarm rings as the wheel lets it."""
 
     def ring() -> None:
-        if record.alarm is not None:
-            record.alarm(LoopClock().now())
+        if record.timer is not None:
+            record.timer(LoopClock().now())
 
     def sooner(due: float) -> None:
         call_later(due - LoopClock().now(), ring)
@@ -67,7 +68,7 @@ def talking(every: float, times: int) -> CallHandler:
     async def handler(call: Call, channel: CallChannel) -> Completed:
         for number in range(times):
             await sleep(every)
-            channel.send(Progress(number))
+            channel.send(Progressed(number))
         return DONE
 
     return handler
@@ -132,9 +133,9 @@ class Watched:
         return ending
 
 
-def new_registry(running: int = 10, waiting: int = 10) -> Registry:
-    return Registry(LoopClock(), running=running, waiting=waiting)
+def new_registry(running: int = 10, waiting: int = 10) -> CallRegistry:
+    return CallRegistry(LoopClock(), running=running, waiting=waiting)
 
 
-def watch(registry: Registry, handler: CallHandler, limits: TimeLimits = LONG, principal: str = "p") -> Watched:
+def watch(registry: CallRegistry, handler: CallHandler, limits: TimeLimits = LONG, principal: str = "p") -> Watched:
     return Watched(registry.start(new_call(principal), handler, limits), LoopClock().now())

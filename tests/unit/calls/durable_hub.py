@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from mcp_hub.calls.registry import Registry
+from mcp_hub.call import Call, CallChannel, Question, StreamInfo
+from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord, TimeLimits
-from mcp_hub.calls.stored import last_progress
-from mcp_hub.calls.stream import Stream, StreamReader
-from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.calls.streams.stored import last_progress
+from mcp_hub.calls.streams.stream import Stream, StreamReader
+from mcp_hub.calls.streams.table import StreamLimits, StreamTable
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Delta
-from mcp_hub.protocol.stream_events import decoded
-from mcp_hub.stores.base import EventStore, StreamRow
+from mcp_hub.protocol.shape.stream_events import decoded
+from mcp_hub.stores.base import EventStore
 from mcp_hub.types import RawJson
-from mcp_hub.upstreams.base import Call, CallChannel, Question
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
 from tests.unit.calls.shared_store import HubStore, Shared
 from tests.unit.calls.virtual_time import LoopClock
@@ -37,8 +37,8 @@ class DurableHub:
     ) -> None:
         self.store = store or HubStore()
         self.clock = LoopClock()
-        self.streams = Streams(self.store, self.clock, limits or StreamLimits(followers=1000))
-        self.registry = Registry(self.clock, running=running, waiting=100, lasting=self.streams.begin)
+        self.streams = StreamTable(self.store, self.clock, limits or StreamLimits(followers=1000))
+        self.registry = CallRegistry(self.clock, running=running, waiting=100, on_durable=self.streams.begin)
         self.streams.cancel_call = self.registry.cancel
         self.calls: list[DurableCall] = []
         self.taken_up: list[DurableCall] = []
@@ -55,7 +55,7 @@ class DurableHub:
         self.calls.append(call)
         return call
 
-    async def _go_on(self, row: StreamRow) -> None:
+    async def _go_on(self, row: StreamInfo) -> None:
         left = msgspec.json.decode(row.continuation or b"", type=_Left)
         progressed = await last_progress(self.store, row)
         call = DurableCall(self, left.call, LONG)
@@ -97,7 +97,7 @@ class DurableCall:
         try:
             return await self.outcome
         except asyncio.CancelledError:
-            self.was_left = channel.is_left
+            self.was_left = channel.survives
             raise
 
     def says(self, *events: CallEvent) -> None:
@@ -116,7 +116,7 @@ class DurableCall:
 class Follower:
     """Takes all there is, as soon as it is told; or nothing while it `is_slow`."""
 
-    def __init__(self, streams: Streams, stream: Stream, after: int, most: int | None = None) -> None:
+    def __init__(self, streams: StreamTable, stream: Stream, after: int, most: int | None = None) -> None:
         self.after = after
         self.lines: list[bytes] = []
         self.events: list[CallEvent] = []
@@ -158,7 +158,8 @@ class Follower:
 def plain(event: CallEvent) -> CallEvent:
     """The event with bytes for payloads that are views of a line."""
     values = {name: getattr(event, name) for name in event.__struct_fields__}
-    return type(event)(**{k: bytes(v) if isinstance(v, msgspec.Raw) else v for k, v in values.items()})
+    made: Callable[..., CallEvent] = type(event)
+    return made(**{k: bytes(v) if isinstance(v, msgspec.Raw) else v for k, v in values.items()})
 
 
 def delta(text: str, index: int = 0) -> Delta:

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from mcp_hub.calls.cutting import Cut, cut
+from mcp_hub.call import Call
+from mcp_hub.calls.results.truncate import Cut, cut
 from mcp_hub.types import CallId, Era
-from mcp_hub.upstreams.base import Call
 
 LIMIT = 8000
 

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mcp_hub.stores.base import Change, Chunk, Letter, Page, StoreError, StreamRow
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Change, Chunk, EventPage, Letter
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
@@ -21,7 +23,7 @@ class Shared:
         self.writes: Counter[str] = Counter()
         """By who made them."""
 
-    def row(self, id_: str) -> StreamRow | None:
+    def row(self, id_: str) -> StreamInfo | None:
         return self.core.peek(CallId(id_))
 
     def lines(self, id_: str) -> list[bytes]:
@@ -43,7 +45,7 @@ class HubStore(MemoryStore):
         self.instance = new_instance_id()
         self.shared.alive.add(self.instance)
         self.delay = delay
-        self.refusals: list[StoreError] = []
+        self.refusals: list[StoreError | None] = []
         self.broken: StoreError | None = None
         self.appends: list[Chunk] = []
         self.changes: list[Change] = []
@@ -89,7 +91,12 @@ class HubStore(MemoryStore):
 
     async def _told(self, act: Callable[[], Any]) -> Any:
         told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._ask(act, lambda result: told.done() or told.set_result(result))
+
+        def answer(result: Any) -> None:
+            if not told.done():
+                told.set_result(result)
+
+        self._ask(act, answer)
         result = await told
         if isinstance(result, StoreError):
             raise result
@@ -100,7 +107,7 @@ class HubStore(MemoryStore):
             self.shared.writes[self.instance] += 1
         return error
 
-    def create(self, row: StreamRow, chunk: Chunk, done: Callable[[StoreError | None], None]) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, done: Callable[[StoreError | None], None]) -> None:
         self.appends.append(chunk)
         refusal = self.refusals.pop(0) if self.refusals else None
         self._ask(lambda: refusal or self._wrote(self.shared.core._attempt_create(row, chunk)), done)
@@ -113,13 +120,15 @@ class HubStore(MemoryStore):
         refusal = self.refusals.pop(0) if self.refusals else None
         self._ask(lambda: refusal or self._wrote(self.shared.core._attempt_append(stream, epoch, chunk, change)), done)
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Callable[[Page | StoreError | None], None]) -> None:
+    def fetch(
+        self, stream: CallId, after: int, most: int, done: Callable[[EventPage | StoreError | None], None]
+    ) -> None:
         self.fetches += 1
         entry = self.shared.core._streams
         self._ask(lambda: entry[stream].page(after, most) if stream in entry else None, done)
 
-    async def find(self, stream: CallId) -> StreamRow | None:
-        found: StreamRow | None = await self._told(lambda: self.shared.core.peek(stream))
+    async def find(self, stream: CallId) -> StreamInfo | None:
+        found: StreamInfo | None = await self._told(lambda: self.shared.core.peek(stream))
         return found
 
     async def post(self, letter: Letter) -> bool:
@@ -137,24 +146,24 @@ class HubStore(MemoryStore):
         before, self._seen = self._seen, self.shared.writes.total() - self.shared.writes[self.instance]
         return before != self._seen
 
-    async def orphans(self) -> list[StreamRow]:
+    async def orphans(self) -> list[StreamInfo]:
         running = [stream.row for stream in self.shared.core._streams.values() if not stream.row.has_ended]
         return [row for row in running if row.owner not in self.shared.alive]
 
-    async def is_orphan(self, row: StreamRow) -> bool:
+    async def is_orphan(self, row: StreamInfo) -> bool:
         return bool(await self._told(lambda: row.owner not in self.shared.alive))
 
-    async def claim(self, row: StreamRow, lines: Sequence[bytes], change: Change) -> StreamRow | None:
-        def act() -> StreamRow | None:
+    async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
+        def act() -> StreamInfo | None:
             if row.owner in self.shared.alive:
                 return None
             self.shared.core.instance = self.instance
-            claimed = _run(self.shared.core.claim(row, lines, change))
+            claimed: StreamInfo | None = _run(self.shared.core.claim(row, lines, change))
             if claimed is not None:
                 self._wrote(None)
             return claimed
 
-        claimed: StreamRow | None = await self._told(act)
+        claimed: StreamInfo | None = await self._told(act)
         return claimed
 
     async def sweep(self, now: float) -> int:

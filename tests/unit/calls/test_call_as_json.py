@@ -2,8 +2,8 @@
 
 import msgspec
 
+from mcp_hub.call import Call
 from mcp_hub.types import CallId, Era
-from mcp_hub.upstreams.base import Call
 
 
 def test_a_call_survives_being_written_down() -> None:

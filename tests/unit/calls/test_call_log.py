@@ -7,7 +7,7 @@ import pytest
 from mcp_hub.calls import coalesce
 from mcp_hub.calls import log as log_module
 from mcp_hub.calls.log import CallLog
-from mcp_hub.events import Completed, Delta, Progress, Started
+from mcp_hub.events import Completed, Delta, Progressed, Started
 from tests.unit.calls.virtual_time import run, sleep
 
 
@@ -81,17 +81,17 @@ def test_what_waited_reaches_a_reader_that_has_caught_up_although_nothing_new_co
     woken: list[None] = []
     reader = log.reader(lambda: woken.append(None))
     for number in range(10):
-        log.append(Progress(number))
+        log.append(Progressed(number))
     woken.clear()
     assert len(reader.take()) == 5 and woken
-    assert reader.take() == [Progress(9, skipped=5)]
+    assert reader.take() == [Progressed(9, skipped=5)]
 
 
 def test_what_cannot_follow_is_refused_and_counted(log: CallLog) -> None:
     reader = log.reader(nothing)
     assert not log.append(Started())
     assert log.append(Completed(b"{}")) and log.ended
-    assert not log.append(Progress(1)) and not log.append(Completed(b"{}"))
+    assert not log.append(Progressed(1)) and not log.append(Completed(b"{}"))
     assert log.refused == 3 and len(reader.take()) == 2
 
 

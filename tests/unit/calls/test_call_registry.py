@@ -5,11 +5,11 @@ import asyncio
 import pytest
 import structlog
 
+from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
-from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progress
-from mcp_hub.protocol.stream_errors import is_retryable
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler, Question
+from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progressed
+from mcp_hub.protocol.shape.stream_errors import is_retryable
 from tests.unit.calls.call_scripts import (
     DONE,
     GRACE,
@@ -196,7 +196,7 @@ def doubted(after_doubt: CallHandler) -> CallHandler:
     async def handler(call: Call, channel: CallChannel) -> Completed:
         await sleep(5)
         for _ in range(100):
-            channel.doubt()
+            channel.suspect()
         return await after_doubt(call, channel)
 
     return handler
@@ -231,7 +231,7 @@ def test_its_answer_or_anything_it_says_takes_the_doubt_away() -> None:
 def heard_and_then(handler: CallHandler) -> CallHandler:
     async def hearing(call: Call, channel: CallChannel) -> Completed:
         await sleep(1)
-        channel.heard()
+        channel.touch()
         return await handler(call, channel)
 
     return hearing
@@ -242,7 +242,7 @@ def test_a_sign_of_life_gives_the_caller_no_more_time_to_answer() -> None:
         channel.ask(Question("roots/list", b"{}", lambda outcome: None))
         while True:
             await sleep(10)
-            channel.heard()
+            channel.touch()
 
     async def scenario() -> None:
         call = watch(new_registry(), asking, TimeLimits(1000, 1000, answer=25))
@@ -265,7 +265,7 @@ def test_progress_that_no_client_could_use_is_a_sign_of_life_too() -> None:
     async def handler(call: Call, channel: CallChannel) -> Completed:
         for _ in range(10):
             await sleep(2)
-            channel.send(Progress(float("nan")))
+            channel.send(Progressed(float("nan")))
         return DONE
 
     async def scenario() -> None:
@@ -380,8 +380,7 @@ def test_a_task_cancelled_from_outside_still_leaves_an_ending() -> None:
     async def scenario() -> None:
         call = watch(new_registry(), never, LONG)
         await sleep(1)
-        task = call.record.task
-        assert isinstance(task, asyncio.Task)
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
         task.cancel()
         await sleep(1)
         assert isinstance(call.ending, Cancelled)

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
+from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.coalesce import LAG
 from mcp_hub.calls.metering import Meter, Meters, Outcome, outcome_of
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.errors import CallCancelled, DeadlineExceeded, RpcError
-from mcp_hub.events import Cancelled, Completed, Ending, Failed, Log, Progress, Started
+from mcp_hub.events import Cancelled, Completed, Ending, Failed, Log, Progressed, Started
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era
-from mcp_hub.upstreams.base import Call, CallChannel
 
 
 class Clock:
@@ -41,7 +41,7 @@ def metered(record: CallRecord, took: float = 0.0) -> Meter:
 def test_progress_that_is_no_number_is_refused() -> None:
     record = begun()
     for value in (1, 2, math.nan, math.inf, 3):
-        record.send(Progress(value))
+        record.send(Progressed(value))
     meter = metered(record)
     assert (meter.events, meter.refused, meter.held) == (3, 2, 0)
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.calls.own_tools import WAIT
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.hub_tools.own_tools import WAIT
 from mcp_hub.calls.rules import CallRules
-from mcp_hub.errors import EventsGone, UpstreamLost
+from mcp_hub.errors import EventsGone, StoreError, UpstreamLost
 from mcp_hub.protocol.rpc_errors import from_wire
-from mcp_hub.stores.base import Chunk, StoreError, StreamRow
+from mcp_hub.stores.base import Chunk
 from mcp_hub.types import OWN, CallId
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.soft_hub import DEADLINE, SoftHub, delta, in_virtual_time, said, soft
@@ -78,7 +79,10 @@ async def test_an_error_answer_is_that_of_the_call(hub: SoftHub) -> None:
     raw = b'{"code":-32050,"message":"no luck","data":{"x":1.0}}'
     for error, expected in (
         (from_wire(raw), json.loads(raw)),
-        (UpstreamLost("gone"), {"code": 1002, "message": "gone", "data": {"upstream": {"server": "git"}}}),
+        (
+            UpstreamLost("gone"),
+            {"code": 1002, "message": "gone", "data": {"code": "upstream_crashed", "upstream": {"server": "git"}}},
+        ),
     ):
         stream = await hub.softly()
         sent = await wait(hub, stream)
@@ -117,7 +121,7 @@ async def test_a_foreign_call_is_as_unknown_as_none(hub: SoftHub) -> None:
 @in_virtual_time
 async def test_what_is_no_call_of_a_tool_is_unknown(hub: SoftHub) -> None:
     await hub.hello()
-    row = StreamRow(CallId("st_r"), "me", "other", "git", "resources/read", "x:y", 0, 0)
+    row = StreamInfo(CallId("st_r"), "me", "other", "git", "resources/read", "x:y", 0, 0)
     kept: list[StoreError | None] = []
     hub.streams.store.create(row, Chunk(1, (b'{"v":1,"seq":1,"type":"start","data":{}}',)), kept.append)
     assert kept == [None]

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.calls import parking
-from mcp_hub.calls.parking import Parking
+from mcp_hub.call import Call
+from mcp_hub.calls import pending_input
+from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.errors import InvalidParams
-from mcp_hub.events import Completed
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era
-from mcp_hub.upstreams.base import Call, CallChannel
+from tests.unit.fakes import unused
 
 
 class Clock:
@@ -30,17 +30,13 @@ def call(arguments: str = '{"a":1,"b":[2]}', **differs: Any) -> Call:
     return msgspec.structs.replace(made, **differs)
 
 
-async def unused(call: Call, channel: CallChannel) -> Completed:
-    raise NotImplementedError
-
-
 class Waiting:
     """A parking with one call in it."""
 
     def __init__(self, seconds: float = 600) -> None:
         self.clock = Clock()
         self.cancelled: list[tuple[CallRecord, str]] = []
-        self.parking = Parking(self.clock, seconds, lambda record, why: self.cancelled.append((record, why)))
+        self.parking = PendingInput(self.clock, seconds, lambda record, why: self.cancelled.append((record, why)))
         self.record = self.made()
         self.state = self.parking.park(self.record, 7)
 
@@ -124,7 +120,7 @@ def test_what_nobody_fetches_is_cancelled_in_time() -> None:
 
 
 def test_the_call_parked_first_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parking, "_MOST", 3)
+    monkeypatch.setattr(pending_input, "_MOST", 3)
     waiting = Waiting()
     for _ in range(3):
         waiting.parking.park(waiting.made(), 0)
@@ -135,7 +131,7 @@ def test_marks_tell_the_states_of_servers_from_the_hubs_own() -> None:
     for own in ("", "hub1.x", "up1.x", "ü"):
         waiting = Waiting()
         state = waiting.parking.mark(call(), own)
-        assert not parking.is_parked(state) and waiting.parking.unmark(call("{}"), state) == own
+        assert not pending_input.is_parked(state) and waiting.parking.unmark(call("{}"), state) == own
         for forged in (
             "",
             "x",
@@ -165,7 +161,7 @@ def test_hubs_with_one_key_know_each_others_states_and_it_is_asked_for_once() ->
         asked.append(1)
         return b"k" * 32
 
-    one, two = (Parking(Clock(), 1, lambda record, why: None, key) for _ in range(2))
+    one, two = (PendingInput(Clock(), 1, lambda record, why: None, key) for _ in range(2))
     assert not asked
     for own in ("a", "b"):
         assert two.unmark(call(), one.mark(call(), own)) == own

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.calls.keeping import Keeping
-from mcp_hub.calls.read_result import ReadResult
+from mcp_hub.calls.results.read_result import ReadResult
+from mcp_hub.calls.results.retain import Retention
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import StoreError
-from mcp_hub.stores.documents import DocumentLimits, Documents, document_id
-from mcp_hub.stores.documents_open import open_documents
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id
+from mcp_hub.stores.documents.open import open_documents
 from tests.unit.calls.long_results import LIMIT, call_of, lines_of, quarter, result, text_block
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ class Hub:
     def __init__(self, documents: Documents, clock: list[float]) -> None:
         self.documents = documents
         self.now = clock
-        self.keeping = Keeping(documents, quarter)
+        self.keeping = Retention(documents, quarter)
         self.handler = ReadResult(documents, quarter, SystemClock()).handler(LIMIT)
 
     async def cut(self, body: bytes, principal: str = "me", **more: Any) -> Any:

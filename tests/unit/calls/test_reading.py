@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_hub.calls.json_paths import select
-from mcp_hub.calls.reading import MARGIN, Found, grep, page
+from mcp_hub.calls.results.json_paths import select
+from mcp_hub.calls.results.paging import MARGIN, Matches, grep, page
 from mcp_hub.errors import InvalidParams
 from tests.unit.calls.long_results import lines_of, quarter
 
@@ -22,7 +22,7 @@ def after(looks: int) -> Callable[[], bool]:
     return lambda: next(seen) > looks
 
 
-def searched(text: str, pattern: str, start: int = 0, most: int = 50, tokens: int = 8000) -> Found:
+def searched(text: str, pattern: str, start: int = 0, most: int = 50, tokens: int = 8000) -> Matches:
     return grep(text.encode(), pattern, start, most, tokens, quarter, never)
 
 
@@ -56,7 +56,7 @@ def test_a_limit_is_in_bytes_and_lets_one_character_through_at_least() -> None:
 
 def test_matching_lines_come_with_number_and_offset() -> None:
     found = searched("one\ntwo\nthree\r\ntwo again\n", "^two|thre+")
-    assert found == Found(("2:4: two", "3:8: three\r", "4:15: two again"), None)
+    assert found == Matches(("2:4: two", "3:8: three\r", "4:15: two again"), None)
 
 
 @pytest.mark.parametrize(

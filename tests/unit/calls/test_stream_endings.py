@@ -6,20 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from mcp_hub.call import Question
 from mcp_hub.errors import HubStopping, RpcError, UpstreamLost
-from mcp_hub.events import (
-    CallEvent,
-    Cancelled,
-    Completed,
-    Failed,
-    Log,
-    Progress,
-    Started,
-    ToolCall,
-)
-from mcp_hub.protocol.stream_events import decoded
+from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, Log, Progressed, Started, ToolCall
+from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.upstreams.base import Question
 from tests.unit.calls.durable_hub import HOW, DurableHub, delta, plain
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
@@ -89,13 +80,13 @@ def test_another_event_that_cannot_be_written_is_a_message_that_says_so_and_no_h
         call = hub.call()
         await sleep(1)
         follower = await hub.follow(call.id)
-        call.says(ToolCall("c1", HALF, b"{}"), Progress(1))
+        call.says(ToolCall("c1", HALF, b"{}"), Progressed(1))
         call.record.ask(Question(HALF, b"{}", lambda outcome: None))
         call.record.answer("q1", b"{}")
         call.ends()
         await sleep(1)
         kinds = [type(event) for event in written(hub, call.id)]
-        assert kinds == [Started, Log, Progress, Log, Log, Completed], "the answer to no question is none either"
+        assert kinds == [Started, Log, Progressed, Log, Log, Completed], "the answer to no question is none either"
         log = written(hub, call.id)[1]
         assert isinstance(log, Log) and log.level == "warning" and "ToolCall" in json.loads(bytes(log.params))["data"]
         assert follower.events == written(hub, call.id)
@@ -135,14 +126,14 @@ def test_a_hub_that_stops_leaves_a_call_that_can_be_continued_with_all_it_has_sa
         hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
         left, ended = hub.call(), hub.call()
         await sleep(1)
-        left.says(Progress(1), delta("a"))
+        left.says(Progressed(1), delta("a"))
         left.record.continuable(HOW)
         store = store_of(hub).shared
         began = LoopClock().now()
         await hub.stops()
         assert LoopClock().now() - began < 0.4 and not hub.streams._owned, "what is left is not waited for"
         assert left.was_left and not ended.was_left
-        assert status(hub, left.id) == "working" and written(hub, left.id) == [Started(), Progress(1), delta("a")]
+        assert status(hub, left.id) == "working" and written(hub, left.id) == [Started(), Progressed(1), delta("a")]
         row = store.row(left.id)
         assert row is not None and row.continuation
         assert status(hub, ended.id) == "failed"
@@ -176,7 +167,7 @@ def test_closing_waits_for_what_is_being_written_but_not_forever() -> None:
         for hub in (quick, slow):
             call = hub.call()
             await sleep(1)
-            call.says(Progress(1))
+            call.says(Progressed(1))
             began = LoopClock().now()
             await hub.stops()
             assert LoopClock().now() - began < 1

@@ -6,11 +6,12 @@ import weakref
 
 import pytest
 
-from mcp_hub.calls.stream import Committed, Stream
-from mcp_hub.calls.streams import StreamLimits
-from mcp_hub.errors import Busy, EventsGone, InvalidParams, UnknownStream
-from mcp_hub.events import Cancelled, Failed, Progress, Started, ToolCall
-from mcp_hub.stores.base import Chunk, StoreError, StreamRow
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.streams.stream import Committed, Stream
+from mcp_hub.calls.streams.table import StreamLimits
+from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
+from mcp_hub.events import Cancelled, Failed, Progressed, Started, ToolCall
+from mcp_hub.stores.base import Chunk
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import CallId
 from tests.unit.calls.durable_hub import DurableHub, Follower, delta, settle
@@ -20,10 +21,10 @@ from tests.unit.calls.virtual_time import run, sleep
 BIG = 20_000
 
 
-def row(store: HubStore, **known: object) -> StreamRow:
+def row(store: HubStore, **known: object) -> StreamInfo:
     plain: dict[str, object] = {"id": CallId("st_x"), "principal": "p", "owner": "in_gone", "server": "s"}
     plain |= {"method": "tools/call", "name": "n", "created": 1.0, "updated": 1.0}
-    return StreamRow(**{**plain, **known})  # type: ignore[arg-type]
+    return StreamInfo(**{**plain, **known})  # type: ignore[arg-type]
 
 
 def lines(first: int, count: int) -> tuple[bytes, ...]:
@@ -293,7 +294,7 @@ def test_events_that_this_version_cannot_read_say_nothing_and_break_nobody(delay
         assert kept is not None
         reader = Stream(kept, store).reader(lambda: None, 0)
         await sleep(1)
-        assert reader.take() == [Progress(1), Started(), Started(), Started(), Started(), Progress(6)]
+        assert reader.take() == [Progressed(1), Started(), Started(), Started(), Started(), Progressed(6)]
         assert reader.cursor == 6 and Committed(b"").read == Started()
 
     run(scenario)
@@ -312,7 +313,7 @@ def test_an_ending_that_this_version_cannot_read_is_an_ending_all_the_same(statu
         follower = Follower(hub.streams, Stream(kept, store), 0, 1)
         await settle(lambda: follower.at_end)
         assert follower.lines[-1] == last
-        assert follower.events[0] == Progress(1) and type(follower.events[1]) is kind
+        assert follower.events[0] == Progressed(1) and type(follower.events[1]) is kind
 
     run(scenario)
 
@@ -346,7 +347,7 @@ def test_a_thousand_resumes_at_random_places_of_a_store_that_answers_late_lose_n
         await sleep(1)
         for number in range(1000):
             if number < 900:
-                call.says(*spoken(call, chance.randint(0, 8)), Progress(number))
+                call.says(*spoken(call, chance.randint(0, 8)), Progressed(number))
             if number == 900:
                 call.ends()
             client = chance.choice(clients)

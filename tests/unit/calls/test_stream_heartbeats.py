@@ -5,12 +5,12 @@ import math
 import msgspec
 import pytest
 
+from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.calls import runner
-from mcp_hub.calls.registry import Registry
+from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord, TimeLimits
-from mcp_hub.events import Completed, Failed, Log, Progress
+from mcp_hub.events import Completed, Failed, Log, Progressed
 from mcp_hub.types import CallId
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
 from tests.unit.calls.call_scripts import DONE, LONG, TICK, never
 from tests.unit.calls.durable_hub import DurableHub, plain
 from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep
@@ -18,7 +18,7 @@ from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, ru
 
 def beats(record: CallRecord) -> list[float]:
     """The progress that has been told so far."""
-    return [event.progress for event in record.log.reader(lambda: None).take() if isinstance(event, Progress)]
+    return [event.progress for event in record.log.reader(lambda: None).take() if isinstance(event, Progressed)]
 
 
 @pytest.mark.parametrize("loop", [VirtualLoop, CoarseLoop])
@@ -33,15 +33,15 @@ def test_who_wants_progress_hears_after_every_ten_silent_seconds_until_the_end(
         reader = call.record.log.reader(lambda: told.append(LoopClock().now() - began))
         await sleep(35)
         assert [round(at, 1) for at in told] == [10, 20, 30]
-        call.says(Progress(0.5))  # at 35
+        call.says(Progressed(0.5))  # at 35
         await sleep(1)
-        call.says(Progress(float("nan")), Log("info", b"{}"))  # which is no progress
+        call.says(Progressed(float("nan")), Log("info", b"{}"))  # which is no progress
         await sleep(9.5)
         call.ends()
         await sleep(60)
         assert [round(at, 1) for at in told[3:]] == [35, 36, 45, 45.5]
         events = reader.take()
-        assert [event.progress for event in events if isinstance(event, Progress)] == [1, 2, 3, 3.5, 4.5]
+        assert [event.progress for event in events if isinstance(event, Progressed)] == [1, 2, 3, 3.5, 4.5]
         assert events[-1] == DONE and beats(unwanted.record) == []
 
     run(scenario, loop)
@@ -68,7 +68,7 @@ def test_heartbeats_are_in_the_stream_too() -> None:
         await sleep(21)
         follower = await hub.follow(call.id)
         await sleep(10)
-        assert [plain(event) for event in follower.events[1:]] == [Progress(1), Progress(2), Progress(3)]
+        assert [plain(event) for event in follower.events[1:]] == [Progressed(1), Progressed(2), Progressed(3)]
 
     run(scenario)
 
@@ -78,13 +78,13 @@ class Turns:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        turn = Registry._turn
+        turn = CallRegistry._turn
 
-        def counted(registry: Registry) -> None:
+        def counted(registry: CallRegistry) -> None:
             self.count += 1
             turn(registry)
 
-        monkeypatch.setattr(Registry, "_turn", counted)
+        monkeypatch.setattr(CallRegistry, "_turn", counted)
 
 
 def test_the_wheel_turns_when_there_is_something_to_do_and_not_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,11 +123,15 @@ def test_an_alarm_rings_at_its_times_while_the_call_runs(wants_progress: bool) -
                 del dues[0]
             return start + dues[0]
 
+        def rings(now: float) -> float:
+            rung.append(now)
+            return now
+
         calls = [hub.call(wants_progress=wants_progress) for _ in range(2)]
         for call in calls:
-            call.record.sooner(start + 7)
-        calls[0].record.alarm = alarm
-        calls[1].record.alarm = lambda now: rung.append(now) or now
+            call.record.reschedule(start + 7)
+        calls[0].record.timer = alarm
+        calls[1].record.timer = rings
         calls[1].ends()
         await sleep(95)
         assert rung == [7, 42]
@@ -168,7 +172,7 @@ def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_one(mom
 
 def test_a_call_without_streams_lasts_as_ever() -> None:
     async def scenario() -> None:
-        registry = Registry(LoopClock(), running=1, waiting=1)
+        registry = CallRegistry(LoopClock(), running=1, waiting=1)
         record = registry.start(DurableHub().call().record.call, never, TimeLimits(20, 1000))
         await sleep(30)
         (ending,) = [event for event in record.log.reader(lambda: None).take() if isinstance(event, Failed)]
@@ -184,11 +188,11 @@ def test_only_a_call_that_the_stopping_hub_can_leave_is_left() -> None:
     def looking(how: bytes | None) -> CallHandler:
         async def handler(call: Call, channel: CallChannel) -> Completed:
             channel.continuable(how)
-            seen.append(channel.is_left)
+            seen.append(channel.survives)
             try:
                 return await never(call, channel)
             finally:
-                seen.append(channel.is_left)
+                seen.append(channel.survives)
 
         return handler
 

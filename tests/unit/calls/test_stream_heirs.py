@@ -7,16 +7,17 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.calls.letters import answer_in, answering
+from mcp_hub.call import StreamInfo
 from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.calls.stored import last_progress
+from mcp_hub.calls.streams.inbox import answer_in, answering
+from mcp_hub.calls.streams.stored import last_progress, open_questions
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import Busy, HubRestarted, RpcError, UnknownStream
-from mcp_hub.events import Cancelled, Failed, InputReceived, Progress, Started, ToolCall
-from mcp_hub.stores.base import Change, Letter, StoreError, StreamRow
+from mcp_hub.errors import Busy, HubRestarted, RpcError, StoreError, UnknownStream
+from mcp_hub.events import Cancelled, Failed, InputReceived, Progressed, Started, ToolCall
+from mcp_hub.stores.base import Change, Letter
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.sqlite import SqliteStore
+from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
 from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, settle
@@ -37,7 +38,7 @@ def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
         answers = [*map(ask, [call] * 3)]
         await sleep(1)
         row = await pair.two.streams.find("p", call.id)
-        assert list(await pair.two.streams.questions(row)) == ["q1", "q2", "q3"]
+        assert list(await open_questions(pair.two.streams.store, row)) == ["q1", "q2", "q3"]
         refusal = RpcError("no", code=-1, data={"why": [1]})
         await pair.two.streams.answer("p", call.id, "q1", b'{"action":"accept"}')
         await pair.two.streams.answer("p", call.id, "q2", refusal)
@@ -134,7 +135,7 @@ def test_an_orphan_that_cannot_be_closed_now_is_shown_as_it_is() -> None:
         await sleep(1.1)
         await pair.one.dies()
 
-        async def refuses(*args: object) -> None:
+        async def refuses(row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
             return None
 
         pair.two.store.claim = refuses  # type: ignore[method-assign]
@@ -154,7 +155,7 @@ def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay: floa
         await sleep(1)
         follower = await pair.two.follow(call.id)
         call.record.continuable(HOW)
-        call.says(Progress(5))
+        call.says(Progressed(5))
         ask(call)
         await sleep(2)
         await pair.one.dies()
@@ -170,7 +171,7 @@ def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay: floa
             assert len(set(map(id, opened))) == 1, "everybody has the same one, taken up once"
         await settle(lambda: bool(pair.two.taken_up))
         (again,) = pair.two.taken_up
-        again.says(Progress(1))
+        again.says(Progressed(1))
         answers = ask(again)
         await sleep(2)
         assert pair.two.streams.owned(call.id) is not None and pair.two.streams._detached["p"] == 1
@@ -179,10 +180,10 @@ def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay: floa
         await settle(lambda: follower.at_end)
         kinds = [type(event).__name__ for event in pair.events(call.id)]
         assert kinds == [
-            *("Started", "Progress", "InputRequired", "InputReceived"),
-            *("Progress", "InputRequired", "InputReceived", "Completed"),
+            *("Started", "Progressed", "InputRequired", "InputReceived"),
+            *("Progressed", "InputRequired", "InputReceived", "Completed"),
         ]
-        values = [event.progress for event in pair.events(call.id) if isinstance(event, Progress)]
+        values = [event.progress for event in pair.events(call.id) if isinstance(event, Progressed)]
         assert values[0] == 5 and values[1] > 5 and len(answers) == 1
         assert follower.lines == pair.shared.lines(call.id)
         row = pair.shared.row(call.id)
@@ -281,7 +282,7 @@ def test_an_orphan_that_cannot_be_taken_over_does_not_keep_the_others_waiting() 
         await sleep(1)
         claim = pair.two.store.claim
 
-        async def claims(row: StreamRow, lines: Sequence[bytes], change: Change) -> StreamRow | None:
+        async def claims(row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
             if row.id == calls[0].id:
                 raise StoreError("not this one")
             return await claim(row, lines, change)
@@ -299,7 +300,7 @@ def test_progress_goes_on_from_the_last_value_however_much_was_said_since() -> N
         call = hub.call()
         await sleep(1)
         for number in range(1, 40):
-            call.says(Progress(number), delta("x" * 100_000, number))
+            call.says(Progressed(number), delta("x" * 100_000, number))
             await sleep(0.3)
         row = await hub.streams.find("p", call.id)
         assert await last_progress(hub.store, row) == 39
@@ -363,7 +364,7 @@ async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:
         await settle(lambda: other.record.log.ended)
         await settle(lambda: bool(answers))
         call.record.continuable(HOW)
-        call.says(Progress(1))
+        call.says(Progressed(1))
         await one.stops()
         await two.streams.find("p", call.id)
         for again in two.taken_up:

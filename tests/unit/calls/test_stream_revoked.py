@@ -6,12 +6,11 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.calls.left import Left
+from mcp_hub.call import Call, CallChannel, StreamInfo
+from mcp_hub.calls.streams.continuation import Continuation
 from mcp_hub.errors import HubRestarted, RpcError
-from mcp_hub.events import Cancelled, Completed, Failed, Progress, Started
-from mcp_hub.stores.base import StreamRow
+from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
 from mcp_hub.types import RawJson
-from mcp_hub.upstreams.base import Call, CallChannel
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
 from tests.unit.calls.durable_hub import HOW, Pair, settle
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
@@ -26,6 +25,9 @@ class Far:
         self.has_ended = has_ended
         self.resumed: list[bytes] = []
         self.cancelled_after: float | None = None
+
+    def begin(self, call: Call, channel: CallChannel) -> None:
+        """Never in place."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """The hub is killed before the server has heard of the cancellation."""
@@ -53,8 +55,8 @@ class Far:
 async def left_to(pair: Pair, far: Far, *, cancel: str | None, delay: float = 0.3) -> str:
     """A call whose hub dies as soon as its cancellation was acknowledged; its id. The other hub goes on with it."""
 
-    async def go_on(row: StreamRow) -> None:
-        left = Left.of(row)
+    async def go_on(row: StreamInfo) -> None:
+        left = Continuation.of(row)
         record = left.started(far, pair.two.registry, LONG)  # type: ignore[arg-type]  # what is used of it
         record.take_up(left.how, 0.0, row.last, left.revoked)
         pair.two.streams.take_up(record, row)
@@ -99,9 +101,9 @@ def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
         pair, far = Pair(delay=0.3), Far()
         rows = []
 
-        async def goes_down(row: StreamRow) -> None:
+        async def goes_down(row: StreamInfo) -> None:
             rows.append(row)
-            left = Left.of(row)
+            left = Continuation.of(row)
             record = left.started(far, pair.two.registry, LONG)  # type: ignore[arg-type]  # what is used of it
             record.take_up(left.how, 0.0, row.last, left.revoked)
             pair.two.streams.take_up(record, row)
@@ -117,8 +119,8 @@ def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
         await pair.two.dies()
         third, taken = pair.beside(), []
 
-        async def takes(row: StreamRow) -> None:
-            taken.append(Left.of(row))
+        async def takes(row: StreamInfo) -> None:
+            taken.append(Continuation.of(row))
             raise HubRestarted("seen enough")
 
         third.streams.go_on = takes
@@ -137,11 +139,11 @@ def test_a_follower_at_another_hub_that_keeps_up_misses_no_step() -> None:
         await sleep(1)
         for step in range(1, 301):
             for call in (alone, followed):
-                call.says(Progress(step))
+                call.says(Progressed(step))
             await sleep(0.01)
         followed.ends()
         await settle(lambda: follower.at_end)
-        steps = [event.progress for event in follower.events if isinstance(event, Progress)]
+        steps = [event.progress for event in follower.events if isinstance(event, Progressed)]
         assert steps == list(range(1, 301))
         assert len(pair.events(alone.id)) < 100, "nobody waits for each of these"
 

@@ -5,26 +5,15 @@ import json
 import msgspec
 import pytest
 
+from mcp_hub.call import Question
 from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.events import (
-    CallEvent,
-    Cancelled,
-    InputReceived,
-    InputRequired,
-    Log,
-    Progress,
-    Started,
-    ToolCall,
-)
-from mcp_hub.protocol.stream_events import decoded
-from mcp_hub.stores.base import Fenced, StoreError
-from mcp_hub.upstreams.base import Question
+from mcp_hub.errors import Fenced, StoreError
+from mcp_hub.events import CallEvent, Cancelled, InputReceived, InputRequired, Log, Progressed, Started, ToolCall
+from mcp_hub.protocol.shape.stream_events import decoded
 from tests.unit.calls.call_scripts import DONE
 from tests.unit.calls.durable_hub import HOW, DurableHub, delta, plain, settle
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import run, sleep
-
-HALF = "half a character \ud800"
 
 
 def store_of(hub: DurableHub) -> HubStore:
@@ -47,7 +36,12 @@ def status(hub: DurableHub, id_: str) -> str:
 
 @pytest.mark.parametrize("delay", [None, 0.0, 0.2])
 def test_all_that_a_call_says_is_committed_in_order_with_its_one_ending(delay: float | None) -> None:
-    said = [Progress(1), delta("a"), Log("info", b'{"level":"info","data":1}'), ToolCall("c", "t", b"{}")]
+    said: list[CallEvent] = [
+        Progressed(1),
+        delta("a"),
+        Log("info", b'{"level":"info","data":1}'),
+        ToolCall("c", "t", b"{}"),
+    ]
 
     async def scenario() -> None:
         hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
@@ -69,7 +63,7 @@ def test_a_short_quiet_call_never_gets_to_the_store() -> None:
         await sleep(0.2)
         call.ends()
         await sleep(10)
-        call.says(Progress(1), Log("info", b"{}"))  # of which nothing follows either: the call has ended
+        call.says(Progressed(1), Log("info", b"{}"))  # of which nothing follows either: the call has ended
         await sleep(10)
         assert store_of(hub).appends == [] and call.record.stream is None
 
@@ -81,7 +75,7 @@ def test_a_call_becomes_durable_with_its_first_event_or_question_or_after_a_whil
         hub = DurableHub()
         talks, asks, lasts, continues = (hub.call() for _ in range(4))
         await sleep(0.1)
-        talks.says(Progress(1))
+        talks.says(Progressed(1))
         asks.record.ask(Question("roots/list", b"{}", lambda outcome: None))
         continues.record.continuable(None)
         assert continues.record.stream is None
@@ -133,7 +127,7 @@ def test_nothing_is_published_before_it_is_committed() -> None:
 
 @pytest.mark.parametrize(("at_once", "pause"), [(1, 0.15), (1, 0.021), (50, 1.02)])
 def test_progress_that_nobody_follows_is_kept_whole_up_to_fifty_a_second(at_once: int, pause: float) -> None:
-    said = [Progress(number) for number in range(200)]
+    said = [Progressed(number) for number in range(200)]
 
     async def scenario() -> None:
         hub = DurableHub()
@@ -154,10 +148,10 @@ def test_progress_that_nobody_follows_is_thinned_out_above_that_but_its_last_val
         call = hub.call()
         await sleep(0)
         for number in range(1, 2001):
-            call.says(Progress(number, skipped=2))
+            call.says(Progressed(number, skipped=2))
             await sleep(0.001)
         await sleep(1)
-        progress = [event for event in written(hub, call.id) if isinstance(event, Progress)]
+        progress = [event for event in written(hub, call.id) if isinstance(event, Progressed)]
         assert progress[-1].progress == 2000 and 54 <= len(progress) <= 62
         assert sum(event.skipped + 1 for event in progress) == 6000, "each says how many it stands for"
 
@@ -171,11 +165,11 @@ def test_a_follower_that_keeps_up_gets_every_event_by_itself() -> None:
         await sleep(1)
         follower = await hub.follow(call.id)
         for number in range(1, 1001):
-            call.says(Progress(number))
+            call.says(Progressed(number))
             if number % 10 == 0:
                 await sleep(0.01)
         await sleep(1)
-        assert [event.progress for event in follower.events if isinstance(event, Progress)] == list(range(1, 1001))
+        assert [event.progress for event in follower.events if isinstance(event, Progressed)] == list(range(1, 1001))
 
     run(scenario)
 
@@ -190,13 +184,13 @@ def test_a_flood_costs_nobody_who_reads_the_log_directly_an_event() -> None:
         reader = call.record.log.reader(lambda: None)
         await sleep(0)
         for number in range(1, 60_001):
-            call.says(Progress(number))
+            call.says(Progressed(number))
             if number % 5000 == 0:
                 seen += reader.take()
         seen += reader.take()
-        assert [event for event in seen if isinstance(event, Progress)] == [Progress(n) for n in range(1, 60_001)]
+        assert [event for event in seen if isinstance(event, Progressed)] == [Progressed(n) for n in range(1, 60_001)]
         await sleep(1)
-        kept = [event for event in written(hub, call.id) if isinstance(event, Progress)]
+        kept = [event for event in written(hub, call.id) if isinstance(event, Progressed)]
         assert len(kept) < 55 and sum(event.skipped + 1 for event in kept) == 60_000
 
     run(scenario)
@@ -211,7 +205,7 @@ def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log_merge
         await sleep(1)
         store_of(hub).is_held = True
         for number in range(1, 40_001):
-            call.says(Progress(number))
+            call.says(Progressed(number))
             if number % 100 == 0:
                 await sleep(0.001)
         call.ends()
@@ -219,7 +213,7 @@ def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log_merge
         assert len(call.record.log._events) < 10_000
         store_of(hub).let_go()
         await settle(lambda: follower.at_end)
-        values = [event.progress for event in follower.events if isinstance(event, Progress)]
+        values = [event.progress for event in follower.events if isinstance(event, Progressed)]
         assert values == sorted(set(values)) and values[-1] == 40_000 and len(values) < 20_000
         assert follower.seqs == list(range(1, len(follower.seqs) + 1))
 
@@ -236,7 +230,7 @@ def test_content_that_cannot_be_merged_waits_only_up_to_so_many_bytes() -> None:
             call.says(delta("x" * 5000, number))
             await sleep(0.001)
         writer = hub.streams.owned(call.id)
-        assert writer is not None and writer._coalescer.size < (1 << 20) + 300 * 6000
+        assert writer is not None and writer._coalescer is not None and writer._coalescer.size < (1 << 20) + 300 * 6000
         store_of(hub).let_go()
         await sleep(5)
         assert len(written(hub, call.id)) == 3001
@@ -252,7 +246,7 @@ def test_a_stream_that_is_lost_ends_for_its_followers_and_its_call_only_if_it_is
     async def scenario() -> None:
         hub = DurableHub()
         call = hub.call()
-        store_of(hub).refusals = [None] * at + [error]  # type: ignore[list-item]
+        store_of(hub).refusals = [None] * at + [error]
         hub.streams.begin(call.record)
         assert call.record.stream is not None
         reader = call.record.stream.reader(lambda: None, 0)
@@ -301,10 +295,10 @@ def test_a_call_that_waits_can_be_made_durable_and_be_seen_before_its_turn() -> 
         hub.registry.cancel(dropped.record, "enough")
         first.ends()
         await sleep(1)
-        waits.says(Progress(1))
+        waits.says(Progressed(1))
         waits.ends()
         await sleep(1)
-        assert written(hub, waits.id) == [Started(), Progress(1), DONE]
+        assert written(hub, waits.id) == [Started(), Progressed(1), DONE]
         assert written(hub, dropped.id) == [Started(), Cancelled("enough")]
 
     run(scenario)
@@ -329,11 +323,11 @@ def test_a_call_that_has_said_much_before_is_told_of_from_where_its_log_begins()
     async def scenario() -> None:
         hub = DurableHub()
         call = hub.call()
-        call.record.lasting = None
+        call.record.on_durable = None
         reader = call.record.log.reader(lambda: None)
         await sleep(0)
         for number in range(1000):
-            call.says(Progress(number))
+            call.says(Progressed(number))
             reader.take()
         hub.streams.begin(call.record)
         call.ends()
@@ -360,9 +354,9 @@ def test_the_row_has_the_status_and_the_last_message() -> None:
         hub = DurableHub()
         call = hub.call()
         await sleep(1)
-        call.says(Progress(1, None, {"message": msgspec.Raw(b'"one"')}))
+        call.says(Progressed(1, None, {"message": msgspec.Raw(b'"one"')}))
         await sleep(1)
-        call.says(Progress(2, None, {"message": msgspec.Raw(b'["none"]')}), ToolCall("c", "t", b"{}"))
+        call.says(Progressed(2, None, {"message": msgspec.Raw(b'["none"]')}), ToolCall("c", "t", b"{}"))
         key = call.record.ask(Question("roots/list", b"{}", lambda outcome: None))
         await sleep(1)
         row = store_of(hub).shared.row(call.id)

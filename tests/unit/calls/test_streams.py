@@ -3,11 +3,10 @@
 import anyio
 import pytest
 
-from mcp_hub.calls.letters import touching
-from mcp_hub.calls.streams import StreamLimits
-from mcp_hub.errors import Busy, UnknownStream
+from mcp_hub.calls.streams.inbox import touching
+from mcp_hub.calls.streams.table import StreamLimits
+from mcp_hub.errors import Busy, KeyTaken, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, ToolCall
-from mcp_hub.stores.base import KeyTaken, StoreError
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
 from tests.unit.calls.durable_hub import DurableHub, Follower, Pair, ask, settle

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -32,8 +34,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class CoarseLoop(VirtualLoop):
     """Its timers go off up to a millisecond early, as those of libuv do."""
 
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
-        return super().call_later(int(delay * 1000) / 1000, callback, *args, **kwargs)
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return super().call_later(int(delay * 1000) / 1000, callback, *args, context=context)
 
 
 class LoopClock:

@@ -8,17 +8,17 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from mcp_hub.catalog.approvals import Approvals, record_key
+from mcp_hub.call import Call
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.pins import Policy, approved, encoded, findings_of, read
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.trust.approvals import Approvals, record_key
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.pins import PinFiles
+from mcp_hub.notices import Notices
+from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.absent import AbsentUpstream
-from mcp_hub.upstreams.base import Call
-from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
 from tests.unit.upstreams.local_calls import request
 from tests.upstreams.child import WAIT
 
@@ -29,10 +29,10 @@ Tools = dict[str, str]
 """Descriptions by name."""
 
 
-class Listing(AbsentUpstream):
+class Listing(DisabledUpstream):
     """A server that is ready and lists what it is told to."""
 
-    def __init__(self, name: str, changes: Changes) -> None:
+    def __init__(self, name: str, changes: Notices) -> None:
         super().__init__(name)
         self._changes = changes
         self._held: Snapshot | None = None
@@ -60,7 +60,7 @@ class Hub:
         relist: Callable[[str], None] = lambda server: None,
         **policies: Policy,
     ) -> None:
-        self.changes, self.store = Changes(), PinFiles(folder)
+        self.changes, self.store = Notices(), KeyedFiles(folder)
         self.a, self.b = Listing("a", self.changes), Listing("b", self.changes)
         chosen: dict[str, Policy] = {"a": policy, "b": policy, **policies}
         self.approvals = Approvals(self.store, CONFIG, chosen, self.changes, lambda: 1000.0, relist)
@@ -104,7 +104,7 @@ def approve(folder: Path, *tools: str) -> None:
         assert missed == []
         return encoded(record)
 
-    PinFiles(folder).update(record_key(CONFIG, "a"), change)
+    KeyedFiles(folder).update(record_key(CONFIG, "a"), change)
 
 
 @asynccontextmanager

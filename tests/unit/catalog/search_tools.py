@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mcp_hub.catalog.search import Searchable, SearchIndex
+from mcp_hub.catalog.search.ranker import Searchable, SearchIndex
 
 
 def tool(

@@ -9,18 +9,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mcp_hub.catalog import accounting
-from mcp_hub.catalog.accounting import Asked, Measures, ModeTokens, TokenAccount, Tokens, account
-from mcp_hub.catalog.compact import compact_tool
+from mcp_hub.catalog.compact.schema import compact_tool
+from mcp_hub.catalog.costs import token_costs
+from mcp_hub.catalog.costs.token_costs import CostQuery, Measures, account
+from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.definitions import in_era
+from mcp_hub.catalog.discovery.signatures import all_names, signature
 from mcp_hub.catalog.exposure import decided, exposed
-from mcp_hub.catalog.signatures import all_names, signature
-from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
-from mcp_hub.types import Audience, Era, Kind, Snapshot
+from mcp_hub.protocol.rest.tokens import ModeTokens, TokenAccount, Tokens
+from mcp_hub.types import ClientKind, Era, Kind, Snapshot
 
-ANYBODY = Audience(max_tools=240)
-CODE = Audience(max_tools=400, defers_tools=True)
+ANYBODY = ClientKind(max_tools=240)
+CODE = ClientKind(max_tools=400, defers_tools=True)
 
 
 def tool(name: str, words: int = 3, **members: Any) -> bytes:
@@ -42,8 +43,10 @@ def view_of(rules: ViewRules = RULES) -> CatalogView:
     return build([GIT, MAIL], rules)
 
 
-def counted(asked: Asked | None = None, *, rules: ViewRules = RULES, audience: Audience = ANYBODY) -> TokenAccount:
-    return account(view_of(rules), rules, audience, asked or Asked())
+def counted(
+    asked: CostQuery | None = None, *, rules: ViewRules = RULES, audience: ClientKind = ANYBODY
+) -> TokenAccount:
+    return account(view_of(rules), rules, audience, asked or CostQuery())
 
 
 def mode_of(found: TokenAccount, expose: str) -> ModeTokens:
@@ -85,7 +88,7 @@ def test_servers_and_the_total_are_the_sums_of_their_tools() -> None:
 @pytest.mark.parametrize(
     "audience", [ANYBODY, CODE, replace(ANYBODY, max_result_tokens=0)], ids=["any", "code", "whole"]
 )
-def test_modes_are_what_is_listed_where_expose_says_so(audience: Audience) -> None:
+def test_modes_are_what_is_listed_where_expose_says_so(audience: ClientKind) -> None:
     view, found = view_of(), counted(audience=audience)
     assert [one.expose for one in found.modes] == ["full", "search", "names", "auto"]
     for one in found.modes:
@@ -107,43 +110,43 @@ def test_current_is_what_the_client_s_kind_says_else_the_profile() -> None:
 
 
 def test_while_servers_are_unknown_auto_lists_the_search_too() -> None:
-    known, partly = counted(), counted(Asked(starting=["ci"]))
+    known, partly = counted(), counted(CostQuery(starting=["ci"]))
     assert partly.starting == ("ci",) and known.starting == ()
     assert partly.current.listed == known.current.listed + 2
     assert mode_of(partly, "full") == mode_of(known, "full")
 
 
 def test_one_server_is_counted_alone_and_lists_are_of_all() -> None:
-    whole, own = counted(), counted(Asked(client="c", profile="p", server="mail"))
+    whole, own = counted(), counted(CostQuery(client="c", profile="p", server="mail"))
     assert [one.name for one in own.tools] == ["mail_send", "mail_read"]
     assert own.servers == tuple(one for one in whole.servers if one.server == "mail")
     assert own.total == own.servers[0].tokens and own.modes == whole.modes
     assert (own.client, own.profile) == ("c", "p")
-    assert counted(Asked(server="none")).total == Tokens()
+    assert counted(CostQuery(server="none")).total == Tokens()
 
 
 def test_heaviest_are_the_longest_definitions_and_equal_ones_go_by_name() -> None:
-    assert counted(Asked(heaviest=2)).heaviest == ("mail_send", "git_create_branch")
-    assert counted(Asked(heaviest=0)).heaviest == ()
+    assert counted(CostQuery(heaviest=2)).heaviest == ("mail_send", "git_create_branch")
+    assert counted(CostQuery(heaviest=0)).heaviest == ()
     same = build([server("git", tool("b"), tool("a"))], RULES)
     assert account(same, RULES, ANYBODY).heaviest == ("git_a", "git_b")
 
 
 def test_what_was_measured_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     measures = Measures()
-    first = account(view_of(), RULES, ANYBODY, Asked(), measures)
-    monkeypatch.setattr(accounting, "compact_tool", None)
-    monkeypatch.setattr(accounting, "signature", None)
-    assert account(view_of(), RULES, ANYBODY, Asked(), measures) == first
+    first = account(view_of(), RULES, ANYBODY, CostQuery(), measures)
+    monkeypatch.setattr(token_costs, "compact_tool", None)
+    monkeypatch.setattr(token_costs, "signature", None)
+    assert account(view_of(), RULES, ANYBODY, CostQuery(), measures) == first
     other = build([server("git", tool("log", 5))], RULES)
     with pytest.raises(TypeError):
-        account(other, RULES, ANYBODY, Asked(), measures)
+        account(other, RULES, ANYBODY, CostQuery(), measures)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounting, "_REMEMBERED", 3)
+    monkeypatch.setattr(token_costs, "_REMEMBERED", 3)
     measures = Measures()
-    assert account(view_of(), RULES, ANYBODY, Asked(), measures) == counted()
+    assert account(view_of(), RULES, ANYBODY, CostQuery(), measures) == counted()
     assert len(measures._known) <= 3
 
 
@@ -151,9 +154,9 @@ def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_goes_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entries = view_of().entries(Kind.TOOL)
-    monkeypatch.setattr(accounting, "_MOST_COMPACTED", len(entries[0].raw) + len(entries[1].raw) + 1)
+    monkeypatch.setattr(token_costs, "_MOST_COMPACTED", len(entries[0].raw) + len(entries[1].raw) + 1)
     measures = Measures()
-    seen = [account(view_of(), RULES, ANYBODY, Asked(), measures) for _ in range(5)]
+    seen = [account(view_of(), RULES, ANYBODY, CostQuery(), measures) for _ in range(5)]
     assert [one.tokens.compact < one.tokens.full for one in seen[0].tools] == [True, True, False, False, False]
     assert [one.tokens.full for one in seen[0].tools] == [one.tokens.full for one in seen[-1].tools]
     assert all(one.tokens.compact < one.tokens.full for one in seen[-1].tools if one.name != "mail_send")

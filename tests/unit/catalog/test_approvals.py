@@ -10,15 +10,15 @@ import msgspec
 import pytest
 import structlog
 
-from mcp_hub.catalog import approvals as module
-from mcp_hub.catalog.approvals import record_key
+from mcp_hub.catalog.discovery.meta_tools import meant
 from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.meta_tools import meant
 from mcp_hub.catalog.pins import Policy, read
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.trust import approvals as module
+from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.errors import NotApproved, UnknownEntry
-from mcp_hub.stores.pins import PinFiles
+from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import PROGRAM, Era, Kind, Snapshot
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
 from tests.upstreams.child import WAIT
@@ -123,7 +123,7 @@ async def test_run_tool_says_the_same_to_a_model(tmp_path: Path) -> None:
     hub.names()
     hub.a.lists(TURNED)
     params = {"name": msgspec.Raw(b'"run_tool"'), "arguments": msgspec.Raw(b'{"name":"a_pay"}')}
-    found = meant(hub.catalog.view(None), Era.MODERN, "tools/call", params, True)
+    found = meant(hub.catalog.view(None), Era.MODERN, "tools/call", params, lambda: True)
     assert found.refused is not None and "has changed since it was approved" in found.refused.message
     assert "mcp-hub approve a pay" in found.refused.message
 
@@ -237,8 +237,9 @@ async def test_of_very_many_tools_any_difference_in_writing_is_a_change(
     monkeypatch.setattr(module, "_MOST_ORDERED", 2)
     tools = [json.dumps({"name": f"t{n}", "inputSchema": {"type": "object", "title": "T"}}).encode() for n in range(4)]
     other = [raw.replace(b'{"type": "object", "title": "T"}', b'{"title":"T","type":"object"}') for raw in tools]
-    for policy, changed in (("off", {}), ("warn", {"t2": "changed", "t3": "changed"})):
-        hub = Hub(tmp_path, policy)  # type: ignore[arg-type]  # two literals
+    told: list[tuple[Policy, dict[str, str]]] = [("off", {}), ("warn", {"t2": "changed", "t3": "changed"})]
+    for policy, changed in told:
+        hub = Hub(tmp_path, policy)
         for raws in (tools, [*tools], other, [*reversed(other)]):
             snapshot = Snapshot("a", Era.MODERN, {Kind.TOOL: tuple(raws)})
             hub.approvals.held([snapshot])
@@ -344,10 +345,11 @@ async def test_other_policies_hold_from_the_moment_they_are_given(tmp_path: Path
 
 @pytest.mark.parametrize("text", [b"{", b'{"tools":{},"version":99}'])
 async def test_a_record_that_cannot_be_read_trusts_nothing_and_is_left_as_it_is(tmp_path: Path, text: bytes) -> None:
-    place = PinFiles(tmp_path).place(record_key(CONFIG, "a"))
+    place = KeyedFiles(tmp_path).place(record_key(CONFIG, "a"))
     place.write_bytes(text)
-    for policy in ("block", "warn"):
-        async with running(Hub(tmp_path, policy)) as hub:  # type: ignore[arg-type]  # two literals
+    policies: list[Policy] = ["block", "warn"]
+    for policy in policies:
+        async with running(Hub(tmp_path, policy)) as hub:
             with structlog.testing.capture_logs() as logs:
                 hub.a.lists(FIRST)
                 assert list(hub.names()) == ([] if policy == "block" else ["a_pay", "a_list"])

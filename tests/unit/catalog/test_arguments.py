@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.arguments import look_wrong
+from mcp_hub.catalog.discovery.arguments import look_wrong
 
 SCHEMA = {
     "type": "object",

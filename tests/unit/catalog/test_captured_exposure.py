@@ -15,17 +15,17 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from mcp_hub.app import App, build
+from mcp_hub.app.build import App, build
+from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.names import Wanted, assign
-from mcp_hub.catalog.tokens import estimate
-from mcp_hub.config.load import Loaded
-from mcp_hub.config.schema import Settings
-from mcp_hub.fronts.mcp_server import Deferred, modern_session
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.fronts.mcp.binding import Deferred, modern_session
+from mcp_hub.notices import Notices
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.absent import AbsentUpstream
-from mcp_hub.upstreams.changes import Changes
+from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
 from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
@@ -80,10 +80,10 @@ def lists(request: pytest.FixtureRequest) -> Lists:
     return found
 
 
-class Replayed(AbsentUpstream):
+class Replayed(DisabledUpstream):
     """A server that is starting until it is told to come up with its list."""
 
-    def __init__(self, name: str, tools: Sequence[bytes], changes: Changes) -> None:
+    def __init__(self, name: str, tools: Sequence[bytes], changes: Notices) -> None:
         super().__init__(name)
         self._tools = tuple(tools)
         self._changes = changes
@@ -251,7 +251,7 @@ async def test_a_list_says_nothing_of_who_else_is_listed_what(lists: Lists) -> N
     early = {kind: hub.session(kind) for kind in FIRST}
     for session in early.values():
         hub.list_of(session)
-    hub.come_up(reversed(few))
+    hub.come_up(reversed([*few]))
     for kind in reversed(FIRST):
         assert hub.list_of(hub.session(kind)) == hub.list_of(early[kind]) == expected[kind]
 

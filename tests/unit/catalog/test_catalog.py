@@ -7,25 +7,25 @@ from dataclasses import dataclass
 import pytest
 import structlog
 
+from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.view import ServerRules, ViewRules
-from mcp_hub.events import Completed
+from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.base import Call, CallChannel, Upstream
-from mcp_hub.upstreams.changes import Changes
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.fakes import IdleUpstream
 
 STARTING, READY = UpstreamState.STARTING, UpstreamState.READY
 WAIT = 10.0
 
 
 @dataclass
-class Offer:
+class Offer(IdleUpstream):
     """An upstream that offers what it is told to."""
 
     name: str
-    changes: Changes
+    changes: Notices
     state: UpstreamState = STARTING
     held: Snapshot | None = None
 
@@ -44,18 +44,12 @@ class Offer:
     def status(self) -> UpstreamStatus:
         return UpstreamStatus(self.name, self.state)
 
-    def set_log_level(self, level: str) -> None:
-        raise NotImplementedError
-
-    async def call(self, call: Call, channel: CallChannel) -> Completed:
-        raise NotImplementedError
-
 
 class World:
     """A catalog over two upstreams that have just been started."""
 
     def __init__(self) -> None:
-        self.changes = Changes()
+        self.changes = Notices()
         self.git, self.ci = Offer("git", self.changes), Offer("ci", self.changes)
         every = {"git": ServerRules("git"), "ci": ServerRules("ci")}
         rules = {None: ViewRules(every), "small": ViewRules(every, Filter(allow=("ci_*",)), shared=False)}
@@ -135,7 +129,7 @@ def test_a_name_belongs_to_the_server_of_its_prefix_until_that_one_is_listed(nam
 
 def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> None:
     async def scenario() -> None:
-        changes = Changes()
+        changes = Notices()
         offers = {name: Offer(name, changes) for name in ("git", "hub", "bare", "gitlab")}
         rules = {"git": ServerRules("git"), "hub": ServerRules("git-hub"), "bare": ServerRules(None)}
         upstreams: dict[str, Upstream] = {**offers}
@@ -143,7 +137,7 @@ def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> None:
 
         def of(name: str) -> str | None:
             found = catalog.unlisted(None, name)
-            return found and found.server
+            return found.server if found is not None else None
 
         names = ["git_log", "git-hub_log", "gitlab_log", "bare_log", "gi", ""]
         assert [of(name) for name in names] == ["git", "hub", None, None, None, None]

@@ -5,8 +5,8 @@ import pytest
 
 from mcp_hub.catalog.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
 from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
-from mcp_hub.protocol.envelope import BadMessage
-from mcp_hub.protocol.unreadable import NOT_JSON, stand_in
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage
+from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, stand_in
 from mcp_hub.types import Era, Kind
 
 TOOL = b'{"name":"%s","inputSchema":{"type":"object"}}'

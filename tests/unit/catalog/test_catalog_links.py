@@ -6,35 +6,26 @@ from typing import Any
 import msgspec
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.view import ServerRules, ViewRules
 from mcp_hub.clock import SystemClock
-from mcp_hub.events import Completed
-from mcp_hub.types import CallId, Era, Kind, RawObject, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.base import Call, CallChannel
-from mcp_hub.upstreams.changes import Changes
+from mcp_hub.notices import Notices
+from mcp_hub.types import CallId, Era, Kind, RawObject, Snapshot
+from tests.unit.fakes import IdleUpstream
 
 
-class Listing:
+class Listing(IdleUpstream):
     """An upstream that lists these resources."""
 
     def __init__(self, name: str, *uris: str) -> None:
-        self.name = name
+        super().__init__(name)
         raws = tuple(json.dumps({"uri": uri, "name": "n"}).encode() for uri in uris)
         self._snapshot = Snapshot(name, Era.HANDSHAKE, {Kind.RESOURCE: raws}, capabilities={"resources": {}})
 
     def snapshot(self) -> Snapshot | None:
         return self._snapshot
-
-    def status(self) -> UpstreamStatus:
-        return UpstreamStatus(self.name, UpstreamState.READY)
-
-    def set_log_level(self, level: str) -> None:
-        raise NotImplementedError
-
-    async def call(self, call: Call, channel: CallChannel) -> Completed:
-        raise NotImplementedError
 
 
 def catalog() -> Catalog:
@@ -42,7 +33,7 @@ def catalog() -> Catalog:
     others = {"ci": ServerRules("ci"), "wiki": ServerRules("wiki")}
     rules = {None: ViewRules({"git": git, **others}), "small": ViewRules(others, shared=False)}
     upstreams = {"git": Listing("git", "x:1", "secret:1"), "ci": Listing("ci", "x:1", "x:2"), "wiki": Listing("wiki")}
-    return Catalog(upstreams, rules, Changes(), SystemClock(), 0)
+    return Catalog(upstreams, rules, Notices(), SystemClock(), 0)
 
 
 def call(server: str, method: str = "tools/call", own: str | None = None, asked: str | None = None) -> Call:

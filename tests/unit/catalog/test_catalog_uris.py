@@ -1,7 +1,7 @@
 import pytest
 
-from mcp_hub.catalog.links import Remembered
-from mcp_hub.catalog.uris import Templates, UriTable, assign, assign_templates
+from mcp_hub.catalog.resources.links import Remembered
+from mcp_hub.catalog.resources.uris import Templates, UriTable, assign, assign_templates
 
 
 def table(

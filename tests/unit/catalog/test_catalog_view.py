@@ -3,7 +3,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from mcp_hub.catalog.diffs import apply, diff
 from mcp_hub.catalog.filters import EVERYTHING, Filter, Selector
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build, same_list
 from mcp_hub.errors import InvalidParams
@@ -237,19 +236,9 @@ def test_the_only_reader_is_asked_for_unlisted_uris_within_its_filter() -> None:
 def test_lists_are_compared_by_content() -> None:
     a, b = view(snapshot("a", "x", "y")), view(snapshot("a", "x", "y"))
     assert same_list(a, b, Kind.TOOL)
-    assert not diff(a, b)
     reordered = view(snapshot("a", "y", "x"))
     assert not same_list(a, reordered, Kind.TOOL)
     assert same_list(a, reordered, Kind.PROMPT)
-    changed = diff(a, reordered)
-    assert list(changed.lists) == [Kind.TOOL]
-    assert changed.lists[Kind.TOOL].upserted == () and changed.lists[Kind.TOOL].removed == ()
-
-
-def test_a_difference_applied_gives_the_new_entries() -> None:
-    a, b = view(snapshot("a", "x", "y")), view(snapshot("a", "z", "y"), snapshot("b", "x"))
-    entries = {kind: a.entries(kind) for kind in Kind}
-    assert apply(entries, diff(a, b)) == {kind: b.entries(kind) for kind in Kind}
 
 
 def test_the_repr_says_what_is_in_it() -> None:

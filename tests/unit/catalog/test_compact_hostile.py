@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog import compact_inlining, compact_rules
-from mcp_hub.catalog.compact import MAX_BYTES, compact_schema, compact_tool
+from mcp_hub.catalog.compact import inlining, rules
+from mcp_hub.catalog.compact.schema import MAX_BYTES, compact_schema, compact_tool
 from mcp_hub.catalog.definitions import MAX_DEPTH
 
 
@@ -74,13 +74,13 @@ def test_length_is_bounded() -> None:
 def work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of all that is looked at for something to drop."""
     sizes: list[int] = []
-    without_idle = compact_rules.Rules.without_idle
+    without_idle = rules.Rules.without_idle
 
     def counted(self: Any, original: Any, schema: Any, *, is_root: bool = False) -> Any:
         sizes.append(len(schema))
         return without_idle(self, original, schema, is_root=is_root)
 
-    monkeypatch.setattr(compact_rules.Rules, "without_idle", counted)
+    monkeypatch.setattr(rules.Rules, "without_idle", counted)
     return sizes
 
 
@@ -92,7 +92,7 @@ def test_thousands_of_properties_are_looked_at_once_a_round(work: list[int]) -> 
 
 
 def test_references_that_would_expand_exponentially_do_not(work: list[int]) -> None:
-    definitions = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 4} for at in range(500)}
+    definitions: dict[str, Any] = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 4} for at in range(500)}
     definitions["d500"] = {"type": "string", "description": "x" * 100}
     raw = encoded({"items": {"$ref": "#/$defs/d0"}, "$defs": definitions})
     compacted = compact_schema(raw)
@@ -113,13 +113,13 @@ def test_a_long_chain_of_references_is_no_more_work_than_its_length(beside: Any,
 
 def test_a_long_chain_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    size = compact_inlining._size
+    size = inlining._size
 
     def counted(value: Any) -> int:
         sizes.append(size(value))
         return sizes[-1]
 
-    monkeypatch.setattr(compact_inlining, "_size", counted)
+    monkeypatch.setattr(inlining, "_size", counted)
     definitions: dict[str, Any] = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(1_000)}
     definitions["d1000"] = {f"x-{at}": at for at in range(1_000)}
     raw = encoded({"items": {"$ref": "#/$defs/d0"}, "$defs": definitions})
@@ -141,7 +141,7 @@ def test_a_chain_never_nests_deeper_than_readers_go() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 500])
 def test_a_ring_of_references_stays_a_ring(length: int) -> None:
-    definitions = {f"d{at}": {"$ref": f"#/$defs/d{(at + 1) % length}"} for at in range(length)}
+    definitions: dict[str, Any] = {f"d{at}": {"$ref": f"#/$defs/d{(at + 1) % length}"} for at in range(length)}
     raw = encoded({"properties": {name: {"$ref": f"#/$defs/{name}"} for name in definitions}, "$defs": definitions})
     compacted = json.loads(compact_schema(raw))
     assert compacted["$defs"] == {"d0": {"$ref": "#/$defs/d0"}}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.discovery import META_NAMES, READ_RESULT, answer, definitions, exact
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.discovery.definitions import META_NAMES, READ_RESULT, answer, definitions, exact
 from mcp_hub.catalog.names import RESERVED
-from mcp_hub.catalog.search import Answer, Hit
-from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 
 GIT = {"git": ["git_commit", "git_log"], "web": ["fetch"]}
 
@@ -29,8 +29,8 @@ RAWS: Mapping[str, bytes] = {
 SERVERS = {"git": 3, "web": 12}
 
 
-def found(*names: str, is_weak: bool = False) -> Answer:
-    return Answer(tuple(map(hit, names)), is_weak)
+def found(*names: str, is_weak: bool = False) -> SearchAnswer:
+    return SearchAnswer(tuple(map(hit, names)), is_weak)
 
 
 def described(groups: Mapping[str, list[str]], **options: Any) -> tuple[str, str | None]:
@@ -102,7 +102,7 @@ def test_a_hub_without_tools_says_so() -> None:
 
 
 def test_a_brief_answer_has_a_line_a_hit_and_notes_on_the_first_two() -> None:
-    hits = Answer((hit("git_commit", "hg_commit", "svn_commit"), hit("git_log"), hit("git_diff")), False)
+    hits = SearchAnswer((hit("git_commit", "hg_commit", "svn_commit"), hit("git_log"), hit("git_diff")), False)
     assert answer(hits, RAWS, SERVERS) == (
         "git_commit(message:str): Record changes\n  message: In one line\nalso: hg_commit, svn_commit\n"
         "git_log(count:int): Show commits\n  count: At most so many\n"
@@ -149,7 +149,7 @@ def test_what_does_not_fit_at_all_is_counted() -> None:
 
 
 def test_near_duplicates_are_few() -> None:
-    text = answer(Answer((hit("git_log", *(f"log{number}" for number in range(9))),), False), RAWS, SERVERS)
+    text = answer(SearchAnswer((hit("git_log", *(f"log{number}" for number in range(9))),), False), RAWS, SERVERS)
     assert text.endswith("\nalso: log0, log1, log2, log3, …")
 
 

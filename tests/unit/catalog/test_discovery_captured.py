@@ -10,10 +10,10 @@ from statistics import mean
 
 import pytest
 
-from mcp_hub.catalog.discovery import READ_RESULT, answer, definitions
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.discovery.definitions import READ_RESULT, answer, definitions
 from mcp_hub.catalog.names import Wanted, assign
-from mcp_hub.catalog.search import Answer, Hit, Searchable, SearchIndex
-from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.search.ranker import Hit, Searchable, SearchAnswer, SearchIndex
 
 DATA = os.environ.get("MCP_HUB_EVAL_DATA")
 LISTS = sorted(Path(DATA, "tool-lists").glob("*.json")) if DATA else []
@@ -53,7 +53,7 @@ def test_eight_hits_cost_360_tokens_at_most_on_average() -> None:
     servers = {server: len(names) for server, names in groups.items()}
     names = list(raws)
     costs = [
-        estimate(answer(Answer(tuple(map(hit, names[start : start + 8])), False), raws, servers))
+        estimate(answer(SearchAnswer(tuple(map(hit, names[start : start + 8])), False), raws, servers))
         for start in range(0, len(names), 8)
     ]
     assert mean(costs) <= 345

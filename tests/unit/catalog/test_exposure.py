@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
-from mcp_hub.types import OWN, Audience, Era, Kind, Mode, Snapshot
+from mcp_hub.types import OWN, ClientKind, Era, Kind, Mode, Snapshot
 
 SEARCH = ["find_tools", "run_tool"]
 WAITING = (
     b'{"name":"hub_wait","inputSchema":{"type":"object"}}',
     b'{"name":"hub_cancel","inputSchema":{"type":"object"}}',
 )
-ANYBODY = Audience(max_tools=240)
-CODE = Audience(max_tools=400, defers_tools=True)
+ANYBODY = ClientKind(max_tools=240)
+CODE = ClientKind(max_tools=400, defers_tools=True)
 
 
 def tool(name: str, **members: Any) -> bytes:
@@ -46,7 +46,7 @@ def few(count: int, server_name: str = "git") -> Snapshot:
     return server(server_name, [tool(f"t{number}") for number in range(count)])
 
 
-def listed(rules: ViewRules, audience: Audience, *snapshots: Snapshot, mode: Mode | None = None) -> list[str]:
+def listed(rules: ViewRules, audience: ClientKind, *snapshots: Snapshot, mode: Mode | None = None) -> list[str]:
     view = view_of(rules, *snapshots)
     return names(exposed(view, rules, audience, mode or decided(view, rules, audience)))
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from mcp_hub.catalog.flags import MOST_FLAGS, decoded, folded, hidden_in
-from mcp_hub.catalog.inspection import Flagged, Inspector, flags_of
 from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.trust.scan import Flagged, Inspector, flags_of
 from mcp_hub.catalog.view import build
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
@@ -106,7 +106,7 @@ def fields(tool: dict[str, Any]) -> RawObject:
 
 def test_every_text_of_a_definition_is_looked_at_names_included() -> None:
     hidden = "a\u200bb"
-    places = {
+    places: dict[str, dict[str, Any]] = {
         "title": {"title": hidden},
         "inputSchema.properties": {"inputSchema": {"properties": {hidden: {}}}},
         "inputSchema.properties.p.enum": {"inputSchema": {"properties": {"p": {"enum": ["x", hidden]}}}},

@@ -1,14 +1,14 @@
 """Each profile's index: what changed is indexed anew, in the order of the servers; searches wait for their turn."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import anyio
 import pytest
 
 from mcp_hub.catalog.filters import Filter, Selector
-from mcp_hub.catalog.indexing import Indexes
-from mcp_hub.catalog.search import Searchable, SearchIndex
+from mcp_hub.catalog.search.indexes import Indexes
+from mcp_hub.catalog.search.ranker import Searchable, SearchIndex
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
 from mcp_hub.types import Era, Kind, Snapshot
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 RULES = ViewRules({name: ServerRules(name) for name in ("a", "b", "c")})
 
 
-def view(tools: dict[str, Sequence[str]], rules: ViewRules = RULES) -> CatalogView:
+def view(tools: Mapping[str, Sequence[str]], rules: ViewRules = RULES) -> CatalogView:
     """Servers whose tools are called as given, and described alike."""
     snapshots = []
     for server, names in tools.items():

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.instructions import LIMIT, compose
+from mcp_hub.catalog.discovery.instructions import LIMIT, compose
 
 texts = st.none() | st.text(max_size=3000)
 servers = st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30), texts, max_size=200)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.catalog.links import MAX_REMEMBERED, Remembered, readdress
+from mcp_hub.catalog.resources.links import MAX_REMEMBERED, Remembered, readdress
 from mcp_hub.types import JsonObject
 
 BLOCKS: list[JsonObject] = [

@@ -6,15 +6,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.catalog.discovery.meta_tools import Meant, explaining, meant, refusing
 from mcp_hub.catalog.exposure import exposed
 from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.meta_tools import Meant, explaining, meant, refusing
 from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.view import CatalogView, Entry, ServerRules, ViewRules, build
 from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry, UpstreamLost
 from mcp_hub.events import Completed
-from mcp_hub.types import OWN, Audience, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.base import Call, CallChannel, CallHandler
+from mcp_hub.types import OWN, CallId, ClientKind, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -43,13 +43,11 @@ RULES = ViewRules(
     {"git": ServerRules("git", tools=Filter(deny=("*secret",)), overrides={"fixed": Override(supplied=KEPT)})}
 )
 OFFER = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: tuple(json.dumps(one).encode() for one in TOOLS)})
-VIEW: CatalogView = exposed(build([OFFER], RULES), RULES, Audience(), "search")
+VIEW: CatalogView = exposed(build([OFFER], RULES), RULES, ClientKind(), "search")
 """As a client sees it that is listed the meta-tools alone."""
 
 
-def understood(
-    arguments: bytes | None, name: bytes = b'"run_tool"', *, is_settled: bool = True, **more: bytes
-) -> Meant:
+def understood(arguments: bytes | None, name: bytes = b'"run_tool"', *, is_settled: bool = True, **more: Any) -> Meant:
     given = {} if arguments is None else {"arguments": arguments}
     params = {key: msgspec.Raw(value) for key, value in {"name": name, **given, **more}.items()}
     return meant(VIEW, Era.MODERN, "tools/call", params, lambda: is_settled)
@@ -124,7 +122,8 @@ def test_a_line_of_text_never_becomes_a_line_on_a_pipe(break_: str) -> None:
 
 
 def test_everything_beside_name_and_arguments_stays() -> None:
-    found = understood(b'{"name":"git_log","arguments":{}}', **{"x-new": b'{"a":1.50}', "task": b"{}"})
+    more: dict[str, Any] = {"x-new": b'{"a":1.50}', "task": b"{}"}
+    found = understood(b'{"name":"git_log","arguments":{}}', **more)
     assert {key: bytes(value) for key, value in found.to.params.items()} == {
         "name": b'"log"', "arguments": b"{}", "x-new": b'{"a":1.50}', "task": b"{}",
     }  # fmt: skip
@@ -260,7 +259,7 @@ async def test_a_refusal_is_a_result_for_the_model() -> None:
 
 def call(arguments: bytes) -> Call:
     params = {"name": msgspec.Raw(b'"log"'), "arguments": msgspec.Raw(arguments)}
-    return Call("c", "git", "tools/call", params, {}, "s", "p", Era.MODERN, {})
+    return Call(CallId("c"), "git", "tools/call", params, {}, "s", "p", Era.MODERN, {})
 
 
 def answering(result: RawJson) -> CallHandler:
@@ -304,7 +303,9 @@ async def test_of_an_error_about_params_only_the_message_is_another() -> None:
 async def test_an_error_of_the_hubs_own_keeps_its_data() -> None:
     found = await error_of(InvalidParams("no", data={"a": 1}))
     shown = json.loads(found.encoded())
-    assert (shown["code"], shown["data"]) == (-32602, {"a": 1}) and shown["message"].startswith("no\n\n{")
+    assert (shown["code"], shown["data"]) == (-32602, {"code": "invalid_params", "a": 1}) and shown[
+        "message"
+    ].startswith("no\n\n{")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mcp_hub.catalog.indexing import Indexes
-from mcp_hub.catalog.meta_tools import MOST_HITS, Finding, finding
-from mcp_hub.catalog.search import Answer
-from mcp_hub.catalog.tokens import estimate
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.discovery.meta_tools import MOST_HITS, ToolFinder, finding
+from mcp_hub.catalog.search.indexes import Indexes
+from mcp_hub.catalog.search.ranker import SearchAnswer
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
-from mcp_hub.types import Era, Kind, Snapshot
-from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.types import CallId, Era, Kind, Snapshot
 
 pytestmark = pytest.mark.anyio
 
@@ -58,20 +58,20 @@ class Model:
     def __init__(self, *, budget: int = 8000, starting: tuple[str, ...] = ()) -> None:
         self.limits: list[int] = []
         self._indexes = Indexes({})
-        self._finding = Finding(VIEW, self._search, budget, starting)
+        self._finding = ToolFinder(VIEW, self._search, budget, starting)
 
-    async def _search(self, query: str, limit: int, server: str | None) -> Answer:
+    async def _search(self, query: str, limit: int, server: str | None) -> SearchAnswer:
         self.limits.append(limit)
         return await self._indexes.search(None, VIEW, query, limit, server)
 
-    async def _found(self) -> Finding:
+    async def _found(self) -> ToolFinder:
         return self._finding
 
     async def says(self, arguments: bytes | None) -> tuple[str, bool]:
         """What the answer to these encoded arguments says, and whether it is an error."""
         given = {} if arguments is None else {"arguments": msgspec.Raw(arguments)}
         call = Call(
-            "c", "", "tools/call", {"name": msgspec.Raw(b'"find_tools"'), **given}, {}, "s", "p", Era.MODERN, {}
+            CallId("c"), "", "tools/call", {"name": msgspec.Raw(b'"find_tools"'), **given}, {}, "s", "p", Era.MODERN, {}
         )
         result = json.loads((await finding(self._found)(call, NOBODY)).result)
         (block,) = result["content"]

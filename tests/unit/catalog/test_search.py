@@ -1,11 +1,12 @@
 """What search finds, in which order, and what it says when nothing fits; on a small list of our own."""
 
 import math
+from typing import Any
 
 import pytest
 
-from mcp_hub.catalog import search_scores
-from mcp_hub.catalog.search import Answer, SearchIndex, build
+from mcp_hub.catalog.search import scores
+from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex, build
 from tests.unit.catalog.search_tools import ASKED, FOREIGN, TOOLS, found, index, properties, tool
 
 HUB = index(*TOOLS)
@@ -27,7 +28,7 @@ def test_of_queries_for_other_apps_nearly_all_are_weak() -> None:
 
 @pytest.mark.parametrize("query", ["", "   \n", "?!… --", "how could you be so", "and then of the", "🍰🍰", "a"])
 def test_a_query_that_says_nothing_has_no_hits(query: str) -> None:
-    assert HUB.search(query) == Answer((), is_weak=True)
+    assert HUB.search(query) == SearchAnswer((), is_weak=True)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,9 @@ def test_each_step_of_a_long_request_is_found() -> None:
 
 
 def test_a_named_app_comes_before_another_with_the_same_tool() -> None:
-    hub = index(*(tool(app, "create_page", f"Create a page, as in {other}.") for app, other in ["ab", "ba"]))
+    hub = index(
+        *(tool(app, "create_page", f"Create a page, as in {other}.") for app, other in [("a", "b"), ("b", "a")])
+    )
     hub.put("notion", [tool("notion", "create_page", "Make a new page under a parent.")])
     hub.put("confluence", [tool("confluence", "create_page", "Make a page in some space.")])
     assert found(hub, "create a Notion page")[0] == "notion_create_page"
@@ -160,7 +163,7 @@ def test_near_duplicates_do_not_use_up_the_limit() -> None:
 def test_one_server_is_searched_alone() -> None:
     assert set(found(HUB, "files", server="files")) <= {one.id for one in TOOLS if one.server == "files"}
     assert found(HUB, "list requests, issues and files", server="browser")[0] == "browser_network_requests"
-    assert HUB.search("list files", server="nobody") == Answer((), is_weak=True)
+    assert HUB.search("list files", server="nobody") == SearchAnswer((), is_weak=True)
     assert found(HUB, "create_issue", server="git") == []
 
 
@@ -242,7 +245,7 @@ def test_words_that_most_tools_have_are_left_out_of_large_searches(monkeypatch: 
     tools = [tool("a", f"common{n}", "common") for n in range(8)]
     hub = index(*tools, tool("b", "rare", "common"))
     assert len(found(hub, "rare common", 20)) == 9
-    monkeypatch.setattr(search_scores, "MAX_VISITS", 3)
+    monkeypatch.setattr(scores, "MAX_VISITS", 3)
     assert found(hub, "rare common", 20) == ["b_rare"]
     assert len(found(hub, "common", 20)) == 9
 
@@ -276,7 +279,7 @@ def test_queries_of_any_length_are_answered(query: str) -> None:
 
 
 def test_a_ranker_is_built_from_listed_tools() -> None:
-    listed = [
+    listed: list[dict[str, Any]] = [
         {"id": "one/bare", "server": "one", "name": "bare", "description": None, "inputSchema": None},
         {"id": "two/send_mail", "server": "two", "name": "send_mail", "description": "Sends mail.", "inputSchema": {}},
         {"id": "six/send_mail", "server": "six", "name": "send_mail", "description": "Sends mail.", "inputSchema": {}},

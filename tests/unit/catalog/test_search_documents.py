@@ -6,14 +6,14 @@ from weakref import ref
 
 import pytest
 
-from mcp_hub.catalog.search_documents import PEAK, Document, Searchable, prepare
-from mcp_hub.catalog.search_words import words
+from mcp_hub.catalog.search.documents import PEAK, Searchable, ToolDocument, prepare
+from mcp_hub.catalog.search.words import words
 from tests.unit.catalog.search_tools import tool
 
 MAX_WORDS = 32 + 16 + 60 + 200 + 200 + 200 + 100
 
 
-def has(document: Document, text: str) -> bool:
+def has(document: ToolDocument, text: str) -> bool:
     return all(word in document.weights for word in words(text, 99))
 
 
@@ -66,7 +66,9 @@ def test_a_document_has_a_bound_however_large_the_tool() -> None:
 
 def test_properties_beyond_the_limit_are_not_looked_at() -> None:
     for count, is_read in ((256, True), (257, False)):
-        schema = {"properties": {str(n): {} for n in range(count - 1)} | {"last": {"description": "distant"}}}
+        schema: dict[str, Any] = {
+            "properties": {str(n): {} for n in range(count - 1)} | {"last": {"description": "distant"}}
+        }
         assert has(prepare(tool("server", "name", "", schema)), "distant") is is_read
 
 

@@ -1,4 +1,4 @@
-"""The goals of docs/context.md on the evaluation sets (data outside the repository)."""
+"""The goals of docs/search.md on the evaluation sets (data outside the repository)."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.search import build
+from mcp_hub.catalog.search.ranker import build
 
 DATA = os.environ.get("MCP_HUB_EVAL_DATA")
 SETS = Path(DATA, "toolsearch") if DATA else None

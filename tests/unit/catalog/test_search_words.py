@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.catalog.search_words import clauses, compounds, key, words
+from mcp_hub.catalog.search.words import clauses, compounds, key, words
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.signatures import WIDTH, counted, grouped_names, parameter_notes, signature
+from mcp_hub.catalog.discovery.signatures import WIDTH, counted, grouped_names, parameter_notes, signature
 
 
 def tool(properties: Any = None, *, required: Any = (), description: Any = None, **members: Any) -> bytes:

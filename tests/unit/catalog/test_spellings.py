@@ -3,14 +3,15 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.catalog.filters import Filter
+from mcp_hub.catalog.resources.uri_variants import spellings
 from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.spellings import spellings
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import Era, Kind, Snapshot
+from tests.examples import examples
 from tests.unit.catalog.url_oracle import known_as, same
 
 SECRET = [
@@ -131,6 +132,7 @@ def test_a_long_uri_takes_no_time(unit: str, length: int) -> None:
     assert time.process_time() - began < 2, "a guard against hanging: a hundredth of it is usual"
 
 
+@example("HTTP:@\\0")
 @given(st.text(max_size=30) | st.from_regex(r"\A(file|https|x):/{0,4}[a-z.%2eF/\\@:?#\[\]0-9]{0,20}\Z"))
 def test_any_text_has_itself_among_its_spellings_or_none(uri: str) -> None:
     told = spellings(uri)
@@ -166,7 +168,7 @@ _STARTS = ["file:", "FILE:///", "https://", "https:", "ws://a", "vault://Main/",
 
 
 @given(st.sampled_from(_STARTS), st.lists(st.sampled_from(_PARTS), max_size=8))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_what_a_server_makes_of_it_is_among_what_filters_look_at(start: str, parts: list[str]) -> None:
     uri = start + "".join(parts)
     told, there = spellings(uri), known_as(uri)

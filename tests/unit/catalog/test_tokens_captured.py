@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.discovery.signatures import signature
 from mcp_hub.catalog.names import Wanted, assign
-from mcp_hub.catalog.signatures import signature
-from mcp_hub.catalog.tokens import estimate
 
 DATA = os.environ.get("MCP_HUB_EVAL_DATA")
 LISTS = Path(DATA, "tool-lists") if DATA else None

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from mcp_hub.catalog.approvals import record_key
 from mcp_hub.catalog.pins import Record, Told, encoded, findings_of, read, seen, told
-from mcp_hub.cli import approve as module
+from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.cli import main
-from mcp_hub.stores.pins import PinFiles
+from mcp_hub.cli.commands import approve as module
+from mcp_hub.stores.keyed_files import KeyedFiles
 
 CONFIG = {"bank": {"command": "true"}, "shop": {"command": "true"}, "free": {"command": "true", "approval": False}}
 
@@ -26,7 +26,7 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.config = root / "servers.yaml"
         self.config.write_text(json.dumps({"defaults": {"approval": "block"}, "servers": CONFIG}))
-        self.store = PinFiles(root / "state" / "approvals")
+        self.store = KeyedFiles(root / "state" / "approvals")
 
     def key(self, server: str) -> str:
         return record_key(str(self.config), server)

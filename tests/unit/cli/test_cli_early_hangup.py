@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.processes
+
 SECONDS = 60
 START = """
 import os, signal, anyio
@@ -30,6 +34,7 @@ def started(then: str) -> subprocess.CompletedProcess[str]:
 def test_it_is_remembered_from_before_the_hub_is_imported_until_it_serves() -> None:
     done = started("""
 import importlib, mcp_hub.cli as cli
+
 def imported(name):
     hang_up()
     return importlib.import_module(name)

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.cli import serve
-from mcp_hub.cli.guards import Doorkeeper, is_authenticated, metadata_routes
-from mcp_hub.config.schema import Settings
+from mcp_hub.app.catalog_rules import view_rules
+from mcp_hub.app.http import HttpAuthFactory, is_authenticated, metadata_routes
+from mcp_hub.cli.commands import serve
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import OVERRIDE
-from mcp_hub.fronts.guard import Guard, Refusal, Unverified
-from mcp_hub.rules import view_rules
+from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.oauth_tokens import ISSUER, RESOURCE, claims, jwk, key_set, rsa_key, token
 from tests.upstreams.child import until
@@ -31,7 +31,7 @@ def settings(path: Path | None = None, tokens: Any = (), **http: Any) -> Setting
     return Settings.model_validate({"hub": {"tokens": list(tokens), "http": {**oauth, **http}}, "profiles": {"p": {}}})
 
 
-async def who(guard: Guard, shown: bytes | None = None, host: bytes = b"localhost") -> Caller | int:
+async def who(guard: HttpAuth, shown: bytes | None = None, host: bytes = b"localhost") -> Caller | int:
     headers = {b"host": host} | ({} if shown is None else {b"authorization": b"Bearer " + shown})
     found = guard.check(headers)
     if isinstance(found, Unverified):
@@ -40,12 +40,12 @@ async def who(guard: Guard, shown: bytes | None = None, host: bytes = b"localhos
 
 
 async def test_without_anything_everybody_on_this_machine_is_local() -> None:
-    assert await who(Doorkeeper(None).guard(settings())) == Caller()
-    assert await who(Doorkeeper("p").guard(settings())) == Caller(profile="p")
+    assert await who(HttpAuthFactory(None).guard(settings())) == Caller()
+    assert await who(HttpAuthFactory("p").guard(settings())) == Caller(profile="p")
 
 
 async def test_a_change_of_tokens_holds_with_the_next_guard() -> None:
-    door = Doorkeeper(None)
+    door = HttpAuthFactory(None)
     first = door.guard(settings(tokens=TOKENS))
     assert await who(first, b"s3cret-of-alice") == Caller("alice")
     second = door.guard(settings(tokens=[{"token": "another-secret", "principal": "bob", "profile": "p"}]))
@@ -56,7 +56,7 @@ async def test_a_change_of_tokens_holds_with_the_next_guard() -> None:
 async def test_keys_outlive_a_change_of_the_configuration(tmp_path: Path) -> None:
     path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
     path.write_bytes(key_set(jwk(rsa_key())))
-    door = Doorkeeper("p")
+    door = HttpAuthFactory("p")
     assert door.key_states() == []
     first = door.guard(settings(path))
     assert await who(first, shown) == Caller(f"{ISSUER}#alice", "p")
@@ -70,7 +70,7 @@ async def test_keys_outlive_a_change_of_the_configuration(tmp_path: Path) -> Non
 async def test_an_issuer_that_is_taken_out_lets_nobody_in_any_more(tmp_path: Path) -> None:
     path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
     path.write_bytes(key_set(jwk(rsa_key())))
-    door = Doorkeeper(None)
+    door = HttpAuthFactory(None)
     assert isinstance(await who(door.guard(settings(path)), shown), Caller)
     assert await who(door.guard(settings(tokens=TOKENS)), shown) == 401
 
@@ -78,7 +78,7 @@ async def test_an_issuer_that_is_taken_out_lets_nobody_in_any_more(tmp_path: Pat
 async def test_keys_are_read_in_the_background_from_the_first_issuer_on(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(key_set(jwk(rsa_key())))
-    door = Doorkeeper(None)
+    door = HttpAuthFactory(None)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(door.run)
@@ -90,7 +90,7 @@ async def test_keys_are_read_in_the_background_from_the_first_issuer_on(tmp_path
 
 
 async def test_the_host_of_the_resource_is_one_of_the_hubs() -> None:
-    door = Doorkeeper(None)
+    door = HttpAuthFactory(None)
     assert await who(door.guard(settings(Path("none"))), host=b"hub.example.com") == 401
     assert await who(door.guard(settings()), host=b"hub.example.com") == 421
 
@@ -115,9 +115,12 @@ async def test_metadata_is_published_with_an_issuer_only() -> None:
     async def send(event: MutableMapping[str, Any]) -> None:
         sent.append(event)
 
-    for answer in routes.values():
-        await answer({"method": "GET"}, send)
-        await answer({"method": "POST"}, send)
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.disconnect"}
+
+    for route in routes.values():
+        await route.handle({"type": "http", "method": "GET"}, receive, send)
+        await route.handle({"type": "http", "method": "POST"}, receive, send)
     assert json.loads(sent[1]["body"])["authorization_servers"] == [ISSUER] and sent[2]["status"] == 405
 
 
@@ -141,7 +144,7 @@ def test_tokens_issuers_or_a_word_of_the_owner_open_a_public_address(
 
 
 def test_a_guard_of_settings_holds_no_token() -> None:
-    guard = Doorkeeper(None).guard(settings(tokens=TOKENS))
+    guard = HttpAuthFactory(None).guard(settings(tokens=TOKENS))
     assert "s3cret" not in repr(vars(guard)) and hashlib.sha256(b"s3cret-of-alice").digest() in guard._callers
 
 
@@ -151,8 +154,8 @@ async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(
     path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
     path.write_bytes(key_set(jwk(rsa_key())))
     path.chmod(0o666)
-    door = Doorkeeper(None)
+    door = HttpAuthFactory(None)
     assert await who(door.guard(settings(path)), shown) == 503
     assert "can be written by others" in door.key_states()[0]
     monkeypatch.setenv(OVERRIDE, "1")
-    assert isinstance(await who(Doorkeeper(None).guard(settings(path)), shown), Caller)
+    assert isinstance(await who(HttpAuthFactory(None).guard(settings(path)), shown), Caller)

@@ -6,10 +6,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env
+
+pytestmark = pytest.mark.processes
 
 CLOSED = {"<&-": 0, ">&-": 1, "2>&-": 0, "<&- >&- 2>&-": 1}
 """What a command that prints something ends with."""
@@ -22,7 +25,8 @@ def test_a_hub_that_nobody_reads_any_more_ends_well(stream: str) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        done = subprocess.run([sys.executable, "-c", LEAVING % stream], **{stream: write}, env=env, timeout=60)
+        pipes: dict[str, Any] = {stream: write}
+        done = subprocess.run([sys.executable, "-c", LEAVING % stream], env=env, timeout=60, **pipes)
     finally:
         os.close(write)
     assert done.returncode == 0
@@ -72,7 +76,7 @@ def test_output_that_cannot_be_written_is_one_line_on_stderr(tmp_path: Path, com
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_output_that_cannot_be_written_is_known_whatever_else_fails() -> None:
     code = (
-        "import sys\nfrom mcp_hub.cli.output import kept_output\n"
+        "import sys\nfrom mcp_hub.cli.render.output import kept_output\n"
         "with kept_output():\n    sys.stdout.write('x' * 100_000)\n    raise %s\n"
     )
     for failure, told in (

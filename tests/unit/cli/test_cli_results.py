@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.cli.results import (
-    Outcome,
+from mcp_hub.cli.render.results import (
+    ShownResult,
     content_text,
     error_line,
     event_line,
@@ -17,7 +17,7 @@ from mcp_hub.cli.results import (
     visible,
 )
 from mcp_hub.errors import RpcError, UpstreamLost
-from mcp_hub.events import CallEvent, Delta, Log, Progress, Started
+from mcp_hub.events import CallEvent, Delta, Log, Progressed, Started
 
 TEXT = {"type": "text", "text": "hello"}
 IMAGE = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
@@ -43,16 +43,16 @@ def encoded(value: object) -> bytes:
     ],
 )
 def test_result_reads_as_text(result: dict[str, Any], text: str) -> None:
-    assert Outcome.of(encoded(result)).text == text
+    assert ShownResult.of(encoded(result)).text == text
 
 
 def test_result_that_cannot_be_read_is_shown_raw() -> None:
-    assert Outcome.of(b"{nonsense").text == "{nonsense"
+    assert ShownResult.of(b"{nonsense").text == "{nonsense"
 
 
 def test_only_true_is_an_error() -> None:
-    assert Outcome.of(b'{"isError":true}').is_error
-    assert not Outcome.of(b'{"isError":"yes"}').is_error
+    assert ShownResult.of(b'{"isError":true}').is_error
+    assert not ShownResult.of(b'{"isError":"yes"}').is_error
 
 
 def test_content_of_a_delta_is_text_without_added_line_breaks() -> None:
@@ -71,19 +71,19 @@ def test_log_reads_level_logger_and_data() -> None:
 
 
 def test_message_of_progress_is_its_text_if_it_is_one() -> None:
-    assert message_of(Progress(1, rest={"message": msgspec.Raw(b'"half"')})) == "half"
-    assert message_of(Progress(1, rest={"message": msgspec.Raw(b"5")})) == ""
-    assert message_of(Progress(1)) == ""
+    assert message_of(Progressed(1, rest={"message": msgspec.Raw(b'"half"')})) == "half"
+    assert message_of(Progressed(1, rest={"message": msgspec.Raw(b"5")})) == ""
+    assert message_of(Progressed(1)) == ""
 
 
 @pytest.mark.parametrize(
     ("event", "line"),
     [
         (
-            Progress(1, 2, {"message": msgspec.Raw(b'"m"'), "type": msgspec.Raw(b"0")}, skipped=3),
+            Progressed(1, 2, {"message": msgspec.Raw(b'"m"'), "type": msgspec.Raw(b"0")}, skipped=3),
             {"type": "progress", "progress": 1, "total": 2, "message": "m", "skipped": 3},
         ),
-        (Progress(0.5), {"type": "progress", "progress": 0.5}),
+        (Progressed(0.5), {"type": "progress", "progress": 0.5}),
         (Delta(encoded([TEXT]), 1), {"type": "delta", "index": 1, "content": [TEXT]}),
         (Log("info", b'{"data":[1],"level":"info"}'), {"type": "log", "level": "info", "data": [1]}),
         (Started(), None),
@@ -96,12 +96,13 @@ def test_event_becomes_a_line(event: CallEvent, line: object) -> None:
 
 
 def test_result_line_holds_the_result_as_sent() -> None:
-    line = result_line(Outcome.of(b'{"content":[], "isError":true, "x":1.0}'))
+    line = result_line(ShownResult.of(b'{"content":[], "isError":true, "x":1.0}'))
     assert line == b'{"type":"result","isError":true,"result":{"content":[], "isError":true, "x":1.0}}\n'
 
 
 def test_error_line_has_code_message_and_data() -> None:
-    assert json.loads(error_line(UpstreamLost("gone"))) == {"type": "error", "code": 1002, "message": "gone"}
+    own = {"type": "error", "code": 1002, "message": "gone", "data": {"code": "upstream_crashed"}}
+    assert json.loads(error_line(UpstreamLost("gone"))) == own
     raw = b'{"code":-5,"message":"no","data":{"a":1},"type":"theirs"}'
     relayed = json.loads(error_line(RpcError("no", code=-5, raw=raw)))
     assert relayed == {"type": "error", "code": -5, "message": "no", "data": {"a": 1}}

@@ -6,21 +6,22 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mcp_hub.catalog.search import Answer, Hit
-from mcp_hub.cli import main, tables
-from mcp_hub.cli.search import explanation
+from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+from mcp_hub.cli import main
+from mcp_hub.cli.commands.search import explanation
+from mcp_hub.cli.render import tables
 
 FIRST = Hit("git_log", 3.256, ("git_log_2", "x\x1b[2J"), {"words": 2.25, "server": 1.006})
 SECOND = Hit("git_show", 0.0, (), {"words": 0.0, "server": 0.0})
 
 
-def rows(answer: Answer, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+def rows(answer: SearchAnswer, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     tables.print_table(explanation(answer))
     return [line.split() for line in capsys.readouterr().out.splitlines() if "─" not in line]
 
 
 def test_each_hit_has_a_row_with_the_parts_of_its_score(capsys: pytest.CaptureFixture[str]) -> None:
-    assert rows(Answer((FIRST, SECOND), is_weak=False), capsys) == [
+    assert rows(SearchAnswer((FIRST, SECOND), is_weak=False), capsys) == [
         ["tool", "score", "words", "server", "also"],
         ["git_log", "3.26", "2.25", "1.01", "git_log_2,", "x\\x1b[2J"],
         ["git_show", "0.00", "0.00", "0.00"],
@@ -28,7 +29,7 @@ def test_each_hit_has_a_row_with_the_parts_of_its_score(capsys: pytest.CaptureFi
 
 
 def test_nothing_is_explained_as_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert rows(Answer((), is_weak=True), capsys) == [["tool", "score", "also"]]
+    assert rows(SearchAnswer((), is_weak=True), capsys) == [["tool", "score", "also"]]
 
 
 @pytest.mark.parametrize(

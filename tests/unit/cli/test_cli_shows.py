@@ -8,22 +8,22 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mcp_hub.cli.results import Outcome
+from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, Quiet
+from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.cli.setup import fail
-from mcp_hub.cli.shows import JsonLines, OnTerminal, Quiet
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Delta, Log, Progress
+from mcp_hub.events import Delta, Log, Progressed
 
 
 def text(words: str) -> bytes:
     return msgspec.json.encode([{"type": "text", "text": words}])
 
 
-def result(words: str, **members: object) -> Outcome:
-    return Outcome.of(msgspec.json.encode({"content": [{"type": "text", "text": words}], **members}))
+def result(words: str, **members: object) -> ShownResult:
+    return ShownResult.of(msgspec.json.encode({"content": [{"type": "text", "text": words}], **members}))
 
 
-HALF = Progress(1, 2, {"message": msgspec.Raw(b'"half\\n\\u001b[2Jdone"')})
+HALF = Progressed(1, 2, {"message": msgspec.Raw(b'"half\\n\\u001b[2Jdone"')})
 
 
 class Terminal:
@@ -68,7 +68,7 @@ def test_pipe_gets_the_text_of_the_result_only(capsys: pytest.CaptureFixture[str
 
 def test_pipe_gets_the_result_object_as_sent_if_json_is_asked_for() -> None:
     out = io.BytesIO()
-    Quiet(out, as_json=True).outcome(Outcome.of(b'{"content":[], "x": 1.0}'))
+    Quiet(out, as_json=True).outcome(ShownResult.of(b'{"content":[], "x": 1.0}'))
     assert out.getvalue() == b'{"content":[], "x": 1.0}\n'
 
 
@@ -167,5 +167,5 @@ def test_errors_hold_no_escape_sequence_wherever_stderr_goes(
 
 def test_a_command_that_fails_says_so_without_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        fail("no \x1b]0;title\x07\x1b[2J", 2)
-    assert capsys.readouterr().err == "no \\x1b]0;title\\x07\\x1b[2J\n"
+        fail("usage", "no \x1b]0;title\x07\x1b[2J", 2)
+    assert capsys.readouterr().err == "no \\x1b]0;title\\x07\\x1b[2J [usage]\n"

@@ -7,27 +7,25 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.cli.http_health import monitoring_of
-from mcp_hub.cli.http_limits import admission_of
-from mcp_hub.cli.serve import _stop_when
-from mcp_hub.config.hub import HttpSettings
+from mcp_hub.app.http import HttpFront
+from mcp_hub.cli.commands.serve import _stop_when
 from tests.unit.fronts.local_hub import local_hub
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_readiness_ends_before_calls_do(tmp_path: Path) -> None:
+async def test_readiness_ends_before_calls_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     async with local_hub(tmp_path) as (app, _):
-        fronts: Any = SimpleNamespace(sessions=0)
-        health, metrics = monitoring_of(app, fronts, fronts, admission_of(HttpSettings()))
+        front = HttpFront(app, None, is_open=True)
+        health, metrics = front.health, front.metrics
         assert health.reasons() == [] and b"mcp_hub_ready 1.0" in metrics.rendered(None)[0]
-        front = SimpleNamespace(close=lambda: seen.append([reason.code for reason in health.reasons()]))
+        monkeypatch.setattr(front.mcp, "close", lambda: seen.append([reason.code for reason in health.reasons()]))
         stopped = anyio.Event()
         server: Any = SimpleNamespace(should_exit=False)
         stopped.set()
         with anyio.fail_after(WAIT):
-            await _stop_when(stopped, app, server, health, [front])
+            await _stop_when(stopped, app, server, front)
         assert seen == [["stopping"]] and server.should_exit
         assert b"mcp_hub_ready 0.0" in metrics.rendered(None)[0]

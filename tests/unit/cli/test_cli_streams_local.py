@@ -5,13 +5,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_hub.cli.local_streams import LocalStreams
+from mcp_hub.call import StreamInfo
+from mcp_hub.cli.access.local_streams import LocalStreams
 from mcp_hub.clock import SystemClock
-from mcp_hub.events import CallEvent, Cancelled, Progress, Started
-from mcp_hub.protocol.stream_events import encoded
-from mcp_hub.stores.base import Change, Chunk, EventStore, Status, StoreError, StreamRow
+from mcp_hub.errors import StoreError
+from mcp_hub.events import CallEvent, Cancelled, Progressed, Started
+from mcp_hub.protocol.shape.stream_events import encoded
+from mcp_hub.stores.base import Change, Chunk, EventStore
 from mcp_hub.stores.open import StoreLimits, open_store
-from mcp_hub.types import CallId
+from mcp_hub.types import CallId, Status
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +48,7 @@ class Owner:
             written.set()
 
         if seq == 1:
-            row = StreamRow(ID, "local", self._store.instance, "jobs", "tools/call", "job", 1.0, 1.0)
+            row = StreamInfo(ID, "local", self._store.instance, "jobs", "tools/call", "job", 1.0, 1.0)
             self._store.create(row, Chunk(1, (line,)), done)
         else:
             self._store.append(ID, 1, Chunk(seq, (line,)), Change(2.0, status), done)
@@ -65,12 +67,12 @@ async def test_follower_sees_what_another_process_writes_and_its_end(kind: str |
             async for event in stream:
                 seen.append((stream.cursor, event))
                 if isinstance(event, Started):
-                    await owner.write(Progress(1))
-                elif isinstance(event, Progress):
+                    await owner.write(Progressed(1))
+                elif isinstance(event, Progressed):
                     await owner.write(Cancelled(None), "cancelled", kind)
             assert stream.cursor == 3
         ending = [] if kind else [(3, Cancelled(None))]
-        assert seen == [(1, Started()), (2, Progress(1)), *ending]
+        assert seen == [(1, Started()), (2, Progressed(1)), *ending]
         [status] = await access.streams(9)
         assert (status.status, status.last) == ("cancelled", 3)
         for store in (here, there):

@@ -8,20 +8,11 @@ from typing import Self
 import msgspec
 import pytest
 
-from mcp_hub.cli.following import exit_code, followed
-from mcp_hub.cli.results import event_line
-from mcp_hub.cli.shows import JsonLines, Quiet
-from mcp_hub.cli.streams import age, stream_table
-from mcp_hub.client import StreamStatus
-from mcp_hub.errors import (
-    EventsGone,
-    ExecutorLost,
-    HubRestarted,
-    HubStopping,
-    RpcError,
-    UnknownStream,
-    UpstreamLost,
-)
+from mcp_hub.cli.access.following import exit_code, followed
+from mcp_hub.cli.commands.streams import age, stream_table
+from mcp_hub.cli.render.renderers import JsonLines, Quiet
+from mcp_hub.cli.render.results import event_line
+from mcp_hub.errors import EventsGone, ExecutorLost, HubRestarted, HubStopping, RpcError, UnknownStream, UpstreamLost
 from mcp_hub.events import (
     CallEvent,
     Cancelled,
@@ -30,11 +21,12 @@ from mcp_hub.events import (
     Failed,
     InputReceived,
     InputRequired,
-    Progress,
+    Progressed,
     Started,
     ToolCall,
     ToolResult,
 )
+from mcp_hub.protocol.rest.streams import StreamStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -43,8 +35,9 @@ NOON = 1795176000.0  # 2026-11-20T12:00:00Z
 
 
 def status(**more: object) -> StreamStatus:
-    row = {"stream": "st_1", "status": "working", "name": "job", "created": MADE, **more}
-    return msgspec.convert(row, StreamStatus)
+    row = {"stream": "st_1", "status": "working", "method": "tools/call", "name": "job", "server": "git"}
+    times = {"created": MADE, "updated": MADE, "first": 1, "last": 1}
+    return msgspec.convert({**row, **times, **more}, StreamStatus)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +127,10 @@ async def shown(*events: CallEvent) -> tuple[int | None, list[str]]:
 
 async def test_call_is_followed_to_its_ending_and_no_further(capsys: pytest.CaptureFixture[str]) -> None:
     done = Completed(b'{"content":[]}')
-    assert await shown(Started(), Progress(1), done, Progress(2)) == (0, ["progress", "result"])
+    assert await shown(Started(), Progressed(1), done, Progressed(2)) == (0, ["progress", "result"])
     assert await shown(Completed(b'{"content":[],"isError":true}')) == (1, ["result"])
     assert await shown(Failed(HubRestarted("gone")), done) == (3, ["error"])
-    assert await shown(Progress(1)) == (None, ["progress"])
+    assert await shown(Progressed(1)) == (None, ["progress"])
     capsys.readouterr()
     assert await shown(Cancelled("enough"), done) == (130, ["cancelled"])
     assert capsys.readouterr().err == "the call was cancelled: enough\n"
@@ -151,5 +144,5 @@ async def test_question_is_shown_and_said(capsys: pytest.CaptureFixture[str]) ->
 
 async def test_pipe_gets_no_word_of_a_cancelled_call(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.BytesIO()
-    assert await followed(Given([Progress(1), Cancelled("\x1b[2J")]), Quiet(out)) == 130
+    assert await followed(Given([Progressed(1), Cancelled("\x1b[2J")]), Quiet(out)) == 130
     assert (out.getvalue(), capsys.readouterr().err) == (b"", "the call was cancelled: \\x1b[2J\n")

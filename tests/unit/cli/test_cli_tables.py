@@ -3,22 +3,15 @@
 import pytest
 
 from mcp_hub.catalog.flags import Flag
-from mcp_hub.catalog.inspection import Flagged
+from mcp_hub.catalog.trust.scan import Flagged
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
-from mcp_hub.cli.following import exit_code
-from mcp_hub.cli.list import exit_code as list_exit_code
-from mcp_hub.cli.notices import notices_of
-from mcp_hub.cli.own_hub import unknown_tool
-from mcp_hub.cli.tables import last_lines, masked, protocol, quarantine_table, reason, reasons, server_data
-from mcp_hub.cli.waiting import has_settled, not_ready, starting_text
-from mcp_hub.errors import (
-    DeadlineExceeded,
-    InvalidParams,
-    RpcError,
-    UnknownEntry,
-    UpstreamLost,
-    UpstreamUnavailable,
-)
+from mcp_hub.cli.access.embedded import unknown_tool
+from mcp_hub.cli.access.following import exit_code
+from mcp_hub.cli.access.waiting import has_settled, not_ready, starting_text
+from mcp_hub.cli.commands.list import exit_code as list_exit_code
+from mcp_hub.cli.render.notices import notices_of
+from mcp_hub.cli.render.tables import last_lines, masked, protocol, quarantine_table, reason, reasons, server_data
+from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError, UnknownEntry, UpstreamLost, UpstreamUnavailable
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 
 READY = UpstreamStatus("git", UpstreamState.READY)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mcp_hub.catalog.accounting import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from mcp_hub.cli import main
-from mcp_hub.cli.tokens import print_account
+from mcp_hub.cli.commands.tokens import print_account
+from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from tests.unit.cli.command import hub
 
 AUTO = ModeTokens("auto", "search", 3, 238)
@@ -88,6 +88,7 @@ def test_what_is_not_there_is_a_mistake_of_the_caller(tmp_path: Path, option: st
     assert done.exit_code == 2 and said in done.stderr and done.stdout == ""
 
 
+@pytest.mark.processes
 def test_help_names_the_commands_among_the_others(tmp_path: Path) -> None:
     done = hub(tmp_path, "--help")
     lines = [line.split() for line in done.stdout.partition("Commands:")[2].splitlines() if line]

@@ -11,7 +11,7 @@ import msgspec
 from anyio.abc import SocketStream
 
 from mcp_hub.events import CallEvent
-from mcp_hub.protocol.stream_events import encoded
+from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.types import CallId
 
 __all__ = ["CLOSED", "STREAM", "Asked", "Peer", "events_answer", "json_answer", "lines", "peer", "problem", "sse"]
@@ -102,8 +102,8 @@ async def peer(answer: Answer | Sequence[bytes]) -> AsyncIterator[Peer]:
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(listener.serve, serve)
-        host, port = listener.extra(anyio.abc.SocketAttribute.local_address)
-        yield Peer(f"http://{host}:{port}/mcp", asked)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        yield Peer(f"http://127.0.0.1:{port}/mcp", asked)
         tasks.cancel_scope.cancel()
 
 

@@ -19,9 +19,10 @@ from mcp_hub.errors import (
     UpstreamLost,
     UpstreamUnavailable,
 )
-from mcp_hub.events import CallEvent, Completed, Failed, Log, Progress
-from mcp_hub.fronts import sse
-from mcp_hub.protocol import envelope, shape
+from mcp_hub.events import CallEvent, Completed, Failed, Log, Progressed
+from mcp_hub.protocol import sse
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.shape import results
 from mcp_hub.types import Era
 
 URL = "http://127.0.0.1:8765/mcp"
@@ -93,12 +94,12 @@ def test_json_answer_is_the_ending() -> None:
 
 
 LOG = Log("info", msgspec.Raw(b'{"level":"info","data":1}'))
-HALF = Progress(1, 2.5, {"message": msgspec.Raw(b'"half"')})
+HALF = Progressed(1, 2.5, {"message": msgspec.Raw(b'"half"')})
 
 
 @given(st.lists(st.integers(0, 1000), max_size=6))
 def test_stream_gives_its_events_in_order_however_it_is_cut(cuts: list[int]) -> None:
-    frames = [shape.progress_frame(b"7", HALF), shape.log_frame(LOG), b"not JSON", DONE, shape.log_frame(LOG)]
+    frames = [results.progress_frame(b"7", HALF), results.log_frame(LOG), b"not JSON", DONE, results.log_frame(LOG)]
     stream = sse.COMMENT + b"".join(map(sse.message, frames))
     places = sorted(min(cut, len(stream)) for cut in cuts)
     reader = AnswerReader(URL, 7, 200, STREAM)
@@ -116,8 +117,8 @@ def test_stream_gives_its_events_in_order_however_it_is_cut(cuts: list[int]) -> 
 def test_progress_is_what_a_hub_wrote_of_it(
     progress: float, total: float | None, rest: dict[str, msgspec.Raw] | None, skipped: int
 ) -> None:
-    event = Progress(progress, total, rest, skipped)
-    message = envelope.decode(shape.progress_frame(b"7", event))
+    event = Progressed(progress, total, rest, skipped)
+    message = envelope.decode(results.progress_frame(b"7", event))
     assert isinstance(message, envelope.Envelope)
     assert progress_of(envelope.raw_object(message.params) or {}) == event
 

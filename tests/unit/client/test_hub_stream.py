@@ -22,7 +22,8 @@ from mcp_hub.errors import (
     UpstreamLost,
     UpstreamUnavailable,
 )
-from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Progress, Started
+from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Progressed, Started
+from tests.examples import examples
 from tests.unit.client.scripted_peer import (
     CLOSED,
     STREAM,
@@ -41,9 +42,9 @@ pytestmark = pytest.mark.anyio
 SECONDS = 20
 EVENTS: list[CallEvent] = [
     Started(),
-    Progress(1, 3),
+    Progressed(1, 3),
     Delta(msgspec.Raw(b'[{"type":"text","text":"one\\n"}]')),
-    Progress(2, 3),
+    Progressed(2, 3),
     Delta(msgspec.Raw(b'[{"type":"text","text":"two"}]')),
     Completed(msgspec.Raw(b'{"content":[{"type":"text","text":"one\\ntwo"}]}')),
 ]
@@ -91,7 +92,7 @@ ALL = list(enumerate(EVENTS, 1))
 
 
 def test_events_come_once_and_in_order_wherever_connections_are_cut() -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.lists(st.integers(0, len(WHOLE)), max_size=6))
     def cut(cuts: list[int]) -> None:
         anyio.run(through, cuts)
@@ -164,7 +165,7 @@ async def test_repeats_are_passed_over() -> None:
 
 
 async def test_nothing_follows_the_ending() -> None:
-    extra = lines([Progress(9), Cancelled(None)], 7)
+    extra = lines([Progressed(9), Cancelled(None)], 7)
     _, _, found = await answered([events_answer(sse([*STORED, *extra]))])
     assert found == EVENTS
 

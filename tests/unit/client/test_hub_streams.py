@@ -14,7 +14,8 @@ from tests.unit.client.scripted_peer import STREAM, events_answer, json_answer, 
 pytestmark = pytest.mark.anyio
 
 SECONDS = 20
-ROW = {"stream": STREAM, "status": "working", "name": "job", "last": 2}
+ROW: dict[str, object] = {"stream": STREAM, "status": "working", "method": "tools/call", "name": "job", "server": "git"}
+ROW |= {"created": "2026-11-20T11:00:00.000Z", "updated": "2026-11-20T11:00:01.000Z", "first": 1, "last": 2}
 
 
 async def test_detached_call_is_answered_with_its_stream() -> None:

@@ -102,7 +102,10 @@ def test_answer_that_is_no_problem_says_what_to_mend(
 
 
 def test_state_of_a_stream_is_read_whatever_else_it_has() -> None:
-    row = b'{"stream":"st_1","status":"completed","method":"tools/call","name":"a","last":7,"new":[],"result":{"a": 1}}'
+    row = (
+        b'{"stream":"st_1","status":"completed","method":"tools/call","name":"a","server":"s","created":"x",'
+        b'"updated":"x","first":1,"last":7,"new":[],"result":{"a": 1}}'
+    )
     status = status_of(URL, row)
     assert (status.stream, status.name, status.last, status.has_ended) == ("st_1", "a", 7, True)
     assert status.result == msgspec.Raw(b'{"a": 1}')

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.client.stream_reader import StreamReader
-from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Progress, Started
+from mcp_hub.client.stream_reader import EventDecoder
+from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Progressed, Started
 from tests.unit.client.scripted_peer import CLOSED, STREAM, lines, sse
 
 EVENTS: list[CallEvent] = [
     Started(),
-    Progress(1, 2, {"message": msgspec.Raw(b'"a"')}),
+    Progressed(1, 2, {"message": msgspec.Raw(b'"a"')}),
     Delta(msgspec.Raw(b'[{"type":"text","text":"a\\nb"}]')),
     Cancelled("enough"),
 ]
@@ -19,8 +19,8 @@ STORED = lines(EVENTS)
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
-def reader(after: int = 0) -> StreamReader:
-    return StreamReader("http://hub", after)
+def reader(after: int = 0) -> EventDecoder:
+    return EventDecoder("http://hub", after)
 
 
 @given(st.lists(st.integers(0, 1200), max_size=8))
@@ -79,7 +79,7 @@ def test_what_is_no_event_breaks_the_stream(data: bytes) -> None:
 
 
 def test_event_over_the_limit_breaks_the_stream() -> None:
-    read = StreamReader("http://hub", 0, limit=300)
+    read = EventDecoder("http://hub", 0, limit=300)
     long = lines([Completed(msgspec.Raw(b'{"x":"%b"}' % (b"x" * 300)))], 2)
     assert [seq for seq, _ in read.feed(sse(STORED[:1]) + sse(long))] == [1]
     assert read.broken == "http://hub sent an event of more than 300 bytes"

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.config.load import parse
-from mcp_hub.config.schema import ClientRules, Settings
+from mcp_hub.config.load.load import parse
+from mcp_hub.config.schema.settings import ClientRules, Settings
 from mcp_hub.errors import ConfigError
+from tests.unit.config.faults import shown_all
 
 OWN = """
   patient: {soft_deadline: 10m, matches: ["Visual Studio*", "cursor-vscode"]}
@@ -23,7 +24,7 @@ def settings(clients: str = "", name: str = "servers.yaml") -> Settings:
 def finding(clients: str) -> str:
     with pytest.raises(ConfigError) as caught:
         settings(clients)
-    (found,) = str(caught.value).split("\n")
+    (found,) = shown_all(caught)
     return found
 
 
@@ -127,22 +128,22 @@ def test_copy_with_other_clients_forgets_the_old_ones() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("  a: {soft_deadlin: 1s, soft_deadline: 1s}", ".a.soft_deadlin: unknown key"),
-        ("  a: {soft_deadline: }", ".a: says nothing: give one of its keys"),
-        ("  a: {}", ".a: says nothing"),
-        ("  a: {max_tools: 0}", ".a.max_tools: must be at least 1"),
-        ("  a: {max_tools: many}", ".a.max_tools: expected a whole number"),
-        ("  a: {defers_tools: perhaps}", ".a.defers_tools: expected true or false"),
-        ("  a: {soft_deadline: soon}", ".a.soft_deadline: expected a duration such as "),
-        ("  a: {soft_deadline: 0s}", '.a.soft_deadline: must be longer than 0; or write "never"'),
-        ("  a: {soft_deadline: 400d}", '.a.soft_deadline: longer than the limit of 366d; or write "never"'),
-        ("  a: {soft_deadline: false}", ".a.soft_deadline: expected a duration such as "),
-        ("  a: {soft_deadline: 1s, matches: x}", ".a.matches: expected a list"),
-        ("  a: {soft_deadline: 1s, matches: ['']}", ".a.matches[0]: must not be empty"),
-        ("  a: 45s", ".a: expected a mapping (key: value)"),
-        ("  '': {soft_deadline: 1s}", '[""]: must not be empty'),
-        ('  "a\\nb": {soft_deadline: 1s}', '["a\\nb"]: must not contain a NUL or a line break'),
-        ("  Unknown: {soft_deadline: 1s, matches: [x]}", '.Unknown: takes no "matches": it is for every client'),
+        ("  a: {soft_deadlin: 1s, soft_deadline: 1s}", ".a.soft_deadlin [unknown_key]"),
+        ("  a: {soft_deadline: }", ".a [missing_key]"),
+        ("  a: {}", ".a [missing_key]"),
+        ("  a: {max_tools: 0}", ".a.max_tools [out_of_range]"),
+        ("  a: {max_tools: many}", ".a.max_tools [wrong_type]"),
+        ("  a: {defers_tools: perhaps}", ".a.defers_tools [wrong_type]"),
+        ("  a: {soft_deadline: soon}", ".a.soft_deadline [invalid_value]"),
+        ("  a: {soft_deadline: 0s}", ".a.soft_deadline [invalid_value]"),
+        ("  a: {soft_deadline: 400d}", ".a.soft_deadline [invalid_value]"),
+        ("  a: {soft_deadline: false}", ".a.soft_deadline [invalid_value]"),
+        ("  a: {soft_deadline: 1s, matches: x}", ".a.matches [wrong_type]"),
+        ("  a: {soft_deadline: 1s, matches: ['']}", ".a.matches[0] [out_of_range]"),
+        ("  a: 45s", ".a [wrong_type]"),
+        ("  '': {soft_deadline: 1s}", '[""] [out_of_range]'),
+        ('  "a\\nb": {soft_deadline: 1s}', '["a\\nb"] [invalid_value]'),
+        ("  Unknown: {soft_deadline: 1s, matches: [x]}", ".Unknown [misplaced_key]"),
     ],
 )
 def test_bad_entry_is_found_where_it_stands(entry: str, said: str) -> None:
@@ -151,7 +152,7 @@ def test_bad_entry_is_found_where_it_stands(entry: str, said: str) -> None:
 
 def test_entries_that_differ_in_case_only_are_refused() -> None:
     found = finding("\n  Mine: {soft_deadline: 1s}\n  mine: {soft_deadline: 2s}")
-    assert found == 'servers.yaml:4: hub.clients.mine: the same client as "Mine": case does not matter'
+    assert found == "servers.yaml:4: hub.clients.mine [duplicate_name]"
 
 
 @pytest.mark.parametrize(
@@ -230,4 +231,4 @@ def test_where_unknown_clients_have_no_deadline_nobody_has_theirs(
 
 
 def test_word_for_no_deadline_is_offered_with_what_was_expected() -> None:
-    assert finding("\n  a: {soft_deadline: soon}").endswith('or a number of seconds; or write "never"')
+    assert finding("\n  a: {soft_deadline: soon}").endswith("soft_deadline [invalid_value]")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.config.load import Loaded, parse
+from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.errors import ConfigError
+from tests.unit.config.faults import shown, shown_all
 
 ENV = {"HOME": "/home/alice"}
 DESKTOP = """{
@@ -35,13 +36,13 @@ def loaded(text: str, name: str = "c.json") -> Loaded:
 def findings(text: str, name: str = "c.json") -> list[str]:
     with pytest.raises(ConfigError) as caught:
         loaded(text, name)
-    return str(caught.value).split("\n")
+    return shown_all(caught)
 
 
 def test_foreign_keys_are_left_out_with_a_warning_each_that_names_file_line_and_key() -> None:
     found = loaded(DESKTOP)
     assert list(found.settings.servers) == ["git", "far"]
-    places = [warning.partition(": left out: ")[0] for warning in found.warnings]
+    places = [shown(warning).removesuffix(" [ignored_key]") for warning in found.warnings]
     assert places == [
         "c.json:3: globalShortcut",
         "c.json:4: preferences",
@@ -51,8 +52,8 @@ def test_foreign_keys_are_left_out_with_a_warning_each_that_names_file_line_and_
         "c.json:11: mcpServers.git.comand",
         "c.json:13: mcpServers.far.envFile",
     ]
-    assert "did you mean" not in "".join(found.warnings[:5]), "they are no slips"
-    assert found.warnings[5].endswith('the hub has no such key; did you mean "command"?')
+    assert not any('"command"' in warning.message for warning in found.warnings[:5]), "they are not slips"
+    assert '"command"' in found.warnings[5].message
 
 
 def test_words_of_others_that_have_a_meaning_here_are_read() -> None:
@@ -94,19 +95,19 @@ def test_empty_list_of_tools_that_are_allowed_lets_nothing_through() -> None:
 )
 def test_list_of_tools_that_does_not_fit_is_left_out(written: str) -> None:
     (warning,) = loaded(f'{{"mcpServers": {{"a": {{"command": "x", {written}}}}}}}').warnings
-    assert warning.endswith("left out: write tools.allow or tools.deny")
+    assert warning.code == "ignored_key" and "tools.allow" in warning.message and "tools.deny" in warning.message
 
 
 def test_file_of_vs_code_is_read() -> None:
     found = loaded(VS_CODE)
     assert found.settings.servers["git"].command == "git-mcp"
-    assert [warning.split(": ")[1] for warning in found.warnings] == ["inputs", "servers.git.dev"]
+    assert [warning.path for warning in found.warnings] == ["inputs", "servers.git.dev"]
 
 
 def test_slip_in_a_key_is_told_with_the_error_that_it_leads_to() -> None:
     problem, slip = findings('{\n "mcpServers": {\n  "git": {\n   "commnd": "x"}}}')
-    assert problem.startswith('c.json:3: mcpServers.git: needs a "command"')
-    assert slip == 'c.json:4: mcpServers.git.commnd: unknown key "commnd"; did you mean "command"?'
+    assert problem.startswith("c.json:3: mcpServers.git [missing_key]")
+    assert slip == "c.json:4: mcpServers.git.commnd [unknown_key]"
 
 
 @pytest.mark.parametrize(
@@ -119,15 +120,15 @@ def test_slip_in_a_key_is_told_with_the_error_that_it_leads_to() -> None:
 )
 def test_files_of_our_own_stay_strict(text: str, name: str) -> None:
     (found,) = findings(text, name)
-    assert 'autoApprove: unknown key "autoApprove"' in found
+    assert "autoApprove [unknown_key]" in found
 
 
 def test_sections_of_ours_stay_strict_in_foreign_files() -> None:
     (found,) = findings('{"mcpServers": {"a": {"command": "x", "restart": {"intensiti": 1}}}, "globalShortcut": ""}')
-    assert 'restart.intensiti: unknown key "intensiti"; did you mean "intensity"?' in found
+    assert "restart.intensiti [unknown_key]" in found
 
 
 def test_input_of_vs_code_is_an_error_that_says_what_to_write() -> None:
     text = '{"servers": {"a": {"command": "x", "env": {"KEY": "${input:api-key}"}}}, "inputs": []}'
-    said = "${input:api-key} is what VS Code asks for; the hub asks nobody: write ${VAR} instead"
-    assert findings(text) == [f"c.json:1: servers.a.env.KEY: {said}"]
+    said = "[invalid_placeholder]"
+    assert findings(text) == [f"c.json:1: servers.a.env.KEY {said}"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.config.interpolate import Unresolved, resolve
+from mcp_hub.config.load.interpolate import Unresolved, resolve
 
 ENV = {"TOKEN": "s3cr3t-token", "EMPTY": "", "HOME": "/home/alice", "PORT": "8080", "NESTED": "${TOKEN}"}
 

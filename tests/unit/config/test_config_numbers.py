@@ -9,9 +9,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pytest
 
 from mcp_hub.config.findings import DataPath
-from mcp_hub.config.load import parse
-from mcp_hub.config.schema import Settings
-from mcp_hub.config.section import Section
+from mcp_hub.config.load.load import parse
+from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 
 

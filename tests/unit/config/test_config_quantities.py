@@ -2,14 +2,7 @@
 
 import pytest
 
-from mcp_hub.config.quantities import (
-    LONGEST,
-    as_flag,
-    format_duration,
-    format_size,
-    parse_duration,
-    parse_size,
-)
+from mcp_hub.config.quantities import LONGEST, as_flag, format_duration, format_size, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from mcp_hub.config.load import Loaded, parse
-from mcp_hub.config.remote import is_cleartext
-from mcp_hub.config.schema import ServerSettings, json_schema
+from mcp_hub.config.load.load import Loaded, parse
+from mcp_hub.config.schema.remote import is_cleartext
+from mcp_hub.config.schema.settings import ServerSettings
 from mcp_hub.errors import ConfigError
+from tests.unit.config.editors import accepts
+from tests.unit.config.faults import shown_all
 
 ENV = {"TOKEN": "s3cr3t-token", "HOST": "mcp.example", "SPACED": "s3cr3t token"}
 URL = "https://mcp.example/mcp"
@@ -26,7 +27,8 @@ def settings(body: str) -> ServerSettings:
 def finding(body: str) -> str:
     with pytest.raises(ConfigError) as caught:
         loaded(body)
-    (found,) = str(caught.value).split("\n")
+    assert "s3cr3t" not in str(caught.value)
+    (found,) = shown_all(caught)
     return found.partition("servers.far.")[2]
 
 
@@ -47,7 +49,7 @@ def test_transport_is_read_as_other_clients_write_it(written: str, meant: str | 
     own = settings(f"{{url: '{URL}'{', ' if inner else ''}{inner}}}")
     assert (own.url, own.type) == (URL, meant)
     instance = {"servers": {"far": {"url": URL, **dict(part.split(": ") for part in inner.split(", ") if part)}}}
-    assert jsonschema.Draft202012Validator(json_schema()).is_valid(instance)
+    assert accepts(instance)
 
 
 def test_bearer_becomes_the_header_of_its_name() -> None:
@@ -69,48 +71,45 @@ def test_what_is_sent_is_secret_wherever_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("{url: ftp://x/y}", "url: expected http:// or https:// with a host"),
-        ("{url: mcp.example/mcp}", "url: expected http:// or https:// with a host"),
-        ("{url: 'https:///mcp'}", "url: expected http:// or https:// with a host"),
-        ("{url: 'https://a b/mcp'}", "url: expected http:// or https:// with a host"),
-        ("{url: 'https://x:0/mcp'}", "url: expected http:// or https:// with a host"),
-        ("{url: 'https://x:99999/mcp'}", "url: is no URL"),
-        ("{url: 'https://user:s3cr3t@x/mcp'}", "url: must not hold a user or a password; use bearer or headers"),
-        (f"{{url: '{URL}', type: stdio}}", 'type: expected "http" or "sse"'),
-        (f"{{url: '{URL}', type: http, transport: sse}}", "transport: type says something else: keep one of them"),
-        (f"{{url: '{URL}', args: [x]}}", "args: belongs to a command; a url has none"),
-        (f"{{url: '{URL}', env: {{A: b}}}}", "env: belongs to a command; a url has none"),
-        (f"{{url: '{URL}', cwd: /}}", "cwd: belongs to a command; a url has none"),
-        (f"{{url: '{URL}', local: 'a:b'}}", "local: a server has a url or a local, not both"),
-        (f"{{url: '{URL}', type: sse, era: modern}}", "era: the sse transport belongs to the handshake era"),
-        (f"{{url: '{URL}', headers: {{'a b': c}}}}", "headers: holds something that is no name of a header"),
-        (f"{{url: '{URL}', headers: {{Host: c}}}}", "headers: Host is set by the hub itself"),
-        (f"{{url: '{URL}', headers: {{Mcp-Session-Id: c}}}}", "headers: Mcp-Session-Id is set by the hub itself"),
-        (f"{{url: '{URL}', headers: {{A: b, a: c}}}}", "headers: a is given twice"),
-        (f'{{url: "{URL}", headers: {{A: "b\\r\\nC: d"}}}}', "headers: A may hold printable ASCII characters only"),
-        (f"{{url: '{URL}', headers: {{A: 's3cr3t '}}}}", "headers: A may hold printable ASCII characters only"),
-        (f"{{url: '{URL}', bearer: '${{SPACED}}'}}", 'bearer: expected the token alone, without "Bearer" before it'),
-        (f"{{url: '{URL}', bearer: Bearer s3cr3t}}", 'bearer: expected the token alone, without "Bearer" before it'),
+        ("{url: ftp://x/y}", "url [invalid_url]"),
+        ("{url: mcp.example/mcp}", "url [invalid_url]"),
+        ("{url: 'https:///mcp'}", "url [invalid_url]"),
+        ("{url: 'https://a b/mcp'}", "url [invalid_url]"),
+        ("{url: 'https://x:0/mcp'}", "url [invalid_url]"),
+        ("{url: 'https://x:99999/mcp'}", "url [invalid_url]"),
+        ("{url: 'https://user:s3cr3t@x/mcp'}", "url [invalid_url]"),
+        (f"{{url: '{URL}', type: stdio}}", "type [invalid_value]"),
+        (f"{{url: '{URL}', type: http, transport: sse}}", "transport [conflicting_keys]"),
+        (f"{{url: '{URL}', args: [x]}}", "args [misplaced_key]"),
+        (f"{{url: '{URL}', env: {{A: b}}}}", "env [misplaced_key]"),
+        (f"{{url: '{URL}', cwd: /}}", "cwd [misplaced_key]"),
+        (f"{{url: '{URL}', local: 'a:b'}}", "local [conflicting_keys]"),
+        (f"{{url: '{URL}', type: sse, era: modern}}", "era [conflicting_keys]"),
+        (f"{{url: '{URL}', headers: {{'a b': c}}}}", "headers [invalid_value]"),
+        (f"{{url: '{URL}', headers: {{Host: c}}}}", "headers [conflicting_keys]"),
+        (f"{{url: '{URL}', headers: {{Mcp-Session-Id: c}}}}", "headers [conflicting_keys]"),
+        (f"{{url: '{URL}', headers: {{A: b, a: c}}}}", "headers [conflicting_keys]"),
+        (f'{{url: "{URL}", headers: {{A: "b\\r\\nC: d"}}}}', "headers [invalid_value]"),
+        (f"{{url: '{URL}', headers: {{A: 's3cr3t '}}}}", "headers [invalid_value]"),
+        (f"{{url: '{URL}', bearer: '${{SPACED}}'}}", "bearer [invalid_value]"),
+        (f"{{url: '{URL}', bearer: Bearer s3cr3t}}", "bearer [invalid_value]"),
         (
             f"{{url: '{URL}', bearer: a, headers: {{authorization: b}}}}",
-            "bearer: headers has an Authorization already: keep one of them",
+            "bearer [conflicting_keys]",
         ),
         (
             "{url: 'https://u:s3cr3t@x/', bearer: a b, type: sse, era: modern, headers: {Host: c, 'a b': s3cr3t}}",
-            "url: must not hold a user or a password; use bearer or headers; headers: Host is set by the hub itself; "
-            "headers: holds something that is no name of a header; bearer: expected the token alone, without "
-            '"Bearer" before it, of printable ASCII characters; era: the sse transport belongs to the handshake era',
+            "url [invalid_url]",
         ),
         (
             "{url: 'https://[', oauth: {}, headers: {Authorization: a}}",
-            "url: is no URL; oauth: bearer or headers has the credentials already: keep one of them",
+            "url [invalid_url]",
         ),
-        (f"{{url: '{URL}', bearer: '${{NOPE}}'}}", "bearer: environment variable NOPE is not set"),
+        (f"{{url: '{URL}', bearer: '${{NOPE}}'}}", "bearer [variable_not_set]"),
     ],
 )
 def test_what_cannot_be_used_is_found_and_not_shown(body: str, said: str) -> None:
-    found = finding(body)
-    assert found.startswith(said) and "s3cr3t" not in found
+    assert finding(body) == said
 
 
 def test_a_url_may_be_put_together() -> None:
@@ -135,8 +134,8 @@ def test_a_disabled_server_need_not_be_complete() -> None:
     ],
 )
 def test_what_can_be_read_on_the_way_is_warned_about(url: str, warned: bool) -> None:
-    expected = "servers.yaml:3: servers.far.url: http:// lets everybody on the way read along; use https://"
-    assert loaded(f"url: '{url}'").warnings == ((expected,) if warned else ())
+    expected = "servers.yaml:3: servers.far.url [cleartext_url]"
+    assert shown_all(loaded(f"url: '{url}'").warnings) == ([expected] if warned else [])
     assert is_cleartext(url) is warned
 
 
@@ -145,6 +144,6 @@ def test_what_can_be_read_on_the_way_is_warned_about(url: str, warned: bool) -> 
     [{"url": URL, "command": "x"}, {"url": URL, "type": "pipe"}, {"url": URL, "headers": {"A": 5}}, {"url": 5}],
 )
 def test_json_schema_refuses_what_would_not_load(server: object) -> None:
-    assert not jsonschema.Draft202012Validator(json_schema()).is_valid({"servers": {"far": server}})
+    assert not accepts({"servers": {"far": server}})
     with pytest.raises(ConfigError):
         parse(json.dumps({"servers": {"far": server}}), "servers.json", {}, Path("/"))

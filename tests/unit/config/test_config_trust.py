@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.config.load import load, parse
+from mcp_hub.config.load.load import load, parse
 from mcp_hub.config.trust import OVERRIDE, problem_of_config, problem_of_secret
 from mcp_hub.errors import ConfigError
+from tests.unit.config.faults import shown
 
 ME, OTHER = 4242, 4343
 
@@ -100,7 +101,7 @@ def test_a_secret_file_with_wide_permissions_is_a_warning_with_its_place(tmp_pat
     text = "servers:\n  a:\n    command: x\n    env:\n      KEY: ${file:key}\n"
     secret.chmod(0o644)
     (warning,) = parse(text, "s", {}, tmp_path).warnings
-    assert warning.startswith("s:5: servers.a.env.KEY: file key can be read by everybody") and "chmod" in warning
+    assert shown(warning) == "s:5: servers.a.env.KEY [secret_readable]" and "file key" in warning.message
     secret.chmod(0o600)
     assert parse(text, "s", {}, tmp_path).warnings == ()
 

@@ -7,32 +7,34 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_hub.calls.cursors import Cursor
-from mcp_hub.calls.parking import Leg, Parking
-from mcp_hub.calls.registry import Registry
+from mcp_hub.aio import call_later
+from mcp_hub.call import Call, Question, StreamInfo
+from mcp_hub.calls.pending_input import CallHandle, PendingInput
+from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallRules
-from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits, call_later
-from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits
+from mcp_hub.calls.streams.table import StreamLimits, StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.view import ServerRules, ViewRules
-from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progress, Started
-from mcp_hub.fronts.exchange import Housekeeper
-from mcp_hub.fronts.http_request import HttpRequest
-from mcp_hub.fronts.kept_sessions import KeptSession
-from mcp_hub.fronts.resumption import Client, Resumption
-from mcp_hub.hub import Facade
+from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
+from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.response import Housekeeper
+from mcp_hub.fronts.http.resume import ClientCalls, Resumption
+from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
-from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.notices import Notices
+from mcp_hub.protocol.cursors import Cursor
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.stores.base import EventStore, StreamRow
+from mcp_hub.sessions.stored import StoredSession
+from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind
-from mcp_hub.upstreams.base import Call, CallChannel, Question
-from mcp_hub.upstreams.changes import Changes
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.call_scripts import ringing
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.fakes import unused
 from tests.unit.fronts.small_hub import Source
 
 __all__ = ["Connection", "MadeCall", "Neighbour", "World", "values", "virtual"]
@@ -137,17 +139,17 @@ class World:
         self.cancelled: list[CallRecord] = []
         self.store = store or MemoryStore()
         self.window = Window(self.store)
-        clock, changes = LoopClock(), Changes()
-        self.streams = Streams(cast(EventStore, self.window), clock, limits or StreamLimits())
+        clock, changes = LoopClock(), Notices()
+        self.streams = StreamTable(cast(EventStore, self.window), clock, limits or StreamLimits())
         source = Source(changes)
         source.offers(Kind.TOOL, "runs")
         source.adds_tool({"name": "reads", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}})
-        view = {None: ViewRules({"git": ServerRules(prefix=None)})}
+        view: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         catalog = Catalog({"git": source}, view, changes, clock, 0)
-        parking = Parking(clock, 1, self.cancel)
+        parking = PendingInput(clock, 1, self.cancel)
         given = rules or CallRules()
-        registry = cast(Registry, self)
-        self.hub = Facade(
+        registry = cast(CallRegistry, self)
+        self.hub = HubPort(
             catalog, registry, {}, {}, 10, parking, changes, self.streams, rules=lambda server, tool: given
         )
         self._keeper = Housekeeper()
@@ -158,7 +160,11 @@ class World:
         if record.stopping is None:
             self.cancelled.append(record)
             record.stopping = Cancelled(reason)
-            call_later(3, lambda: record.log.append(Cancelled(reason)))
+
+            def end() -> None:
+                record.log.append(Cancelled(reason))
+
+            call_later(3, end)
 
     def killed(self) -> "World":
         """The hub process that is started on the same store after this one was killed."""
@@ -172,19 +178,19 @@ class World:
         """Another hub process on the same store; this one goes on."""
         return World(store=cast(MemoryStore, Neighbour(self.store)))
 
-    def client(self, version: str = "2025-11-25", id_: str = "s", **capabilities: Any) -> Client:
-        return Client(KeptSession(Session(id_, LOCAL, Era.HANDSHAKE, version, {"elicitation": {}, **capabilities})))
+    def client(self, version: str = "2025-11-25", id_: str = "s", **capabilities: Any) -> ClientCalls:
+        return ClientCalls(
+            StoredSession(Session(id_, LOCAL, Era.HANDSHAKE, version, {"elicitation": {}, **capabilities}))
+        )
 
     def open(self, run: Callable[[Connection], Any]) -> Connection:
         connection = Connection()
         connection.task = asyncio.create_task(run(connection))
         return connection
 
-    async def get(self, client: Client, last: str) -> Connection:
+    async def get(self, client: ClientCalls, last: str) -> Connection:
         """The response to a GET with that `Last-Event-ID`, after a moment."""
-        connection = self.open(
-            lambda peer: self.resumption.resume(client, last, peer.receive, peer.send)  # type: ignore[arg-type]
-        )
+        connection = self.open(lambda peer: self.resumption.resume(client, last, peer.receive, peer.send))
         await sleep(0.01)
         return connection
 
@@ -204,10 +210,10 @@ class Neighbour:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def is_orphan(self, row: StreamRow) -> bool:
+    async def is_orphan(self, row: StreamInfo) -> bool:
         return self._is_alone and await self._store.is_orphan(row)
 
-    async def orphans(self) -> list[StreamRow]:
+    async def orphans(self) -> list[StreamInfo]:
         return await self._store.orphans() if self._is_alone else []
 
     async def inbox(self) -> list[Any]:
@@ -221,7 +227,7 @@ class MadeCall:
     """A call that its client has POSTed, and what happens to it."""
 
     def __init__(
-        self, world: World, client: Client, key: int = 1, *, takes_sse: bool = True, tool: str = "runs"
+        self, world: World, client: ClientCalls, key: int = 1, *, takes_sse: bool = True, tool: str = "runs"
     ) -> None:
         self.world = world
         self.client = client
@@ -230,12 +236,12 @@ class MadeCall:
         call = Call(
             new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {}, asked=name
         )
-        self.record = CallRecord(call, _unused, TimeLimits(9e9, 9e9), LoopClock())
-        self.record.lasting = world.streams.begin
-        self.record.sooner = ringing(self.record)
+        self.record = CallRecord(call, unused, TimeLimits(9e9, 9e9), LoopClock())
+        self.record.on_durable = world.streams.begin
+        self.record.reschedule = ringing(self.record)
         self.record.log.append(Started())
         call_later(QUIET, lambda: None if self.record.log.ended else self.record.make_lasting())
-        leg = Leg(self.record)
+        leg = CallHandle(self.record)
 
         async def answer(peer: Connection) -> None:
             request = HttpRequest(Envelope(), {}, [], LOCAL, peer.receive, peer.send, takes_sse)
@@ -257,7 +263,7 @@ class MadeCall:
         await sleep(0.01)
 
     async def progresses(self, *values: int) -> None:
-        await self.happens(*map(Progress, values))
+        await self.happens(*map(Progressed, values))
 
     async def ends(self) -> None:
         await self.happens(Completed(b'{"content":[]}'))
@@ -274,10 +280,6 @@ class MadeCall:
         self.post.leave()
         await sleep(0.5)
         assert self.post.task.done()
-
-
-async def _unused(call: Call, channel: CallChannel) -> Completed:
-    raise NotImplementedError
 
 
 def virtual(scenario: Scenario) -> Callable[[], None]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 
-from mcp_hub.app import App, open_app
-from mcp_hub.config.load import Loaded
-from mcp_hub.config.schema import Settings
-from mcp_hub.upstreams.tools import Progress, Registry, Result
+from mcp_hub.app.build import App, open_app
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.upstreams.functions.registry import Progress, Registry, Result
 from tests.upstreams.messages import CLIENT
 
 __all__ = ["Tools", "hello", "local_hub"]

@@ -10,15 +10,15 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from mcp_hub.app import App, open_app
-from mcp_hub.config.load import Loaded
-from mcp_hub.config.schema import Settings
-from mcp_hub.fronts.endpoints import Endpoints
-from mcp_hub.fronts.guard import Guard
-from mcp_hub.fronts.rest import Rest
-from mcp_hub.fronts.streamable_http import StreamableHttp
+from mcp_hub.app.build import App, open_app
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.fronts.http.auth import HttpAuth
+from mcp_hub.fronts.http.endpoints import Endpoints
+from mcp_hub.fronts.http.streamable import StreamableHttp
+from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.sessions.session import Caller
-from mcp_hub.upstreams.tools import Progress, Registry, Result
+from mcp_hub.upstreams.functions.registry import Progress, Registry, Result
 from tests.e2e.client import SseEvent, SseParser
 from tests.upstreams.child import WAIT
 
@@ -162,7 +162,7 @@ class Response:
 class RestPeer:
     """Sends requests to a hub; `token` None: as nobody, which a hub without tokens takes for `local`."""
 
-    def __init__(self, app: App, tools: Tools, rest: Rest, endpoints: Endpoints, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, app: App, tools: Tools, rest: RestApi, endpoints: Endpoints, tasks: anyio.abc.TaskGroup) -> None:
         self.app = app
         self.tools = tools
         self.rest = rest
@@ -249,8 +249,8 @@ async def rest_hub(root: Path, *, tokens: bool = True, is_open: bool = True, **h
     loaded = Loaded(settings, root / "servers.yaml", frozenset())
     env = {"MCP_HUB_STATE_DIR": str(root)}
     async with open_app(loaded, env, has_executors=True) as app, anyio.create_task_group() as tasks:
-        rest = Rest(app.hub, version="1.2", max_body=100_000, executors=app.virtual, is_open=is_open)
-        endpoints = Endpoints(Guard(CALLERS if tokens else {}), {}, rest)
+        rest = RestApi(app.hub, version="1.2", max_body=100_000, executors=app.virtual, is_open=is_open)
+        endpoints = Endpoints(HttpAuth(CALLERS if tokens else {}), {}, rest)
         yield RestPeer(app, tools, rest, endpoints, tasks)
         tools.go.set()
         tasks.cancel_scope.cancel()
@@ -261,7 +261,7 @@ async def mcp_hub(root: Path) -> AsyncIterator[RestPeer]:
     """A running hub that serves `/mcp` too."""
     async with rest_hub(root) as peer:
         mcp = StreamableHttp(peer.app.hub, peer.app.binding, max_body=100_000, max_sessions=10)
-        peer._endpoints = Endpoints(Guard(CALLERS), mcp.routes, peer.rest)
+        peer._endpoints = Endpoints(HttpAuth(CALLERS), mcp.routes, peer.rest)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mcp.run)
             yield peer

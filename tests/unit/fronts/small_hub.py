@@ -3,29 +3,30 @@
 import json
 from typing import Any
 
-from mcp_hub.calls.parking import Parking
-from mcp_hub.calls.registry import Registry
-from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.streams.table import StreamLimits, StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.view import ServerRules, ViewRules
 from mcp_hub.clock import SystemClock
-from mcp_hub.hub import Facade
+from mcp_hub.hub import HubPort
+from mcp_hub.notices import Notices
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.changes import Changes
+from mcp_hub.types import Era, Kind, Snapshot
+from tests.unit.fakes import IdleUpstream
 
 __all__ = ["Hub", "Source"]
 
 KEYS = {Kind.TOOL: "name", Kind.PROMPT: "name", Kind.RESOURCE: "uri", Kind.TEMPLATE: "uriTemplate"}
 
 
-class Source:
+class Source(IdleUpstream):
     """A server whose lists a test sets."""
 
-    def __init__(self, changes: Changes) -> None:
-        self.name = "git"
+    def __init__(self, changes: Notices) -> None:
+        super().__init__("git")
         self._changes = changes
         self._lists: dict[Kind, tuple[bytes, ...]] = {}
         self.subscribed: list[str] = []
@@ -48,12 +49,6 @@ class Source:
     def unsubscribe(self, uri: str) -> None:
         self.subscribed.remove(uri)
 
-    def session_ended(self, session: str) -> None:
-        """Nothing here belongs to a session."""
-
-    def status(self) -> UpstreamStatus:
-        return UpstreamStatus("git", UpstreamState.READY)
-
 
 def _definition(kind: Kind, id_: str) -> bytes:
     return json.dumps({KEYS[kind]: id_, "name": id_, "inputSchema": {"type": "object"}}).encode()
@@ -63,14 +58,14 @@ class Hub:
     """`facade` and what it is made of."""
 
     def __init__(self, resources: Filter = EVERYTHING) -> None:
-        clock, self.changes = SystemClock(), Changes()
+        clock, self.changes = SystemClock(), Notices()
         self.source = Source(self.changes)
-        rules = {None: ViewRules({"git": ServerRules(resources=resources)})}
+        rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(resources=resources)})}
         catalog = Catalog({"git": self.source}, rules, self.changes, clock, 0)
-        registry = Registry(clock, running=1, waiting=1)
-        streams = Streams(MemoryStore(), clock, StreamLimits())
-        parking = Parking(clock, 1, registry.cancel)
-        self.facade = Facade(catalog, registry, {"git": self.source}, {}, 10, parking, self.changes, streams)
+        registry = CallRegistry(clock, running=1, waiting=1)
+        streams = StreamTable(MemoryStore(), clock, StreamLimits())
+        parking = PendingInput(clock, 1, registry.cancel)
+        self.facade = HubPort(catalog, registry, {"git": self.source}, {}, 10, parking, self.changes, streams)
 
     def client(self, **subscriptions: str) -> Session:
         """A session that is subscribed to own URIs under the ones that it knows."""

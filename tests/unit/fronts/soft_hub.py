@@ -5,14 +5,14 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
-from mcp_hub.calls.own_tools import OFFERED
+from mcp_hub.call import Upstream
+from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.view import ServerRules, ViewRules
 from mcp_hub.events import Delta
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope
-from mcp_hub.types import PROGRAM, Audience, Kind, Snapshot
-from mcp_hub.upstreams.base import Upstream
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.types import PROGRAM, ClientKind, Kind, Snapshot
 from tests.unit.calls.virtual_time import run, sleep
 from tests.unit.fronts.task_hub import Sent, Server, TaskHub
 from tests.upstreams.messages import rpc
@@ -20,7 +20,7 @@ from tests.upstreams.messages import rpc
 __all__ = ["DEADLINE", "EARLY", "SoftHub", "delta", "in_virtual_time", "said", "soft"]
 
 DEADLINE = 45.0
-EARLY = Audience(expose="full", max_result_tokens=0, own=OFFERED)
+EARLY = ClientKind(expose="full", max_result_tokens=0, own=OFFERED)
 STREAMS = "dev.mcp-hub/streams"
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -43,7 +43,7 @@ class SoftHub(TaskHub):
         upstreams = cast(Mapping[str, Upstream], {"git": self.server})
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         self.facade.catalog = Catalog(upstreams, rules, self.facade.changes, self.clock, 0)
-        self.facade.soft_deadline = lambda session: DEADLINE if session.caller.principal == "me" else None
+        self.facade.soft_deadline = lambda session: DEADLINE if session.caller.principal == "me" else None  # type: ignore[method-assign]
         self.facade._audience = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
         self.raw: list[bytes] = []
         self._keep = self._pipe.send

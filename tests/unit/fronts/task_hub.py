@@ -8,28 +8,28 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mcp_hub.calls.parking import Parking
-from mcp_hub.calls.registry import Registry
+from mcp_hub.call import Call, CallChannel, Question, Upstream
+from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.calls.streams.table import StreamLimits, StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.view import ServerRules, ViewRules
-from mcp_hub.events import CallEvent, Completed, Progress
-from mcp_hub.fronts.duplex import Duplex
-from mcp_hub.fronts.exchange import Housekeeper
-from mcp_hub.fronts.http_modern import ModernHttp
-from mcp_hub.fronts.http_request import HttpRequest
-from mcp_hub.fronts.mcp_server import Binding, Identity, modern_session
-from mcp_hub.hub import Facade
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.events import CallEvent, Completed, Progressed
+from mcp_hub.fronts.http.modern import ModernHttp
+from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.response import Housekeeper
+from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
+from mcp_hub.fronts.mcp.duplex import Duplex
+from mcp_hub.hub import HubPort
+from mcp_hub.notices import Notices
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.base import Call, CallChannel, Question, Upstream
-from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.questions import follow_up
+from mcp_hub.upstreams.peer.questions import follow_up
 from mcp_hub.wire.base import Requests
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
 from tests.unit.fronts.http_peer import Connection
@@ -65,7 +65,7 @@ class Running:
         await sleep(0.2)
 
     async def says(self, progress: float, message: str) -> None:
-        await self.happens(Progress(progress, None, {"message": msgspec.Raw(json.dumps(message).encode())}))
+        await self.happens(Progressed(progress, None, {"message": msgspec.Raw(json.dumps(message).encode())}))
 
     async def ends(self, result: bytes = text("done"), era: Era = Era.HANDSHAKE) -> None:
         self.outcome.set_result(Completed(result, era))
@@ -90,6 +90,9 @@ class Server:
     def __init__(self) -> None:
         self.calls: list[Running] = []
         self.tools = list(TOOLS)
+
+    def begin(self, call: Call, channel: CallChannel) -> None:
+        """Never in place."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         running = Running(call, channel)
@@ -176,19 +179,19 @@ class TaskHub:
         self._ends_with_pipe = ends_with_pipe
         self.clock = LoopClock()
         self.server = Server()
-        self.streams = Streams(MemoryStore(), self.clock, StreamLimits(detached=3))
-        self.registry = Registry(self.clock, running=99, waiting=9, lasting=self.streams.begin)
+        self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
+        self.registry = CallRegistry(self.clock, running=99, waiting=9, on_durable=self.streams.begin)
         upstreams = cast(Mapping[str, Upstream], {"git": self.server})
-        changes = Changes()
+        changes = Notices()
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         limits = TimeLimits(9e9, 9e9)
-        self.facade = Facade(
+        self.facade = HubPort(
             Catalog(upstreams, rules, changes, self.clock, 0),
             self.registry,
             upstreams,
             {"git": (limits, limits)},
             100,
-            Parking(self.clock, 60, self.registry.cancel),
+            PendingInput(self.clock, 60, self.registry.cancel),
             changes,
             self.streams,
             lambda server, tool: RULES.get(tool, CallRules()),
@@ -224,7 +227,7 @@ class TaskHub:
     def close(self) -> None:
         """The client of the pipe goes away."""
         self._pipe.is_closed = True
-        self._duplex.on_closed("gone")
+        self._duplex.on_closed("gone", "connection_lost")
 
     @property
     def running(self) -> Running:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.errors import Busy
-from mcp_hub.fronts.admission import Admission, AdmissionLimits, Rate, TooFast
+from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, Rate, TooFast
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ import anyio
 import pytest
 import uvicorn
 
-from mcp_hub.fronts import connections
-from mcp_hub.fronts.connections import ConnectionLimits, affordable, bounded, look_after
-from mcp_hub.fronts.exchange import respond
+from mcp_hub.fronts.http import connections
+from mcp_hub.fronts.http.connections import ConnectionLimits, affordable, bounded, look_after
+from mcp_hub.fronts.http.response import respond
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -94,7 +94,9 @@ async def test_many_connections_beyond_those_that_are_told_so_are_just_closed(mo
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
 def test_connections_leave_room_for_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
     for files, wanted, most in ((1024, 4096, 512), (1024, 12, 12), (256, 4096, 64), (100_000, 4096, 4096)):
-        monkeypatch.setattr(connections.resource, "getrlimit", lambda what, files=files: (files, files))
+        monkeypatch.setattr(
+            "mcp_hub.fronts.http.connections.resource.getrlimit", lambda what, files=files: (files, files)
+        )
         assert affordable(wanted) == most
 
 

@@ -5,15 +5,16 @@ from typing import Any, cast
 
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.errors import DeadlineExceeded, RpcError
-from mcp_hub.events import BY_CLIENT, CallEvent, Cancelled, Completed, Delta, Failed, Log, Progress, Started
-from mcp_hub.fronts.delivery import Delivery, level_admits
-from mcp_hub.hub import Facade
+from mcp_hub.events import BY_CLIENT, CallEvent, Cancelled, Completed, Delta, Failed, Log, Progressed, Started
+from mcp_hub.fronts.mcp.responder import CallResponder, level_admits
+from mcp_hub.hub import HubPort
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import CallId, Era, RawJson
-from mcp_hub.upstreams.base import Call, CallChannel
+from tests.unit.fakes import unused
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
@@ -28,16 +29,12 @@ class Hub:
         return False
 
 
-HUB = cast(Facade, Hub())
+HUB = cast(HubPort, Hub())
 
 
 class Clock:
     def now(self) -> float:
         return 0.0
-
-
-async def unused(call: Call, channel: CallChannel) -> Completed:
-    raise NotImplementedError
 
 
 class Client:
@@ -50,7 +47,7 @@ class Client:
         self.record = CallRecord(call, unused, TimeLimits(1, 1), Clock())
         self.woken = 0
         session = Session("s", LOCAL, era, "2025-11-25", log_level=level)
-        self.delivery = Delivery(HUB, b'"r1"', session, self.record, token, self.wake)
+        self.delivery = CallResponder(HUB, b'"r1"', session, self.record, token, self.wake)
         self.record.log.append(Started())
 
     def wake(self) -> None:
@@ -74,7 +71,7 @@ def log(level: str) -> Log:
 
 @pytest.mark.parametrize("era", Era)
 def test_progress_goes_only_to_who_gave_a_token_and_under_that_token(era: Era) -> None:
-    sent = (Progress(1, 9), Progress(2.5))
+    sent = (Progressed(1, 9), Progressed(2.5))
     assert Client(era).gets(*sent) == []
     (first, second) = Client(era, token=b'"t\\u0041"').gets(*sent)
     assert first["params"] == {"progressToken": "tA", "progress": 1, "total": 9}
@@ -82,7 +79,7 @@ def test_progress_goes_only_to_who_gave_a_token_and_under_that_token(era: Era) -
 
 
 def test_progress_increases_whatever_the_upstream_sends() -> None:
-    values = [message["params"]["progress"] for message in Client(token=b"1").gets(*map(Progress, (5, 5, 1, -3, 6)))]
+    values = [message["params"]["progress"] for message in Client(token=b"1").gets(*map(Progressed, (5, 5, 1, -3, 6)))]
     assert values == sorted(set(values)) and (values[0], values[-1]) == (5, 6)
 
 
@@ -111,7 +108,7 @@ def test_a_level_admits_itself_and_what_is_worse() -> None:
 
 def test_all_that_comes_before_the_result_is_sent_before_it_and_in_order() -> None:
     client = Client(token=b"7")
-    messages = client.gets(Progress(1), log("info"), Progress(2), Delta(b"[]"), Completed(b'{"content":[]}'))
+    messages = client.gets(Progressed(1), log("info"), Progressed(2), Delta(b"[]"), Completed(b'{"content":[]}'))
     assert [message["method"].rpartition("/")[2] for message in messages] == ["progress", "message", "progress"]
     assert client.answer == {"jsonrpc": "2.0", "id": "r1", "result": {"content": []}}
     assert client.delivery.ended and not client.delivery.has_more
@@ -120,7 +117,7 @@ def test_all_that_comes_before_the_result_is_sent_before_it_and_in_order() -> No
 def test_nothing_follows_the_ending() -> None:
     client = Client(token=b"7")
     client.gets(Completed(b'{"n":1}'))
-    assert client.gets(Progress(1), Completed(b'{"n":2}'), log("info")) == []
+    assert client.gets(Progressed(1), Completed(b'{"n":2}'), log("info")) == []
     assert client.answer["result"] == {"n": 1} and client.record.log.refused == 3
 
 
@@ -200,5 +197,5 @@ def test_an_error_of_the_hub_passes_with_its_data() -> None:
     assert client.answer["error"] == {
         "code": 1003,
         "message": "too long",
-        "data": {"seconds": 1, "upstream": {"server": "git"}},
+        "data": {"code": "deadline_exceeded", "seconds": 1, "upstream": {"server": "git"}},
     }

@@ -7,35 +7,32 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mcp_hub.calls.parking import Parking, is_parked
+from mcp_hub.call import Call, Question
+from mcp_hub.calls.pending_input import PendingInput, is_parked
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Cancelled, Completed, Failed, Progress, Started
-from mcp_hub.fronts.asking import Asking
-from mcp_hub.fronts.delivery import Delivery
-from mcp_hub.hub import Facade
+from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
+from mcp_hub.fronts.mcp.client_requests import ClientRequests
+from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import Era, JsonObject, RawJson
-from mcp_hub.upstreams.base import Call, CallChannel, Question
+from tests.unit.fakes import unused
 
 pytestmark = pytest.mark.anyio
 
 FORM: JsonObject = {"message": "name?", "requestedSchema": {"type": "object"}}
 
 
-async def unused(call: Call, channel: CallChannel) -> Completed:
-    raise NotImplementedError
-
-
 class Hub:
     """The part of the facade that a delivery needs."""
 
     def __init__(self) -> None:
-        self.parking = Parking(SystemClock(), 60, lambda record, why: None)
+        self.parking = PendingInput(SystemClock(), 60, lambda record, why: None)
 
     def park(self, record: CallRecord, cursor: int) -> str:
         return self.parking.park(record, cursor)
@@ -57,14 +54,14 @@ class Client:
         self.hub = Hub()
         self.record = CallRecord(call, unused, TimeLimits(9, 9), SystemClock())
         self.session = Session("s", LOCAL, era, version, capabilities)
-        self.asking = Asking() if asks else None
+        self.asking = ClientRequests() if asks else None
         self.answers: list[RawJson | RpcError] = []
         self.record.log.append(Started())
         self.delivery = self.follow()
 
-    def follow(self, after: int = 0) -> Delivery:
-        hub = cast(Facade, self.hub)
-        return Delivery(hub, b"9", self.session, self.record, b'"t"', lambda: None, self.asking, after)
+    def follow(self, after: int = 0) -> CallResponder:
+        hub = cast(HubPort, self.hub)
+        return CallResponder(hub, b"9", self.session, self.record, b'"t"', lambda: None, self.asking, after)
 
     def asked(self, method: str = "elicitation/create", params: JsonObject = FORM) -> str:
         return self.record.ask(Question(method, msgspec.Raw(json.dumps(params).encode()), self.answers.append))
@@ -94,9 +91,9 @@ async def settle() -> None:
 
 async def test_a_handshake_client_is_asked_in_order_and_its_answer_counts_once() -> None:
     client = Client(Era.HANDSHAKE)
-    client.record.send(Progress(1))
+    client.record.send(Progressed(1))
     client.asked()
-    client.record.send(Progress(2))
+    client.record.send(Progressed(2))
     before, question, after = client.gets()
     assert (before["params"]["progress"], after["params"]["progress"]) == (1, 2)
     assert question["method"] == "elicitation/create" and question["params"] == FORM
@@ -126,7 +123,7 @@ async def test_an_error_answer_that_is_none_is_said_to_be_the_clients() -> None:
     await settle()
     (answer,) = client.answers
     assert isinstance(answer, RpcError) and answer.message.startswith("client answered with a malformed error object")
-    assert json.loads(bytes(answer.encoded()))["data"] == {"client": {"error": {"code": "x"}}}
+    assert json.loads(bytes(answer.encoded()))["data"] == {"code": "client_error", "client": {"error": {"code": "x"}}}
 
 
 @pytest.mark.parametrize("result", [[], "x", None, 7])
@@ -203,7 +200,7 @@ async def test_url_questions_get_an_id_and_forms_lose_their_mode_where_the_versi
 async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_back() -> None:
     client = Client(Era.MODERN)
     keys = [client.asked(), client.asked("roots/list", {})]
-    client.record.send(Progress(1))
+    client.record.send(Progressed(1))
     assert [message["params"]["progress"] for message in client.gets()] == [1]
     assert client.delivery.ended and client.delivery.parked
     assert client.result["resultType"] == "input_required" and is_parked(client.result["requestState"])
@@ -212,7 +209,7 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
         zip(keys, ("elicitation/create", "roots/list"), strict=True)
     )
     client.delivery.close()
-    client.record.send(Progress(2))
+    client.record.send(Progressed(2))
     parked = client.hub.parking.fetch(client.result["requestState"], client.record.call)
     client.record.answer(keys[0], msgspec.Raw(b'{"action":"accept"}'))
 

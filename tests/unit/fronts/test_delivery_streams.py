@@ -6,23 +6,24 @@ from typing import Any, cast
 
 import pytest
 
-from mcp_hub.calls import stream as stream_module
+from mcp_hub.call import Call
 from mcp_hub.calls.runner import CallRecord, TimeLimits
-from mcp_hub.calls.streams import StreamLimits, Streams
+from mcp_hub.calls.streams import stream as stream_module
+from mcp_hub.calls.streams.table import StreamLimits, StreamTable
 from mcp_hub.errors import UnknownStream
-from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progress, Started
-from mcp_hub.fronts.delivery import Delivery
-from mcp_hub.hub import Facade
+from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
+from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.extensions import STREAMS
-from mcp_hub.protocol.shape import COALESCED
+from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import Era, RawJson
-from mcp_hub.upstreams.base import Call, CallChannel
+from mcp_hub.types import Era, JsonObject, RawJson
 from tests.unit.calls.call_scripts import ringing
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.fakes import unused
 from tests.unit.fronts.http_peer import virtual
 
 DONE = Completed(b'{"content":[]}')
@@ -68,17 +69,17 @@ class Client:
         store: MemoryStore | None = None,
     ) -> None:
         self.store = store or MemoryStore()
-        self.streams = Streams(self.store, LoopClock(), StreamLimits())
+        self.streams = StreamTable(self.store, LoopClock(), StreamLimits())
         call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "local", Era.HANDSHAKE, {})
         self.record = CallRecord(call, unused, TimeLimits(9, 9), LoopClock())
-        self.record.lasting = self.streams.begin
-        self.record.sooner = ringing(self.record)
-        capabilities = {"extensions": {STREAMS: {}}} if partials else {}
+        self.record.on_durable = self.streams.begin
+        self.record.reschedule = ringing(self.record)
+        capabilities: JsonObject = {"extensions": {STREAMS: {}}} if partials else {}
         session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", capabilities)
         self.record.log.append(Started())
         self.woken = 0
-        self.delivery = Delivery(
-            cast(Facade, Hub()), b"1", session, self.record, b'"t"', self.wake, by_cursor=by_cursor, instead=instead
+        self.delivery = CallResponder(
+            cast(HubPort, Hub()), b"1", session, self.record, b'"t"', self.wake, by_cursor=by_cursor, instead=instead
         )
 
     def wake(self) -> None:
@@ -105,10 +106,6 @@ class Client:
         return json.loads(self.delivery.answer)["result"]
 
 
-async def unused(call: Call, channel: CallChannel) -> Completed:
-    raise NotImplementedError
-
-
 def numbers(got: list[tuple[int, Any]]) -> list[int]:
     return [seq for seq, _ in got]
 
@@ -116,10 +113,10 @@ def numbers(got: list[tuple[int, Any]]) -> list[int]:
 @virtual
 async def test_what_is_sent_by_cursor_is_sent_once_it_is_committed() -> None:
     client = Client(by_cursor=True)
-    client.record.send(Progress(1))
+    client.record.send(Progressed(1))
     assert not client.delivery.has_more and client.gets() == []
     await sleep(0)
-    await client.happens(Progress(2), INFO)
+    await client.happens(Progressed(2), INFO)
     assert client.woken and client.delivery.has_more
     assert numbers(client.gets()) == [2, 3, 4]
     row = await client.store.find(client.record.call.id)
@@ -130,7 +127,7 @@ async def test_what_is_sent_by_cursor_is_sent_once_it_is_committed() -> None:
 async def test_what_follows_by_cursor_is_not_merged_before_its_first_look() -> None:
     """A hundred messages of one read of the upstream's pipe are a hundred messages."""
     client = Client(by_cursor=True)
-    await client.happens(*map(Progress, range(1, 101)), DONE)
+    await client.happens(*map(Progressed, range(1, 101)), DONE)
     assert numbers(client.gets()) == list(range(2, 102))
     assert client.mark == {"stream": client.record.call.id, "cursor": "102", "status": "completed"}
 
@@ -138,7 +135,7 @@ async def test_what_follows_by_cursor_is_not_merged_before_its_first_look() -> N
 @virtual
 async def test_others_are_sent_what_is_not_yet_committed_and_marked_with_what_is() -> None:
     client = Client()
-    client.record.send(Progress(1))
+    client.record.send(Progressed(1))
     assert len(client.gets()) == 1
     client.record.log.append(DONE)
     client.gets()
@@ -161,7 +158,7 @@ def test_a_quick_silent_call_has_no_stream_and_no_mark(by_cursor: bool) -> None:
 @virtual
 async def test_a_delivery_that_was_paused_follows_again_from_any_place() -> None:
     client = Client(by_cursor=True)
-    await client.happens(Progress(1), Progress(2), INFO)
+    await client.happens(Progressed(1), Progressed(2), INFO)
     first = client.gets()
     client.delivery.pause()
     assert client.record.stream is not None and client.record.stream.readers == ()
@@ -178,7 +175,7 @@ async def test_a_delivery_that_was_paused_follows_again_from_any_place() -> None
 async def test_a_paused_delivery_does_not_begin_to_follow_when_the_call_becomes_durable() -> None:
     client = Client(by_cursor=True)
     client.delivery.pause()
-    await client.happens(Progress(1))
+    await client.happens(Progressed(1))
     assert client.record.stream is not None and client.record.stream.readers == ()
 
 
@@ -188,7 +185,7 @@ async def test_a_paused_delivery_does_not_begin_to_follow_when_the_call_becomes_
 @virtual
 async def test_a_client_of_the_extension_gets_each_event_with_its_cursor_and_the_usual_ones_too() -> None:
     client = Client(partials=True)
-    await client.happens(Progress(1), DELTA, INFO, DONE)
+    await client.happens(Progressed(1), DELTA, INFO, DONE)
     got = client.gets()
     kinds = [
         (seq, message["method"], message["params"].get("_meta", {}).get(STREAMS, {}).get("cursor"))
@@ -247,7 +244,7 @@ async def test_one_that_reads_its_own_request_slowly_gets_its_result_and_is_told
     assert got == sorted(set(got)) and not client.delivery.ended
     missed = got[-1] - 1 - len(got)
     assert missed > 10
-    await client.happens(Progress(1), Progress(2), Completed(b'{"content":[]}'))
+    await client.happens(Progressed(1), Progressed(2), Completed(b'{"content":[]}'))
     told = [message for _, message in client.gets() if message.get("method") == "notifications/progress"]
     assert [message["params"].get("_meta", {}).get(COALESCED) for message in told] == [missed, None]
     assert client.delivery.ended and client.result["content"] == []
@@ -282,7 +279,7 @@ async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_wha
     client = Client(by_cursor=True, instead=Task())
     await sleep(4.9)
     assert not client.delivery.ended
-    await client.happens(Progress(1))
+    await client.happens(Progressed(1))
     await sleep(0.2)
     assert client.delivery.has_more
     assert numbers(client.gets(1)) == [2] and client.delivery.detached and client.result == {"instead": True}
@@ -291,7 +288,7 @@ async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_wha
 @virtual
 async def test_it_comes_in_its_time_to_a_client_that_was_away_meanwhile() -> None:
     client = Client(by_cursor=True, instead=Task())
-    await client.happens(Progress(1))
+    await client.happens(Progressed(1))
     client.delivery.pause()
     await sleep(6)
     assert client.record.stream is not None
@@ -318,7 +315,7 @@ def test_it_does_not_come_when_it_is_not_wanted(case: str) -> None:
 @virtual
 async def test_a_call_that_is_followed_no_longer_holds_nobody() -> None:
     client = Client(instead=Task())
-    await client.happens(Progress(1))
-    assert client.record.alarm is not None
+    await client.happens(Progressed(1))
+    assert client.record.timer is not None
     client.delivery.close()
-    assert client.record.alarm is None and client.record.on_stream is None
+    assert client.record.timer is None and client.record.on_stream is None

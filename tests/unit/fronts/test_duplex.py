@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.app import App
+from mcp_hub.app.build import App
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.duplex import Duplex, OnModern
-from mcp_hub.fronts.mcp_server import modern_session
-from mcp_hub.protocol import envelope
+from mcp_hub.fronts.mcp.binding import modern_session
+from mcp_hub.fronts.mcp.duplex import Duplex, OnModern
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.wire.base import Requests
@@ -54,7 +54,7 @@ class Wire:
 
     def close(self) -> None:
         self.is_closed = True
-        self.duplex.on_closed("gone")
+        self.duplex.on_closed("gone", "connection_lost")
 
     def receive(self, method: str, params: Any = None, id: Any = None) -> None:
         message = {"jsonrpc": "2.0", "method": method}
@@ -195,8 +195,8 @@ async def test_id_that_is_in_use_in_another_spelling_is_refused_in_that_spelling
     _, tools = hub
     wire.call(first, "hold", nonce="first")
     refused = await wire.ask(second, "ping")
-    said = f"invalid request: id {json.dumps(second)} is in use"
-    assert refused == {"jsonrpc": "2.0", "id": second, "error": {"code": -32600, "message": said}}
+    error = {"code": -32600, "message": f"invalid request: id {json.dumps(second)} is in use"}
+    assert refused == {"jsonrpc": "2.0", "id": second, "error": {**error, "data": {"code": "invalid_request"}}}
     tools.go.set()
     assert (await wire.answer(first))["result"]["content"][0]["text"] == "first"
 
@@ -245,7 +245,7 @@ async def test_params_that_are_null_are_none(wire: Wire) -> None:
         wire.duplex.on_request(decoded)
     assert (await wire.answer(1))["result"] == {}
     assert [tool["name"] for tool in (await wire.answer(2))["result"]["tools"]][0] == "echo"
-    assert (await wire.answer(3))["error"] == {"code": -32602, "message": "params must be an object"}
+    assert (await wire.answer(3))["error"]["data"] == {"code": "invalid_params"}
 
 
 async def test_calls_of_a_client_that_is_gone_are_cancelled(hub: tuple[App, Tools]) -> None:
@@ -279,7 +279,7 @@ async def test_changes_are_announced_to_a_client_that_has_shaken_hands(hub: tupl
     async with serving(app) as new, serving(app) as old:
         await old.ask(0, "initialize", hello())
         await anyio.wait_all_tasks_blocked()
-        tools.registry.tool(tools.echo, name="another")
+        tools.registry.tool(name="another")(tools.echo)
         app.changes.bump()
         await until(lambda: len(old.sent) == 2)
         assert old.sent[1]["method"] == "notifications/tools/list_changed"

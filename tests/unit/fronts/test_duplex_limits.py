@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.protocol import envelope
+from mcp_hub.protocol.jsonrpc import envelope
 from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.unit.fronts.test_duplex import Message, Wire, serving
 from tests.upstreams.child import until

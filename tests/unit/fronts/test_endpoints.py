@@ -5,10 +5,14 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from mcp_hub.fronts.endpoints import Endpoints, Headers
-from mcp_hub.fronts.exchange import Receive, Scope, Send, respond
-from mcp_hub.fronts.guard import Guard, Refusal
+from mcp_hub.errors import Busy
+from mcp_hub.fronts.http.auth import HttpAuth, Refusal
+from mcp_hub.fronts.http.endpoints import Endpoints, Headers, Mount
+from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
 from mcp_hub.sessions.session import Caller
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +24,7 @@ async def serve(scope: Scope, receive: Receive, send: Send, headers: Headers, ca
     await respond(send, 200, json.dumps([scope["path"], caller.principal, caller.profile]).encode())
 
 
-class Api:
+class Api(Mount):
     """A mount that says who came, or why not."""
 
     prefix = "/v1"
@@ -28,20 +32,23 @@ class Api:
     async def serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
         await serve(scope, receive, send, headers, caller)
 
-    async def refuse(self, send: Send, refusal: Refusal) -> None:
-        await respond(send, refusal.status, json.dumps(refusal.reason).encode())
+    def refused(self, refusal: Refusal) -> Response:
+        return JSONResponse(refusal.reason, refusal.status)
+
+    def failed(self, error: Busy) -> Response:
+        return JSONResponse(str(error), 503)
 
 
-GUARD = Guard(TOKENS, profiles=["small", "a b/p/c"])
+GUARD = HttpAuth(TOKENS, profiles=["small", "a b/p/c"])
 FREE = [(b"host", b"localhost"), (b"authorization", b"Bearer free")]
 
 
-async def published(scope: Scope, send: Send) -> None:
-    await respond(send, 200, json.dumps("for everybody").encode())
+async def published(request: Request) -> Response:
+    return JSONResponse("for everybody")
 
 
-def endpoints(guard: Guard = GUARD) -> Endpoints:
-    return Endpoints(guard, {"/mcp": serve, "/sse": serve}, Api(), {"/.well-known/x": published})
+def endpoints(guard: HttpAuth = GUARD) -> Endpoints:
+    return Endpoints(guard, {"/mcp": serve, "/sse": serve}, Api(), {"/.well-known/x": Route("/x", published)})
 
 
 async def asked(target: str, token: str = "free") -> tuple[int, Any]:
@@ -60,7 +67,7 @@ async def sent_to(
     async def send(event: MutableMapping[str, Any]) -> None:
         sent.append(event)
 
-    scope = {"path": path, "query_string": query.encode(), "headers": headers, "method": method}
+    scope = {"type": "http", "path": path, "query_string": query.encode(), "headers": headers, "method": method}
     await front(scope, receive, send)
     return sent[0]["status"], json.loads(sent[1]["body"] or b"null")
 
@@ -175,7 +182,7 @@ async def test_what_is_published_needs_no_token_and_is_at_its_whole_path_only() 
 async def test_another_guard_holds_from_the_next_request_on() -> None:
     front = endpoints()
     assert (await sent_to(front, "/mcp", FREE))[0] == 200
-    front.guard = Guard({"new": Caller("new")})
+    front.guard = HttpAuth({"new": Caller("new")})
     assert (await sent_to(front, "/mcp", FREE))[0] == 401
     assert (await sent_to(front, "/mcp", [FREE[0], (b"authorization", b"Bearer new")]))[0] == 200
 
@@ -190,12 +197,12 @@ class Checking:
         return b"Bearer"
 
     async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
-        return Caller("issuer#carol") if token == b"good.one.x" else Refusal(403, "lacks a scope", code="no_scope")
+        return Caller("issuer#carol") if token == b"good.one.x" else Refusal(403, "insufficient_scope", "lacks a scope")
 
 
 @pytest.mark.parametrize("target", ["/mcp", "/v1/tools"])
 async def test_a_token_that_has_to_be_checked_is(target: str) -> None:
-    front = endpoints(Guard({}, verifier=Checking()))
+    front = endpoints(HttpAuth({}, verifier=Checking()))
     good, bad = ([FREE[0], (b"authorization", b"Bearer " + token)] for token in (b"good.one.x", b"bad.one.x"))
     assert await sent_to(front, target, good) == (200, [target, "issuer#carol", None])
     assert (await sent_to(front, target, bad))[0] == 403

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.fronts.delivery import Delivery
-from mcp_hub.fronts.exchange import Exchange
+from mcp_hub.fronts.http.response import HttpResponse
+from mcp_hub.fronts.mcp.responder import CallResponder
 from tests.unit.fronts.rest_peer import RestPeer, mcp_hub
 from tests.upstreams.messages import modern
 
@@ -35,7 +35,7 @@ def uncollected() -> Iterator[None]:
 
 
 def left() -> int:
-    return sum(isinstance(each, CallRecord | Exchange | Delivery) for each in gc.get_objects())
+    return sum(isinstance(each, CallRecord | HttpResponse | CallResponder) for each in gc.get_objects())
 
 
 def message(method: str, params: Any) -> dict[str, Any]:

@@ -4,16 +4,16 @@ import hashlib
 
 import pytest
 
-from mcp_hub.fronts.guard import Guard, Refusal, Unverified, is_loopback, repeated
+from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified, is_loopback, repeated
 from mcp_hub.sessions.session import LOCAL, Caller
 
 ALICE, BOB = Caller("alice"), Caller("bob", "small")
-OPEN = Guard({})
-CONFIGURED = Guard({}, hosts=["Hub.example"], origins=["https://App.example/", "vscode-webview://x"])
-LOCKED = Guard({"s3cret": ALICE, "töken": BOB})
+OPEN = HttpAuth({})
+CONFIGURED = HttpAuth({}, hosts=["Hub.example"], origins=["https://App.example/", "vscode-webview://x"])
+LOCKED = HttpAuth({"s3cret": ALICE, "töken": BOB})
 
 
-def checked(guard: Guard, **headers: str | None) -> Caller | int:
+def checked(guard: HttpAuth, **headers: str | None) -> Caller | int:
     """The caller, or the status of the refusal. The host is a good one unless said otherwise."""
     named = {"host": "127.0.0.1:8000", **headers}
     outcome = guard.check({k.encode(): v.encode("utf-8") for k, v in named.items() if v is not None})
@@ -160,11 +160,11 @@ def test_without_a_valid_token_nobody_passes_and_is_told_how(header: str | None)
 
 
 def test_without_tokens_everybody_is_the_default_whatever_they_show() -> None:
-    small = Guard({}, default=Caller(profile="small"))
+    small = HttpAuth({}, default=Caller(profile="small"))
     assert checked(small) == checked(small, authorization="Bearer anything") == Caller("local", "small")
 
 
-PROFILES = Guard({}, profiles=["small", "large"])
+PROFILES = HttpAuth({}, profiles=["small", "large"])
 
 
 def test_caller_that_is_bound_to_no_profile_may_choose_one() -> None:
@@ -175,10 +175,12 @@ def test_caller_that_is_bound_to_no_profile_may_choose_one() -> None:
 def test_profile_of_others_looks_exactly_like_one_that_does_not_exist() -> None:
     bound = Caller("x", "large")
     foreign = PROFILES.narrowed(bound, "small")
-    assert foreign == Guard({}, profiles=["large"]).narrowed(bound, "small")
-    assert foreign == Refusal(404, 'no profile "small" that you may use')
+    assert foreign == HttpAuth({}, profiles=["large"]).narrowed(bound, "small")
+    assert foreign == Refusal(404, "unknown_profile", 'no profile "small" that you may use')
     for name in ("", "smal", "Small", "none"):
-        assert PROFILES.narrowed(ALICE, name) == Refusal(404, f'no profile "{name}" that you may use')
+        assert PROFILES.narrowed(ALICE, name) == Refusal(
+            404, "unknown_profile", f'no profile "{name}" that you may use'
+        )
     unknown = PROFILES.narrowed(ALICE, "\x1b[31m" * 1000)
     assert isinstance(unknown, Refusal) and len(unknown.reason) < 1000 and unknown.reason.isprintable()
 
@@ -216,10 +218,10 @@ class Known:
 
     async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
         self.asked.append(token)
-        return Refusal(401, "no")
+        return Refusal(401, "token_invalid", "no")
 
 
-def challenged(guard: Guard, authorization: bytes | None) -> tuple[int, bytes]:
+def challenged(guard: HttpAuth, authorization: bytes | None) -> tuple[int, bytes]:
     headers = {b"host": b"localhost"} | ({} if authorization is None else {b"authorization": authorization})
     refusal = guard.check(headers)
     assert isinstance(refusal, Refusal)
@@ -227,7 +229,7 @@ def challenged(guard: Guard, authorization: bytes | None) -> tuple[int, bytes]:
 
 
 def test_access_tokens_are_taken_beside_those_of_the_configuration() -> None:
-    guard = Guard({"s3cret": ALICE}, verifier=Known())
+    guard = HttpAuth({"s3cret": ALICE}, verifier=Known())
     assert checked(guard, authorization="Bearer s3cret") == ALICE
     assert checked(guard, authorization="Bearer a.known.token") == Caller("issuer#carol")
     unverified = guard.check({b"host": b"localhost", b"authorization": b"Bearer an.unknown.one"})
@@ -235,7 +237,7 @@ def test_access_tokens_are_taken_beside_those_of_the_configuration() -> None:
 
 
 def test_with_a_verifier_alone_nobody_comes_in_without_a_token() -> None:
-    guard = Guard({}, verifier=Known())
+    guard = HttpAuth({}, verifier=Known())
     assert challenged(guard, None) == (401, b"Bearer where")
     assert challenged(guard, b"Basic YTpi") == (401, b"Bearer where")
     assert challenged(guard, b"Bearer ") == (401, b"Bearer where")
@@ -245,13 +247,13 @@ def test_with_a_verifier_alone_nobody_comes_in_without_a_token() -> None:
 
 @pytest.mark.anyio
 async def test_what_nobody_checks_is_refused() -> None:
-    refusal = await Guard({"s3cret": ALICE}).verified(Unverified(b"a.b.c", b""))
+    refusal = await HttpAuth({"s3cret": ALICE}).verified(Unverified(b"a.b.c", b""))
     assert isinstance(refusal, Refusal) and refusal.status == 401
 
 
 def test_a_guard_holds_digests_of_tokens_and_not_the_tokens() -> None:
     """A digest is looked up: how long that takes says nothing about the token, and a dump of memory no token."""
-    guard = Guard({"s3cret-of-alice": ALICE})
+    guard = HttpAuth({"s3cret-of-alice": ALICE})
     assert "s3cret" not in repr(vars(guard))
     assert list(guard._callers) == [hashlib.sha256(b"s3cret-of-alice").digest()]
 
@@ -261,4 +263,4 @@ def test_a_header_that_decides_may_be_given_once(name: bytes) -> None:
     usual = [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"authorization", b"Bearer x"), (b"a", b"b")]
     assert repeated([*usual, (b"a", b"c")]) is None
     refusal = repeated([*usual, (name, b"evil")])
-    assert refusal == Refusal(400, f"{name.decode()} is given more than once", code="repeated_header")
+    assert refusal == Refusal(400, "repeated_header", f"{name.decode()} is given more than once")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.fronts.endpoints import Endpoints
-from mcp_hub.fronts.guard import Guard
-from mcp_hub.fronts.health import Health, StoreState, unready
-from mcp_hub.fronts.rest_bodies import LastReload, ServerInfo
+from mcp_hub.fronts.http.auth import HttpAuth
+from mcp_hub.fronts.http.endpoints import Endpoints
+from mcp_hub.fronts.monitoring.health import Health, unready
+from mcp_hub.protocol.rest.servers import LastReload, ServerInfo
 from mcp_hub.sessions.session import Caller
-from mcp_hub.types import UpstreamState
+from mcp_hub.types import StoreState, UpstreamState
 
 pytestmark = pytest.mark.anyio
 
@@ -46,8 +46,8 @@ class Front:
     def __init__(self, *, tokens: bool = True) -> None:
         self.told = Told()
         self.health = Health(self.told, "1.2")
-        guard = Guard(TOKENS if tokens else {})
-        self._endpoints = Endpoints(guard, {}, visits=self.health.routes)
+        guard = HttpAuth(TOKENS if tokens else {})
+        self._endpoints = Endpoints(guard, {}, pages=self.health.routes)
 
     async def ask(
         self, target: str, *headers: tuple[bytes, bytes], method: str = "GET", token: str | None = None
@@ -62,7 +62,7 @@ class Front:
             sent.append(event)
 
         given = [*(headers or (HOST,)), *([(b"authorization", f"Bearer {token}".encode())] if token else [])]
-        scope = {"path": path, "query_string": query.encode(), "headers": given, "method": method}
+        scope = {"type": "http", "path": path, "query_string": query.encode(), "headers": given, "method": method}
         await self._endpoints(scope, receive, send)
         return sent[0]["status"], sent[1]["body"], dict(sent[0]["headers"])
 

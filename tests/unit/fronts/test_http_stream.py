@@ -6,8 +6,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_hub.fronts import http_stream as module
-from mcp_hub.fronts.http_stream import stream
+from mcp_hub.fronts.http import stream as module
+from mcp_hub.fronts.http.stream import stream
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio

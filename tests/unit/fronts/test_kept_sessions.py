@@ -6,10 +6,11 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from mcp_hub.fronts import kept_sessions as module
-from mcp_hub.fronts.kept_sessions import KeptSession, KeptSessions
+from mcp_hub.errors import StoreError
+from mcp_hub.sessions import stored as module
 from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.stores.base import EventStore, SessionRow, StoreError
+from mcp_hub.sessions.stored import SessionStore, StoredSession
+from mcp_hub.stores.base import EventStore, SessionRow
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era
 from tests.unit.fronts.rest_peer import Response, mcp_hub
@@ -58,16 +59,16 @@ def store() -> Store:
 
 
 @pytest.fixture
-def sessions(store: Store, now: list[float]) -> KeptSessions:
-    return KeptSessions(cast(EventStore, store), 1000.0)
+def sessions(store: Store, now: list[float]) -> SessionStore:
+    return SessionStore(cast(EventStore, store), 1000.0)
 
 
-def kept(**fields: Any) -> KeptSession:
+def kept(**fields: Any) -> StoredSession:
     session = Session(ID, ALICE, Era.HANDSHAKE, "2025-06-18", {"elicitation": {}}, {"name": "c"}, **fields)
-    return KeptSession(session)
+    return StoredSession(session)
 
 
-async def test_it_comes_back_as_it_was(sessions: KeptSessions) -> None:
+async def test_it_comes_back_as_it_was(sessions: SessionStore) -> None:
     before = kept(log_level="error", subscriptions={("git", "x:1"): "git+x:1", ("git", "x:2"): "x:2"})
     before.lapsed = {"x:3": None, "x:2": None}
     await sessions.keep(before, 10)
@@ -79,14 +80,14 @@ async def test_it_comes_back_as_it_was(sessions: KeptSessions) -> None:
 
 
 @pytest.mark.parametrize("caller", [Caller("bob", "work"), Caller("alice"), Caller("alice", "home"), Caller()])
-async def test_nobody_else_finds_it(caller: Caller, sessions: KeptSessions) -> None:
+async def test_nobody_else_finds_it(caller: Caller, sessions: SessionStore) -> None:
     await sessions.keep(kept(), 10)
     assert await sessions.find(ID, caller) is None
     assert await sessions.find("se_" + "1" * 26, ALICE) is None
 
 
 async def test_it_lives_as_long_as_the_last_stream_and_is_seldom_written(
-    sessions: KeptSessions, store: Store, now: list[float]
+    sessions: SessionStore, store: Store, now: list[float]
 ) -> None:
     session = kept()
     for _ in range(100):
@@ -102,7 +103,7 @@ async def test_it_lives_as_long_as_the_last_stream_and_is_seldom_written(
     assert await sessions.find(ID, ALICE) is None
 
 
-async def test_what_is_still_being_written_is_waited_for_by_everybody(sessions: KeptSessions, store: Store) -> None:
+async def test_what_is_still_being_written_is_waited_for_by_everybody(sessions: SessionStore, store: Store) -> None:
     store.may_write, session = anyio.Event(), kept()
     async with anyio.create_task_group() as tasks:
         done: list[int] = []
@@ -151,7 +152,7 @@ async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeyp
         assert row is not None and b'"log_level":"error"' in row.body
 
 
-async def test_changes_are_written_only_where_there_is_a_record(sessions: KeptSessions, store: Store) -> None:
+async def test_changes_are_written_only_where_there_is_a_record(sessions: SessionStore, store: Store) -> None:
     session = kept()
     await sessions.update(session)
     assert store.writes == 0
@@ -162,7 +163,7 @@ async def test_changes_are_written_only_where_there_is_a_record(sessions: KeptSe
     assert found is not None and found.session.log_level == "debug"
 
 
-async def test_one_that_was_ended_is_never_written_again(sessions: KeptSessions) -> None:
+async def test_one_that_was_ended_is_never_written_again(sessions: SessionStore) -> None:
     session = kept()
     await sessions.keep(session, 10)
     await sessions.drop(session)
@@ -171,7 +172,7 @@ async def test_one_that_was_ended_is_never_written_again(sessions: KeptSessions)
     assert await sessions.find(ID, ALICE) is None
 
 
-async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: KeptSessions, store: Store) -> None:
+async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: SessionStore, store: Store) -> None:
     store.is_broken = True
     session = kept()
     await sessions.keep(session, 10)
@@ -181,7 +182,7 @@ async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: Ke
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"version":1}', b'{"version":"2026-07-28","profile":"work"}'])
 async def test_a_record_that_cannot_be_used_is_as_good_as_none(
-    body: bytes, sessions: KeptSessions, store: Store
+    body: bytes, sessions: SessionStore, store: Store
 ) -> None:
     await store.put_session(SessionRow(ID, "alice", body, 2e9))
     assert await sessions.find(ID, ALICE) is None

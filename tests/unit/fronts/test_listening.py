@@ -8,13 +8,13 @@ import anyio.lowlevel
 import pytest
 
 from mcp_hub.errors import Busy
-from mcp_hub.fronts import announcer as module
-from mcp_hub.fronts import listening as listening_module
-from mcp_hub.fronts.duplex import Duplex
-from mcp_hub.fronts.listening import MOST_STREAMS, Streams
-from mcp_hub.fronts.mcp_server import Binding, Identity, modern_session
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.notices import Filter
+from mcp_hub.fronts.mcp import announcer as module
+from mcp_hub.fronts.mcp import subscriptions as listening_module
+from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
+from mcp_hub.fronts.mcp.duplex import Duplex
+from mcp_hub.fronts.mcp.subscriptions import MOST_STREAMS, ListenStreams
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import Era, Kind
 from mcp_hub.wire.base import Requests
@@ -164,11 +164,11 @@ async def test_a_server_that_does_not_accept_in_time_is_not_acknowledged(
 
 
 async def test_each_principal_has_its_own_limit(hub: Hub) -> None:
-    streams = Streams(hub.facade)
+    streams = ListenStreams(hub.facade)
     alice, bob = (Session("s", Caller(name), Era.MODERN, "") for name in ("alice", "bob"))
-    opened = [streams.open(alice, b"1", Filter()) for _ in range(MOST_STREAMS)]
+    opened = [streams.open(alice, b"1", ListenFilter()) for _ in range(MOST_STREAMS)]
     with pytest.raises(Busy):
-        streams.open(alice, b"1", Filter())
-    streams.open(bob, b"1", Filter())
+        streams.open(alice, b"1", ListenFilter())
+    streams.open(bob, b"1", ListenFilter())
     streams.close(opened[0])
-    streams.open(alice, b"1", Filter())
+    streams.open(alice, b"1", ListenFilter())

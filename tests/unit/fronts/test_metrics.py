@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mcp_hub.calls.metering import Meters, is_tool_error
 from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.fronts.endpoints import Endpoints
-from mcp_hub.fronts.guard import Guard
-from mcp_hub.fronts.metrics import Metrics
+from mcp_hub.fronts.http.auth import HttpAuth
+from mcp_hub.fronts.http.endpoints import Endpoints
+from mcp_hub.fronts.monitoring.metrics import Metrics
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.rest_peer import RestPeer, rest_hub
 from tests.upstreams.child import WAIT
@@ -155,7 +155,7 @@ async def test_a_profile_sees_its_own_servers_only(peer: RestPeer, metrics: Metr
 
 
 async def test_the_route_takes_a_token_and_a_host_of_ours(metrics: Metrics) -> None:
-    endpoints = Endpoints(Guard({"t": Caller("a")}), metrics.routes, refusals=metrics.refusals)
+    endpoints = Endpoints(HttpAuth({"t": Caller("a")}), metrics.routes, refusals=metrics.refusals)
 
     async def ask(method: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
         sent: list[Any] = []
@@ -166,7 +166,7 @@ async def test_the_route_takes_a_token_and_a_host_of_ours(metrics: Metrics) -> N
         async def send(event: Any) -> None:
             sent.append(event)
 
-        scope = {"path": "/metrics", "query_string": b"", "headers": list(headers), "method": method}
+        scope = {"type": "http", "path": "/metrics", "query_string": b"", "headers": list(headers), "method": method}
         await endpoints(scope, receive, send)
         return sent[0]["status"], sent[1]["body"]
 

@@ -11,9 +11,9 @@ import jwt
 import pytest
 from msgspec.structs import replace
 
-from mcp_hub.fronts.guard import Refusal
-from mcp_hub.fronts.oauth import Issuer, Resource, TokenVerifier
-from mcp_hub.fronts.oauth_keys import Keys, SharedKey, parse_keys
+from mcp_hub.fronts.http.auth import Refusal
+from mcp_hub.fronts.http.oauth.keys import Keys, SharedKey, parse_keys
+from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.oauth_tokens import (
     ISSUER,
@@ -278,7 +278,7 @@ async def test_tokens_of_a_key_that_is_withdrawn_are_forgotten() -> None:
 
 
 async def test_the_memory_of_tokens_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.fronts.oauth._MOST_KNOWN", 3)
+    monkeypatch.setattr("mcp_hub.fronts.http.oauth.tokens._MOST_KNOWN", 3)
     checked = verifier()
     shown = [token(claims(sub=f"user{number}")) for number in range(5)]
     for one in shown:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from mcp_hub.fronts.oauth_keys import KeyRing, KeySet, KeySource, KeysUnusable, SharedKey, parse_keys
+from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, KeySource, KeysUnusable, SharedKey, parse_keys
 from tests.unit.fronts.oauth_tokens import ec_key, ed_key, jwk, key_set, private_jwk, rsa_key
 from tests.upstreams.child import until
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.calls.stream import Committed
 from mcp_hub.errors import RpcError
 from mcp_hub.events import (
     CallEvent,
@@ -20,21 +19,21 @@ from mcp_hub.events import (
     InputReceived,
     InputRequired,
     Log,
-    Progress,
+    Progressed,
     Started,
     ToolCall,
     ToolResult,
 )
-from mcp_hub.fronts.partials import Partials, marked
-from mcp_hub.protocol.stream_events import encoded
+from mcp_hub.fronts.mcp.partials import Partials, marked
+from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.types import CallId, Era
 
 STREAM = CallId("st_" + "0" * 26)
 KEY = "dev.mcp-hub/streams"
 
 
-def committed(seq: int, event: CallEvent) -> Committed:
-    return Committed(encoded(STREAM, seq, "2026-11-20T11:02:03.412Z", event), event)
+def committed(seq: int, event: CallEvent) -> bytes:
+    return encoded(STREAM, seq, "2026-11-20T11:02:03.412Z", event)
 
 
 def params(frame: bytes | None) -> Any:
@@ -49,7 +48,7 @@ def delta(content: Any) -> Delta:
 _messages = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 _values = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e15, max_value=1e15) | st.just(1e15)
 _progress = st.builds(
-    lambda value, total, message: Progress(
+    lambda value, total, message: Progressed(
         value, total, None if message is None else {"message": msgspec.Raw(json.dumps(message).encode())}
     ),
     _values,
@@ -76,7 +75,7 @@ def test_every_event_comes_once_with_its_place_under_rising_progress(events: lis
     shown = [params(partials.frame(seq, entries[seq - 2], event)) for seq, event in enumerate(events, 2)]
     assert all(one["progress"] < next_["progress"] for one, next_ in pairwise(shown))
     for entry, each in zip(entries, shown, strict=True):
-        line = json.loads(entry.line)
+        line = json.loads(entry)
         told = each["_meta"][KEY]
         assert told == {
             "stream": STREAM,
@@ -109,7 +108,7 @@ def test_a_delta_is_shown_as_one_short_line(content: Any, message: str | None) -
 
 def test_progress_keeps_what_its_server_wrote() -> None:
     meta = msgspec.Raw(b'{"its":"own"}')
-    event = Progress(3, 10, {"message": msgspec.Raw(b'"m"'), "_meta": meta, "more": msgspec.Raw(b"1")})
+    event = Progressed(3, 10, {"message": msgspec.Raw(b'"m"'), "_meta": meta, "more": msgspec.Raw(b"1")})
     shown = params(Partials(b"7", STREAM).frame(2, committed(2, event), event))
     assert {**shown, "_meta": 0} == {
         "progressToken": 7, "progress": 3, "total": 10, "message": "m", "more": 1, "_meta": 0,

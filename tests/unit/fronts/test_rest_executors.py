@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.fronts import rest_executors, rest_follow
+from mcp_hub.fronts.rest import executors, follow
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, Response, RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +105,7 @@ async def test_post_over_a_limit_is_refused(tmp_path: Path, monkeypatch: pytest.
         id_, _ = await given(peer)
         over = problem(await post(peer, 1, 1, {"tool_call_id": id_, "content": "x" * 101}), 413, "too_large")
         assert over["limit"] == 100
-        monkeypatch.setattr(rest_executors, "_MOST_POST", 1000)
+        monkeypatch.setattr(executors, "_MOST_POST", 1000)
         problem(await post(peer, 1, 1, {"tool_call_id": id_, "content": "x" * 1000}), 413, "body_too_large")
 
 
@@ -138,7 +138,7 @@ async def test_cancelled_call_is_told_to_the_worker(tmp_path: Path) -> None:
 
 
 async def test_worker_that_follows_gets_each_offer_as_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_executors, "KEEP_ALIVE", 0.01)
+    monkeypatch.setattr(executors, "KEEP_ALIVE", 0.01)
     async with rest_hub(tmp_path) as peer:
         await register(peer)
         following = peer.start("GET", "/v1/executors/w1/calls", headers={**SSE, "producer-epoch": "1"})
@@ -176,7 +176,7 @@ async def test_worker_that_comes_back_gets_the_calls_and_its_old_connection_none
 async def test_worker_that_comes_back_need_not_wait_for_a_connection_that_takes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest_executors, "_GOODBYE", 0)
+    monkeypatch.setattr(executors, "_GOODBYE", 0)
     async with rest_hub(tmp_path) as peer:
         await register(peer)
         old = peer.start("GET", "/v1/executors/w1/calls?epoch=1", headers=SSE)
@@ -347,7 +347,7 @@ async def test_answer_that_is_none_is_refused_and_the_question_stays(tmp_path: P
 
 
 async def test_hub_that_stops_lets_its_workers_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_follow, "_LAST_EVENTS", 0.01)
+    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
     async with rest_hub(tmp_path) as peer:
         await register(peer)
         following = peer.start("GET", "/v1/executors/w1/calls?epoch=1", headers=SSE)

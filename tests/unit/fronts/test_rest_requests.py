@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from mcp_hub.errors import Busy, HubError, InvalidParams, RpcError
-from mcp_hub.fronts.rest_problem import FailedCall, ended_in, problem_for
-from mcp_hub.fronts.rest_routes import ROUTES, find
-from mcp_hub.protocol.stream_errors import error_data
-from mcp_hub.protocol.stream_events import decoded
+from mcp_hub.fronts.rest.problem import ended_in, problem_for
+from mcp_hub.fronts.rest.routes import ROUTES
+from mcp_hub.protocol.rest.problems import FailedCall
+from mcp_hub.protocol.shape.stream_errors import error_data
+from mcp_hub.protocol.shape.stream_events import decoded
 from tests.unit.fronts.rest_peer import problem, rest_hub
 
 pytestmark = pytest.mark.anyio
@@ -237,9 +238,3 @@ async def test_answers_are_as_the_document_says(tmp_path: Path) -> None:
         fits("StreamList", (await peer.ask("GET", "/v1/streams")).json)
         fits("EventPage", (await peer.ask("GET", f"/v1/streams/{answer['stream']}/events")).json)
         fits("ProblemBody", (await peer.ask("GET", "/v1/streams/x")).json)
-
-
-def test_every_route_is_found_under_its_own_path() -> None:
-    for route in ROUTES:
-        found = find(route.path.replace("{", "").replace("}", "").encode())
-        assert found is not None and found.by_method[route.method] is route

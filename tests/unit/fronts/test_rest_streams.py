@@ -8,10 +8,12 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcp_hub.fronts import rest_follow, rest_http
+from mcp_hub.errors import StoreError
+from mcp_hub.fronts import following
+from mcp_hub.fronts.rest import exchange, follow
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.stores.base import Page, StoreError
+from mcp_hub.stores.base import EventPage
 from mcp_hub.types import CallId, Era
 from tests.unit.fronts.rest_peer import BOB, NARROW, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
@@ -94,7 +96,7 @@ async def test_page_has_at_most_what_was_asked_for(tmp_path: Path, limit: int) -
 
 
 async def test_page_has_no_more_bytes_than_an_answer_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_follow, "_PAGE_BYTES", 10_000)
+    monkeypatch.setattr(following, "_PAGE_BYTES", 10_000)
     async with rest_hub(tmp_path) as peer:
         response = await peer.call("flood", {"n": 60}, headers=SSE).ended()
         url = f"/v1/streams/{json.loads(response.lines[0])['stream']}/events"
@@ -188,7 +190,7 @@ async def test_follower_that_leaves_is_only_disconnected_and_can_resume(tmp_path
 
 
 async def test_silence_is_broken_by_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_follow, "KEEP_ALIVE", 0.01)
+    monkeypatch.setattr(follow, "KEEP_ALIVE", 0.01)
     async with rest_hub(tmp_path) as peer:
         id_ = await peer.detached("hold", {"nonce": "a"})
         response = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
@@ -198,7 +200,7 @@ async def test_silence_is_broken_by_comments(tmp_path: Path, monkeypatch: pytest
 
 
 async def test_follower_that_takes_nothing_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_http, "_STALLED", 0.01)
+    monkeypatch.setattr(exchange, "_STALLED", 0.01)
     async with rest_hub(tmp_path) as peer:
         id_ = await peer.detached("steps", {"n": 2})
         response = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
@@ -328,7 +330,7 @@ async def test_events_that_are_let_go_while_they_are_followed_are_a_problem_in_t
         row = await peer.app.streams.find("alice", id_)
 
         def fetch(stream: str, after: int, most: int, done: Any) -> None:
-            done(Page(row, (lines[4],), 5))
+            done(EventPage(row, (lines[4],), 5))
 
         monkeypatch.setattr(peer.app.streams.store, "fetch", fetch)
         (event,) = (await peer.ask("GET", f"/v1/streams/{id_}/events", headers=SSE)).events
@@ -352,7 +354,7 @@ async def test_cancelling_ends_the_call_and_again_does_nothing(tmp_path: Path) -
 async def test_hub_that_stops_ends_followers_of_what_it_cannot_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest_follow, "_LAST_EVENTS", 0.01)
+    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
     async with rest_hub(tmp_path) as peer:
         id_ = await peer.detached("hold", {"nonce": "a"})
         following = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)

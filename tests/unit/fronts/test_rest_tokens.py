@@ -7,9 +7,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from mcp_hub.catalog.accounting import TokenAccount
 from mcp_hub.errors import ConfigError
-from mcp_hub.fronts.rest_tokens import ANY_CLIENT, accounted
+from mcp_hub.fronts.rest.tokens import ANY_CLIENT
+from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.rest_peer import NARROW, Response, problem, rest_hub
 
@@ -42,7 +42,7 @@ async def test_account_is_of_all_tools_for_any_client(tmp_path: Path) -> None:
         assert (await peer.ask("GET", "/v1/tokens")).body == response.body
         head = await peer.ask("HEAD", "/v1/tokens")
         assert (head.status, head.body, head.headers) == (200, b"", response.headers)
-        assert found == await accounted(peer.app.hub, Caller("alice"), ANY_CLIENT)
+        assert found == await peer.app.hub.token_account(Caller("alice"), ANY_CLIENT)
 
 
 async def test_a_kind_of_client_gets_what_the_configuration_says_of_it(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_unknown_client_is_refused(tmp_path: Path, client: str) -> None:
         if client == "claude-cod":
             assert 'did you mean "claude-code"' in told["detail"]
         with pytest.raises(ConfigError):
-            await accounted(peer.app.hub, Caller(), "nobody")
+            await peer.app.hub.token_account(Caller(), "nobody")
 
 
 async def test_a_profile_s_account_is_of_what_it_lets_through(tmp_path: Path) -> None:

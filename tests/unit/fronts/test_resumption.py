@@ -7,10 +7,10 @@ import asyncio
 
 import pytest
 
-from mcp_hub.calls import stream as stream_module
-from mcp_hub.calls.streams import StreamLimits
+from mcp_hub.calls.streams import stream as stream_module
+from mcp_hub.calls.streams.table import StreamLimits
 from mcp_hub.errors import RpcError
-from mcp_hub.events import BY_CLIENT, Cancelled, Failed, Log, Progress
+from mcp_hub.events import BY_CLIENT, Cancelled, Failed, Log, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
@@ -269,7 +269,14 @@ async def test_unknown_foreign_and_malformed_places_look_alike() -> None:
     named = [f"{new_call_id()}:1", call.place(4), call.place(2)[:-1], f"{call.place(2)}x", "", "nonsense", "é"]
     refused = [await world.get(call.client, text) for text in named]
     assert {(peer.status, peer.body) for peer in [foreign, *refused]} == {(400, foreign.body)}
-    assert foreign.error == {"jsonrpc": "2.0", "error": {"code": -32600, "message": "unknown event id"}}
+    assert foreign.error == {
+        "jsonrpc": "2.0",
+        "error": {
+            "code": -32600,
+            "message": "unknown event id",
+            "data": {"code": "unknown_event"},
+        },
+    }
     assert not call.post.is_complete, "who names the wrong place closes nobody's connection"
 
 
@@ -351,8 +358,8 @@ async def test_a_client_that_stalls_delays_nobody() -> None:
     await stalled.progresses(1)
     stalled.post.stall()
     for value in range(2, 100):
-        stalled.record.log.append(Progress(value))
-        other.record.log.append(Progress(value))
+        stalled.record.log.append(Progressed(value))
+        other.record.log.append(Progressed(value))
     await other.ends()
     assert other.post.is_complete and len(values(other.post)) == 99
 

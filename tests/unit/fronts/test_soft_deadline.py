@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from msgspec import Raw, structs
 
-from mcp_hub.calls.own_tools import OFFERED
+from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.exposure import exposed
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
 from mcp_hub.clock import SystemClock
-from mcp_hub.config.schema import Settings
-from mcp_hub.events import Progress
-from mcp_hub.fronts.soft_deadline import SoftDeadlines, soft_answer
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.events import Progressed
+from mcp_hub.fronts.mcp.soft_deadline import SoftDeadlines, soft_answer
+from mcp_hub.notices import Notices
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import PROGRAM, CacheHint, Era, Kind, Snapshot
-from mcp_hub.upstreams.changes import Changes
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.soft_hub import DEADLINE, EARLY, SoftHub, delta, in_virtual_time, said, soft
 from tests.unit.fronts.task_hub import TASKS, text
@@ -123,7 +123,7 @@ async def test_messages_of_progress_stand_in_for_content(hub: SoftHub) -> None:
     assert hub.running.call.wants_progress, "though the client gave no token"
     for step, message in enumerate(["compiling", "compiling", "linking"], 1):
         await hub.running.says(step, message)
-    await hub.running.happens(Progress(9))
+    await hub.running.happens(Progressed(9))
     await sleep(DEADLINE)
     assert said(sent).endswith("Output so far:\ncompiling\nlinking\n")
 
@@ -271,7 +271,7 @@ def test_a_list_that_depends_on_the_client_is_for_nobody_else() -> None:
 
 
 def test_a_view_for_each_kind_of_client_is_kept() -> None:
-    catalog = Catalog({}, {None: ViewRules({})}, Changes(), SystemClock(), 0)
+    catalog = Catalog({}, {None: ViewRules({})}, Notices(), SystemClock(), 0)
     early = catalog.exposed(None, EARLY, None)
     assert catalog.exposed(None, EARLY, None) is early is not catalog.exposed(None, PROGRAM, None)
     assert [entry.exported for entry in early.entries(Kind.TOOL)] == ["hub_wait", "hub_cancel"]

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.app import App
+from mcp_hub.app.build import App
 from mcp_hub.clock import SystemClock
 from mcp_hub.fronts import sse_stream
-from mcp_hub.fronts.admission import Admission, AdmissionLimits
-from mcp_hub.fronts.endpoints import Endpoints
-from mcp_hub.fronts.guard import Guard
+from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
+from mcp_hub.fronts.http.auth import HttpAuth
+from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.sessions.session import Caller
 from tests.e2e.client import SseEvent, SseParser
@@ -38,7 +38,7 @@ class Site:
         self.legacy = LegacySse(app.hub, app.binding, **{"max_body": LIMIT, "max_sessions": 10, **limits})
         tokens = {"alice": Caller("alice"), "bob": Caller("bob")}
         admission = Admission(AdmissionLimits(requests_per_principal=10_000), SystemClock())
-        self.endpoints = Endpoints(Guard(tokens), self.legacy.routes, admission=admission)
+        self.endpoints = Endpoints(HttpAuth(tokens), self.legacy.routes, admission=admission)
 
     async def request(
         self, method: str, target: str, body: bytes = b"", *, token: str = "alice", **headers: str
@@ -244,7 +244,8 @@ async def test_reader_that_does_not_come_back_is_disconnected_and_its_calls_are_
 
 
 def unknown() -> Message:
-    return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "session not found"}}
+    error = {"code": -32600, "message": "session not found", "data": {"code": "unknown_session"}}
+    return {"jsonrpc": "2.0", "id": None, "error": error}
 
 
 async def test_client_that_goes_takes_its_calls_along_and_nobody_elses(hub: tuple[App, Tools], site: Site) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.fronts.sse import COMMENT, message
+from mcp_hub.protocol.sse import COMMENT, message
 
 FRAME = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 

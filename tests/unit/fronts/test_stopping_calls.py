@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_hub.fronts import rest_follow
+from mcp_hub.fronts.rest import follow
 from tests.unit.fronts.rest_peer import rest_hub
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_who_waits_for_a_call_that_outlives_the_hub_is_told_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept: str
 ) -> None:
-    monkeypatch.setattr(rest_follow, "_LAST_EVENTS", 0.01)
+    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
     async with rest_hub(tmp_path) as peer:
         waiting = peer.call("hold", {"nonce": "a"}, headers={"accept": accept})
         await peer.tools.has_come("a")
@@ -33,7 +33,7 @@ async def test_who_waits_for_a_call_that_outlives_the_hub_is_told_where_it_is(
 async def test_call_that_comes_after_that_is_not_sent_away_either_once_it_has_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest_follow, "_LAST_EVENTS", 0)
+    monkeypatch.setattr(follow, "_LAST_EVENTS", 0)
     async with rest_hub(tmp_path) as peer:
         peer.rest.close()
         await anyio.lowlevel.checkpoint()
@@ -43,7 +43,7 @@ async def test_call_that_comes_after_that_is_not_sent_away_either_once_it_has_be
 
 
 async def test_events_that_were_begun_just_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_follow, "_LAST_EVENTS", 0.01)
+    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
     async with rest_hub(tmp_path) as peer:
         following = peer.call("hold", {"nonce": "a"}, headers={"accept": "text/event-stream"})
         await following.has(b"event: start")

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.calls import stream as stream_module
+from mcp_hub.aio import call_later
+from mcp_hub.call import StreamInfo
 from mcp_hub.calls.rules import CallRules
-from mcp_hub.calls.runner import call_later
-from mcp_hub.calls.streams import StreamLimits
+from mcp_hub.calls.streams import stream as stream_module
+from mcp_hub.calls.streams.table import StreamLimits
 from mcp_hub.events import BY_CLIENT, Cancelled
-from mcp_hub.fronts import resumption
-from mcp_hub.fronts.resumption import Client
+from mcp_hub.fronts.http import resume
+from mcp_hub.fronts.http.resume import ClientCalls
 from mcp_hub.sessions.session import LOCAL
-from mcp_hub.stores.base import StreamRow
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
@@ -29,7 +29,7 @@ class LateStore(MemoryStore):
     def fetch(self, *what: Any) -> None:
         call_later(0.1, lambda: super(LateStore, self).fetch(*what))
 
-    async def find(self, stream: CallId) -> StreamRow | None:
+    async def find(self, stream: CallId) -> StreamInfo | None:
         return None if self.is_stale else await super().find(stream)
 
 
@@ -42,7 +42,7 @@ async def test_nothing_is_said_before_it_is_known_whether_there_is_anything_to_s
     await call.happens(Cancelled(BY_CLIENT))
     await sleep(1)
     resumed = await call.comes_back(2)
-    assert resumed.status is None
+    assert not resumed.status
     await sleep(1)
     assert (resumed.status, resumed.is_complete) == (204, True)
 
@@ -122,7 +122,7 @@ async def test_what_stands_in_for_the_result_has_no_place_and_frees_the_id_of_th
     world = World()
     client = world.client()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resumption, "substitute", lambda *about: Instead())
+        patch.setattr(resume, "early_answer", lambda *about: Instead())
         call = MadeCall(world, client)
         await call.progresses(1)
         await sleep(11)
@@ -142,7 +142,7 @@ async def test_of_two_that_come_while_the_store_is_slow_the_second_follows() -> 
     beside = world.beside()
     kept = await beside.resumption.sessions.find("s", LOCAL)
     assert kept is not None
-    client = Client(kept)
+    client = ClientCalls(kept)
     first, second = await beside.get(client, call.place(2)), await beside.get(client, call.place(2))
     await sleep(1)
     assert (first.status, first.messages) == (200, []) and first.is_complete
@@ -154,9 +154,9 @@ async def test_a_call_that_waits_for_its_turn_gives_no_place() -> None:
     """Nothing of it is in the store, so nobody could come back after the hub was killed."""
     world = World()
     call = MadeCall(world, world.client())
-    call.record.lasting = None
+    call.record.on_durable = None
     await sleep(20)
     assert (call.post.status, call.post.ids) == (200, []) and b": keep-alive" in call.post.body
-    call.record.lasting = world.streams.begin
+    call.record.on_durable = world.streams.begin
     await call.progresses(1)
     assert call.post.ids == [2]

@@ -3,8 +3,8 @@
 from typing import Any
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.http_peer import Connection, MadeCall, World, values, virtual
 

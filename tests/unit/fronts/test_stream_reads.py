@@ -163,7 +163,7 @@ async def test_it_is_for_clients_that_declared_the_extension(hub: TaskHub) -> No
     others: list[dict[str, Any]] = [{}, {"experimental": {"dev.mcp-hub/streams": {}}}]
     for capabilities in others:
         sent = await read(hub, stream, capabilities=capabilities)
-        assert sent.error == {"code": -32601, "message": f"Method not found: {READ}"}
+        assert (sent.error["code"], sent.error["data"]) == (-32601, {"code": "method_not_found"})
         assert sent.status == (404 if hub.front == "http" else None)
 
 

@@ -5,24 +5,24 @@ from typing import Any, cast
 
 import msgspec
 
+from mcp_hub.call import StreamInfo
 from mcp_hub.errors import RpcError
-from mcp_hub.events import BY_CLIENT, Cancelled, Failed, Log, Progress
-from mcp_hub.fronts.resumption import Client
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.events import BY_CLIENT, Cancelled, Failed, Log, Progressed
+from mcp_hub.fronts.http.resume import ClientCalls
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
-from mcp_hub.stores.base import StreamRow
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, values, virtual
 
 RESTARTED = 1006
 
 
-async def accepted_again(world: World) -> Client:
+async def accepted_again(world: World) -> ClientCalls:
     """The session of the client, as the store has it."""
     kept = await world.resumption.sessions.find("s", Caller())
     assert kept is not None
-    return Client(kept)
+    return ClientCalls(kept)
 
 
 def without_retry(connection: Connection) -> bytes:
@@ -35,7 +35,7 @@ async def test_a_call_that_had_ended_is_told_to_the_end_by_the_next_hub_byte_for
     world = World()
     call = MadeCall(world, world.client(), 7)
     await call.progresses(1, 2)
-    await call.happens(Log("info", b'{"level":"info","data": "x"}'), Progress(3, 9, {"message": msgspec.Raw(b'"m"')}))
+    await call.happens(Log("info", b'{"level":"info","data": "x"}'), Progressed(3, 9, {"message": msgspec.Raw(b'"m"')}))
     await call.ends()
     after = world.killed()
     client = await accepted_again(after)
@@ -73,7 +73,11 @@ async def test_a_call_that_ran_in_a_killed_hub_ends_with_an_error_once_and_for_a
         progress, response = resumed.messages
         assert progress["params"] == {"progressToken": "t", "progress": 2}
         assert response["id"] == 7 and response["error"]["code"] == RESTARTED
-        assert response["error"]["data"] == {"upstream": {"server": "git"}, "outcome": "unknown"}
+        assert response["error"]["data"] == {
+            "code": "hub_restarted",
+            "upstream": {"server": "git"},
+            "outcome": "unknown",
+        }
         assert resumed.is_complete and resumed.ids == [2, 3, 4]
     assert (await after.get(client, call.place(4))).status == 204
     assert not client.is_taken(7)
@@ -127,7 +131,7 @@ def asked(connection: Connection) -> list[Any]:
     return [message for message in connection.messages if "method" in message and "id" in message]
 
 
-async def answers(world: World, client: Client, id_: int, result: str) -> None:
+async def answers(world: World, client: ClientCalls, id_: int, result: str) -> None:
     message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (id_, result.encode()))
     assert isinstance(message, Envelope)
     client.asking.take(message)
@@ -225,7 +229,7 @@ async def test_what_a_session_runs_is_looked_for_only_if_it_was_elsewhere() -> N
     await call.progresses(1)
     looked: list[str] = []
 
-    async def rows(principal: str, most: int) -> list[StreamRow]:
+    async def rows(principal: str, most: int) -> list[StreamInfo]:
         looked.append(principal)
         return []
 

@@ -4,16 +4,15 @@ from typing import Any
 
 import msgspec
 
+from mcp_hub.call import Question
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Log, Progress
-from mcp_hub.fronts import task_notices as module
-from mcp_hub.fronts.task_notices import MOST_TASKS
-from mcp_hub.hub import Facade
+from mcp_hub.events import Log, Progressed
+from mcp_hub.fronts.mcp import task_notices as module
+from mcp_hub.fronts.mcp.task_notices import MOST_TASKS
+from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.ids import new_call_id
 from mcp_hub.sessions.session import Session
-from mcp_hub.stores.base import StreamRow
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams.base import Question
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.task_hub import Sent, TaskHub, on_each_front, text
 
@@ -99,10 +98,10 @@ async def test_neither_progress_nor_log_messages_come_this_way(hub: TaskHub) -> 
 async def test_a_task_that_says_nothing_for_long_is_not_forgotten(hub: TaskHub) -> None:
     id_ = await hub.task()
     sent = await listen(hub, id_)
-    looks: list[StreamRow] = []
+    looks: list[StreamHandle] = []
     detailed = module.detailed_task  # type: ignore[attr-defined]
 
-    async def counted(facade: Facade, session: Session, row: StreamRow) -> JsonObject:
+    async def counted(facade: HubPort, session: Session, row: StreamHandle) -> JsonObject:
         looks.append(row)
         return await detailed(facade, session, row)
 
@@ -123,7 +122,7 @@ async def test_of_changes_in_a_row_the_last_is_told(hub: TaskHub) -> None:
     id_ = await hub.task()
     sent = await listen(hub, id_)
     for number in range(1, 200):
-        hub.running.channel.send(Progress(number, None, {"message": msgspec.Raw(b'"%d"' % number)}))
+        hub.running.channel.send(Progressed(number, None, {"message": msgspec.Raw(b'"%d"' % number)}))
     await sleep(1)
     for _ in range(50):
         await sleep(0.005)

@@ -4,7 +4,7 @@ import pytest
 
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.events import Log
-from mcp_hub.protocol.stream_events import timestamp
+from mcp_hub.protocol.shape.stream_events import timestamp
 from tests.unit.calls.virtual_time import run, sleep
 from tests.unit.fronts import task_hub
 from tests.unit.fronts.task_hub import AFTER, TaskHub, on_each_front, text
@@ -80,7 +80,9 @@ async def test_a_tool_of_no_tasks_makes_none(hub: TaskHub) -> None:
 async def test_a_tool_of_tasks_only_is_not_called_for_a_client_that_takes_none(hub: TaskHub) -> None:
     sent = await hub.call("required", capabilities={})
     assert sent.error["code"] == -32021
-    assert sent.error["data"] == {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    assert sent.error["data"] == {
+        "requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    }
     assert sent.status in (None, 400)
     assert hub.server.calls == []
 

@@ -6,26 +6,27 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mcp_hub.calls.parking import Parking
+from mcp_hub.call import Call, Question
+from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.runner import CallRecord, TimeLimits
-from mcp_hub.calls.stored import fetched
+from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import MethodNotFound, RpcError
+from mcp_hub.errors import MethodNotFound, RpcError, StoreError
 from mcp_hub.events import Completed, Failed, Started
-from mcp_hub.fronts.mcp_server import Deferred
-from mcp_hub.fronts.results import result_for
-from mcp_hub.fronts.tasks import task_answer
-from mcp_hub.hub import Facade
+from mcp_hub.fronts.mcp.binding import Deferred
+from mcp_hub.fronts.mcp.results import result_for
+from mcp_hub.fronts.mcp.tasks import task_answer
+from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
-from mcp_hub.protocol import task_shape
 from mcp_hub.protocol.meta import take_meta
-from mcp_hub.protocol.stream_events import decoded
-from mcp_hub.protocol.task_shape import Task
+from mcp_hub.protocol.shape import tasks
+from mcp_hub.protocol.shape.stream_events import decoded
+from mcp_hub.protocol.shape.tasks import TaskState
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.stores.base import Fetched, StoreError
+from mcp_hub.stores.base import Fetched
 from mcp_hub.types import OWN, CallId, Era, RawJson
-from mcp_hub.upstreams.base import Call, CallChannel, Question
 from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.fakes import unused
 from tests.unit.fronts.task_hub import AFTER, TASKS, TaskHub, on_each_front
 
 
@@ -60,7 +61,7 @@ async def test_only_calls_of_other_servers_tools_become_tasks(hub: TaskHub) -> N
     call = Call(new_call_id(), "git", "prompts/get", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", Era.MODERN, {})
     of_the_hub = msgspec.structs.replace(call, method="tools/call", upstream=OWN)
     for other in (call, of_the_hub):
-        record = CallRecord(other, _unused, TimeLimits(9, 9), SystemClock())
+        record = CallRecord(other, unused, TimeLimits(9, 9), SystemClock())
         assert task_answer(hub.facade, session, record) is None
 
 
@@ -138,7 +139,7 @@ async def test_no_more_is_passed_on_than_was_asked(hub: TaskHub) -> None:
 def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own() -> None:
     async def scenario() -> None:
         call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
-        earlier, later = (CallRecord(call, _unused, TimeLimits(9, 9), SystemClock()) for _ in range(2))
+        earlier, later = (CallRecord(call, unused, TimeLimits(9, 9), SystemClock()) for _ in range(2))
         question = Question("elicitation/create", b"{}", lambda outcome: None)
         earlier.log.append(Started())
         later.log.append(Started())
@@ -151,7 +152,7 @@ def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own() -> 
 
 
 def test_a_task_has_all_members_that_are_required_and_whole_milliseconds() -> None:
-    task = Task("st_1", "working", 0, 1.5, 0.0001)
+    task = TaskState("st_1", "working", 0, 1.5, 0.0001)
     assert task.members == {
         "taskId": "st_1",
         "status": "working",
@@ -160,14 +161,14 @@ def test_a_task_has_all_members_that_are_required_and_whole_milliseconds() -> No
         "ttlMs": 1,
         "pollIntervalMs": 1000,
     }
-    assert json.loads(task_shape.created(task)) == {"resultType": "task", **task.members}
+    assert json.loads(tasks.created(task)) == {"resultType": "task", **task.members}
 
 
 class Exporting:
     """The part of the facade that a result needs."""
 
     def __init__(self) -> None:
-        self.parking = Parking(SystemClock(), 1, lambda record, why: None)
+        self.parking = PendingInput(SystemClock(), 1, lambda record, why: None)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return bytes(result).replace(b"file:///own", b"hub:///exported")
@@ -179,7 +180,9 @@ def test_a_result_is_readdressed_marked_and_shaped(era: Era) -> None:
     call = Call(CallId("st_1"), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
     members = {"content": [{"type": "resource_link", "uri": "file:///own"}]}
     result = json.dumps({"resultType": "complete", **members} if era is Era.MODERN else members).encode()
-    shown = json.loads(b"".join(result_for(cast(Facade, Exporting()), session, call, Completed(result, era), cursor=7)))
+    shown = json.loads(
+        b"".join(result_for(cast(HubPort, Exporting()), session, call, Completed(result, era), cursor=7))
+    )
     assert shown["resultType"] == "complete"
     assert shown["content"][0]["uri"] == "hub:///exported"
     assert shown["_meta"]["dev.mcp-hub/streams"] == {"stream": "st_1", "cursor": "7", "status": "completed"}
@@ -193,12 +196,8 @@ def test_a_state_of_the_servers_own_is_marked_and_one_that_is_no_text_refused() 
 
     def shown(state: Any) -> Any:
         result = json.dumps({"resultType": "input_required", "requestState": state}).encode()
-        return json.loads(b"".join(result_for(cast(Facade, hub), session, call, Completed(result, Era.MODERN))))
+        return json.loads(b"".join(result_for(cast(HubPort, hub), session, call, Completed(result, Era.MODERN))))
 
     assert hub.parking.unmark(call, shown("mine")["requestState"]) == "mine"
     with pytest.raises(RpcError, match="requestState"):
         shown(7)
-
-
-async def _unused(call: Call, channel: CallChannel) -> Completed:
-    raise NotImplementedError

@@ -8,7 +8,7 @@ import pytest
 from mcp_hub import masking
 from mcp_hub.errors import Busy, RpcError, UnknownEntry, UpstreamLost
 from mcp_hub.protocol.rpc_errors import for_caller, from_wire, url_elicitations
-from mcp_hub.types import Era
+from mcp_hub.types import Era, JsonObject
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
@@ -46,7 +46,7 @@ def test_an_error_of_the_hub_has_no_control_characters_for_a_terminal() -> None:
     assert json.loads(bytes(error.encoded())) == {
         "code": -32603,
         "message": "is failed: <U+001B>[31mred<U+0007>\nline",
-        "data": {"upstream": {"reason": "<U+009B>2J"}},
+        "data": {"code": "upstream_error", "upstream": {"reason": "<U+009B>2J"}},
     }
     raw = b'{"code":1,"message":"\\u001b[31m"}'
     assert bytes(from_wire(raw).encoded()) == raw, "what a server says in answer is its own"
@@ -58,7 +58,7 @@ def test_what_describes_the_hubs_own_hop_never_passes_as_such(code: int, era: Er
     wire = seen(code, era)
     assert wire["code"] == -32603
     original = {"code": code, "message": "no", "data": {"x": 1.1}, "more": [1]}
-    assert wire["data"] == {"upstream": {"server": "git", "error": original}}
+    assert wire["data"] == {"code": "upstream_error", "upstream": {"server": "git", "error": original}}
 
 
 NEEDS_URL = b'{"code":-32021,"message":"no","data":{"requiredCapabilities":{"elicitation":{"url":{}}}},"more":[1]}'
@@ -66,7 +66,8 @@ NEEDS_URL = b'{"code":-32021,"message":"no","data":{"requiredCapabilities":{"eli
 
 @pytest.mark.parametrize("era", Era)
 def test_a_missing_capability_is_told_to_a_caller_who_lacks_it(era: Era) -> None:
-    for lacking in ({}, {"elicitation": {}}, {"sampling": {}, "elicitation": {"form": {}}}):
+    lacks: list[JsonObject] = [{}, {"elicitation": {}}, {"sampling": {}, "elicitation": {"form": {}}}]
+    for lacking in lacks:
         assert for_caller(from_wire(NEEDS_URL), era, "git", lacking).encoded() == NEEDS_URL
     wire = json.loads(bytes(for_caller(from_wire(NEEDS_URL), era, "git", {"elicitation": {"url": {}}}).encoded()))
     assert wire["code"] == -32603 and wire["data"]["upstream"] == {"server": "git", "error": json.loads(NEEDS_URL)}
@@ -173,4 +174,5 @@ def test_an_error_with_an_empty_message_passes(code: int) -> None:
 def test_hub_codes_are_outside_of_what_json_rpc_reserves() -> None:
     for kind in (Busy, UpstreamLost):
         assert not -32768 <= kind.code <= -32000
-    assert json.loads(bytes(Busy("b", data={"n": 1}).encoded())) == {"code": 1004, "message": "b", "data": {"n": 1}}
+    data = {"code": "busy", "n": 1}
+    assert json.loads(bytes(Busy("b", data={"n": 1}).encoded())) == {"code": 1004, "message": "b", "data": data}

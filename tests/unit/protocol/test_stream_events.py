@@ -34,13 +34,13 @@ from mcp_hub.events import (
     InputReceived,
     InputRequired,
     Log,
-    Progress,
+    Progressed,
     Started,
     ToolCall,
     ToolResult,
 )
 from mcp_hub.protocol.rpc_errors import from_wire
-from mcp_hub.protocol.stream_events import decoded, encoded, start_data, timestamp
+from mcp_hub.protocol.shape.stream_events import decoded, encoded, start_data, timestamp
 from mcp_hub.types import CallId, Era, JsonObject
 
 STREAM = CallId("st_0123456789ABCDEFGHJKMNPQRS")
@@ -67,9 +67,9 @@ MESSAGE = {"message": msgspec.Raw(b'"compiling core"')}
     ("event", "kind", "shown"),
     [
         (Started(), "start", "{}"),
-        (Progress(3, 120, MESSAGE), "progress", '{"progress":3,"total":120,"message":"compiling core"}'),
-        (Progress(3.5), "progress", '{"progress":3.5}'),
-        (Progress(4, None, None, 2), "progress", '{"progress":4,"_meta":{"dev.mcp-hub/coalesced":2}}'),
+        (Progressed(3, 120, MESSAGE), "progress", '{"progress":3,"total":120,"message":"compiling core"}'),
+        (Progressed(3.5), "progress", '{"progress":3.5}'),
+        (Progressed(4, None, None, 2), "progress", '{"progress":4,"_meta":{"dev.mcp-hub/coalesced":2}}'),
         (Delta(b'[{"type":"text"}]'), "delta", '{"channel":"content","index":0,"content":[{"type":"text"}]}'),
         (Delta(b"[]", 2, "aux"), "delta", '{"channel":"aux","index":2,"content":[]}'),
         (Log("warning", b'{"level":"warning","data":1}'), "log", '{"level":"warning","data":1}'),
@@ -250,23 +250,23 @@ def test_an_error_with_a_code_of_another_version_is_an_error_all_the_same() -> N
 
 def test_a_count_takes_the_place_of_an_upstreams_own_and_leaves_the_rest_of_its_meta() -> None:
     rest = {"_meta": msgspec.Raw(b'{"dev.mcp-hub/coalesced":9,"x":1}')}
-    merged = line(Progress(1, None, rest, 2))
+    merged = line(Progressed(1, None, rest, 2))
     assert json.loads(merged)["data"]["_meta"] == {"dev.mcp-hub/coalesced": 2, "x": 1}
-    assert decoded(merged)[1] == Progress(1, None, {"_meta": msgspec.Raw(b'{"x":1}')}, 2)
+    assert decoded(merged)[1] == Progressed(1, None, {"_meta": msgspec.Raw(b'{"x":1}')}, 2)
 
 
 @pytest.mark.parametrize("count", ["0", "-1", '"3"', "1.5", "12345678901", "null"])
 def test_what_is_no_count_stays_where_the_upstream_put_it(count: str) -> None:
     meta = msgspec.Raw(f'{{"dev.mcp-hub/coalesced":{count}}}'.encode())
-    event = Progress(1, None, {"_meta": meta})
+    event = Progressed(1, None, {"_meta": meta})
     assert decoded(line(event)) == (3, event)
 
 
 @pytest.mark.parametrize("meta", [b"5", b"null", b"[]", b'"x"'])
 def test_meta_that_is_no_object_passes_unless_a_count_needs_its_place(meta: bytes) -> None:
-    event = Progress(1, None, {"_meta": msgspec.Raw(meta)})
+    event = Progressed(1, None, {"_meta": msgspec.Raw(meta)})
     assert decoded(line(event)) == (3, event)
-    assert decoded(line(Progress(1, None, event.rest, 2))) == (3, Progress(1, None, None, 2))
+    assert decoded(line(Progressed(1, None, event.rest, 2))) == (3, Progressed(1, None, None, 2))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import time
 import msgspec
 import pytest
 
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import BadMessage, Envelope
-from mcp_hub.protocol.unreadable import NOT_JSON, StandIn, stand_in
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
+from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, StandIn, stand_in
 
 
 def stands(line: bytes, method: str = "tools/list") -> Envelope:

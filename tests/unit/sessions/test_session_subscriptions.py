@@ -7,18 +7,20 @@ import pytest
 
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS, Subscriptions
+from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS, SessionSubscriptions
 from mcp_hub.types import Era
+from tests.unit.fakes import IdleUpstream
 
 pytestmark = pytest.mark.anyio
 
 A = ("git", "x:a")
 
 
-class Source:
+class Source(IdleUpstream):
     """As much of an upstream as is needed: counts references, answers when it is told to."""
 
     def __init__(self) -> None:
+        super().__init__("git")
         self.references: Counter[str] = Counter()
         self.answered = anyio.Event()
         self.error: RpcError | None = None
@@ -45,11 +47,11 @@ def source() -> Source:
 
 
 @pytest.fixture
-def of(source: Source) -> Subscriptions:
-    return Subscriptions({"git": source})
+def of(source: Source) -> SessionSubscriptions:
+    return SessionSubscriptions({"git": source})
 
 
-async def test_one_session_has_one_reference_however_often_it_asks(of: Subscriptions, source: Source) -> None:
+async def test_one_session_has_one_reference_however_often_it_asks(of: SessionSubscriptions, source: Source) -> None:
     source.answered.set()
     own = session()
     await of.add(own, A, "exported:a")
@@ -60,7 +62,7 @@ async def test_one_session_has_one_reference_however_often_it_asks(of: Subscript
     assert own.subscriptions == {} and source.references["x:a"] == 0
 
 
-async def test_both_of_two_requests_at_once_wait_for_the_answer(of: Subscriptions, source: Source) -> None:
+async def test_both_of_two_requests_at_once_wait_for_the_answer(of: SessionSubscriptions, source: Source) -> None:
     own = session()
     done: list[int] = []
 
@@ -77,7 +79,7 @@ async def test_both_of_two_requests_at_once_wait_for_the_answer(of: Subscription
     assert len(done) == 2 and source.references["x:a"] == 1
 
 
-async def test_a_refusal_leaves_nothing(of: Subscriptions, source: Source) -> None:
+async def test_a_refusal_leaves_nothing(of: SessionSubscriptions, source: Source) -> None:
     source.answered.set()
     source.error = RpcError("no")
     own = session()
@@ -87,7 +89,7 @@ async def test_a_refusal_leaves_nothing(of: Subscriptions, source: Source) -> No
 
 
 async def test_a_request_that_fails_leaves_the_subscription_that_was_made_after_it_was_ended(
-    of: Subscriptions, source: Source
+    of: SessionSubscriptions, source: Source
 ) -> None:
     own = session()
     first = anyio.CancelScope()
@@ -108,7 +110,7 @@ async def test_a_request_that_fails_leaves_the_subscription_that_was_made_after_
     assert own.subscriptions == {A: "x:a"} and source.references["x:a"] == 1
 
 
-async def test_a_session_has_a_limit_that_the_error_names(of: Subscriptions, source: Source) -> None:
+async def test_a_session_has_a_limit_that_the_error_names(of: SessionSubscriptions, source: Source) -> None:
     source.answered.set()
     own = session()
     for number in range(MOST_SUBSCRIPTIONS):
@@ -122,7 +124,7 @@ async def test_a_session_has_a_limit_that_the_error_names(of: Subscriptions, sou
     assert not own.subscriptions and not source.references.total()
 
 
-async def test_a_session_that_is_over_subscribes_to_nothing(of: Subscriptions, source: Source) -> None:
+async def test_a_session_that_is_over_subscribes_to_nothing(of: SessionSubscriptions, source: Source) -> None:
     own = session()
     of.clear(own)
     with pytest.raises(RpcError, match="over"):

@@ -4,11 +4,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from mcp_hub.call import StreamInfo
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import SessionRow, StreamRow
-from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.stores.base import SessionRow
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.sqlite import FILE, SqliteStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.event_stores import create, new_row, opened
 
 
@@ -77,7 +78,7 @@ def said(logs: list[Any], level: str = "error") -> list[str]:
     return [entry["event"] for entry in logs if entry["log_level"] == level]
 
 
-async def written(folder: Path, count: int = 3) -> list[StreamRow]:
+async def written(folder: Path, count: int = 3) -> list[StreamInfo]:
     """A file with that many streams, which ended, of 50 events each."""
     async with opened(FailsafeStore(folder, StoreLimits(), SystemClock())) as store:
         rows = [await create(store, new_row(store, created=float(n), status="completed"), 50) for n in range(count)]

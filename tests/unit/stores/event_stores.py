@@ -7,13 +7,15 @@ from typing import Any
 
 import anyio
 
+from mcp_hub.call import StreamInfo
 from mcp_hub.clock import SystemClock
+from mcp_hub.errors import StoreError
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.base import Change, Chunk, EventStore, Page, StoreError, StreamRow
-from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.stores.base import Change, Chunk, EventPage, EventStore
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.sqlite import SqliteStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.sqlite.store import SqliteStore
 
 GONE = "in_00000000000000000000000000"
 """An instance that no process has."""
@@ -38,13 +40,13 @@ async def opened(store: EventStore) -> AsyncIterator[EventStore]:
             await store.close()
 
 
-def new_row(store: EventStore, **known: Any) -> StreamRow:
+def new_row(store: EventStore, **known: Any) -> StreamInfo:
     """A row of a stream that `store` owns, unless `known` says otherwise."""
     plain = {
         **{"id": new_call_id(), "principal": "local", "owner": store.instance, "server": "ci"},
         **{"method": "tools/call", "name": "ci_run", "created": 100.0, "updated": 100.0},
     }
-    return StreamRow(**{**plain, **known})
+    return StreamInfo(**{**plain, **known})
 
 
 def events(first: int, count: int, size: int = 0) -> Chunk:
@@ -73,32 +75,32 @@ async def settled(ask: Callable[[Callable[[Any], None]], None]) -> Any:
     return told[0]
 
 
-async def create(store: EventStore, row: StreamRow, count: int = 1, size: int = 0) -> StreamRow:
+async def create(store: EventStore, row: StreamInfo, count: int = 1, size: int = 0) -> StreamInfo:
     """Adds the stream with that many events; the row as the store has it."""
     await settled(lambda done: store.create(row, events(row.last + 1, count, size), done))
     return await found(store, row)
 
 
 async def append(
-    store: EventStore, row: StreamRow, first: int, count: int = 1, *, size: int = 0, **changes: Any
+    store: EventStore, row: StreamInfo, first: int, count: int = 1, *, size: int = 0, **changes: Any
 ) -> None:
     change = Change(**{"updated": 101.0, **changes})
     await settled(lambda done: store.append(row.id, row.epoch, events(first, count, size), change, done))
 
 
-async def found(store: EventStore, row: StreamRow) -> StreamRow:
+async def found(store: EventStore, row: StreamInfo) -> StreamInfo:
     found = await store.find(row.id)
     assert found is not None
     return found
 
 
-async def fetch(store: EventStore, row: StreamRow, after: int = 0, most: int = 1000) -> Page:
-    page: Page | None = await settled(lambda done: store.fetch(row.id, after, most, done))
+async def fetch(store: EventStore, row: StreamInfo, after: int = 0, most: int = 1000) -> EventPage:
+    page: EventPage | None = await settled(lambda done: store.fetch(row.id, after, most, done))
     assert page is not None
     return page
 
 
-async def replayed(store: EventStore, row: StreamRow, most: int = 1000) -> list[bytes]:
+async def replayed(store: EventStore, row: StreamInfo, most: int = 1000) -> list[bytes]:
     """All that is kept, page by page."""
     lines: list[bytes] = []
     after = 0

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import structlog
 
+from mcp_hub.call import StreamInfo
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import Fenced, KeyTaken, Letter, SessionRow, StreamRow
-from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.errors import Fenced, KeyTaken
+from mcp_hub.stores.base import Letter, SessionRow
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.retry import FIRST
-from mcp_hub.stores.sqlite import FILE
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, said, set_aside, written
 from tests.unit.stores.event_stores import (
     append,
@@ -193,5 +195,5 @@ async def test_after_a_full_disk_everything_comes_home(tmp_path: Path) -> None:
         assert {row.id for row in await again.orphans()} == {rows[0].id, rows[3].id, born.id}
 
 
-def row_last(row: StreamRow, rows: list[StreamRow]) -> int:
+def row_last(row: StreamInfo, rows: list[StreamInfo]) -> int:
     return 5 if row is rows[1] else 6

@@ -7,12 +7,13 @@ import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import Change, KeyTaken, Letter, SessionRow
-from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.errors import KeyTaken
+from mcp_hub.stores.base import Change, Letter, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.retry import FIRST, MOST, Retry
-from mcp_hub.stores.sqlite import FILE, SqliteStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.retry import FIRST, MOST, Retry
+from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
 from tests.unit.stores.event_stores import GONE, SMALL, append, create, found, new_row, numbered, opened, replayed
 

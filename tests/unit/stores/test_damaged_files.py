@@ -9,10 +9,10 @@ import structlog
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.stores.base import Letter
-from mcp_hub.stores.failsafe import FailsafeStore
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.retry import FIRST
-from mcp_hub.stores.sqlite import FILE, SqliteStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock, damage, damage_under, said, set_aside, written
 from tests.unit.stores.event_stores import append, create, found, new_row, numbered, opened, replayed, works
 

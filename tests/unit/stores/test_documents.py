@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
-from mcp_hub.stores.base import StoreError
-from mcp_hub.stores.documents import DocumentLimits, Documents, document_id, is_document_id
-from mcp_hub.stores.documents_files import FileDocuments
-from mcp_hub.stores.documents_open import FOLDER, open_documents
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id, is_document_id
+from mcp_hub.stores.documents.files import FileDocuments
+from mcp_hub.stores.documents.open import FOLDER, open_documents
 
 pytestmark = pytest.mark.anyio
 
@@ -271,7 +271,7 @@ async def test_a_write_that_fails_leaves_nothing_behind(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mcp_hub.stores.documents_files.os.replace", full)
+    monkeypatch.setattr("mcp_hub.stores.documents.files.os.replace", full)
     with pytest.raises(StoreError, match="No space left on device"):
         await files.put("me", b"text")
     assert names(tmp_path / FOLDER) == []

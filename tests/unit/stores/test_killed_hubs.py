@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -12,16 +12,17 @@ from typing import IO
 import anyio
 import pytest
 
+from mcp_hub.call import StreamInfo
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import Change, EventStore, StreamRow
+from mcp_hub.stores.base import Change, EventStore
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.sqlite import SqliteStore
+from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 from tests.unit.stores import writing_hub
 from tests.unit.stores.event_stores import opened, replayed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
 ROOT = Path(__file__).parents[3]
 KILLS = 10
@@ -72,7 +73,7 @@ def killed_after(folder: Path, writes: int) -> tuple[str, Confirmed]:
     return instance, {**said, **rest}
 
 
-async def check(store: EventStore, said: Confirmed) -> list[StreamRow]:
+async def check(store: EventStore, said: Confirmed) -> list[StreamInfo]:
     """Everything that was confirmed is there, without gap or duplicate; the streams that have not ended."""
     running = []
     for id_, (last, status) in said.items():
@@ -87,11 +88,11 @@ async def check(store: EventStore, said: Confirmed) -> list[StreamRow]:
     return running
 
 
-async def race(stores: list[SqliteStore], rows: list[StreamRow]) -> dict[str, list[str]]:
+async def race(stores: Sequence[EventStore], rows: list[StreamInfo]) -> dict[str, list[str]]:
     """Who won each stream, when all try to end each at once."""
     winners: dict[str, list[str]] = {row.id: [] for row in rows}
 
-    async def claim(store: SqliteStore, row: StreamRow) -> None:
+    async def claim(store: EventStore, row: StreamInfo) -> None:
         if await store.claim(row, [b'{"seq":%d}' % (row.last + 1)], Change(300.0, status="failed")) is not None:
             winners[row.id].append(store.instance)
 

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores import pins
+from mcp_hub.stores import keyed_files
+from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.locks import lock_file, take
-from mcp_hub.stores.pins import PinFiles
 
 COUNT = """
 import sys
 from pathlib import Path
-from mcp_hub.stores.pins import PinFiles
-files = PinFiles(Path(sys.argv[1]))
+from mcp_hub.stores.keyed_files import KeyedFiles
+files = KeyedFiles(Path(sys.argv[1]))
 for _ in range(50):
     files.update("a", lambda text: str(int(text or b"0") + 1).encode())
 """
 
 
 def test_a_file_is_read_as_it_was_put(tmp_path: Path) -> None:
-    files = PinFiles(tmp_path / "new")
+    files = KeyedFiles(tmp_path / "new")
     assert files.read("a") is None and files.stamp("a") is None
     files.update("a", lambda text: b"1" if text is None else b"?")
     before = files.stamp("a")
@@ -37,7 +37,7 @@ def test_a_file_is_read_as_it_was_put(tmp_path: Path) -> None:
 
 
 def test_nobody_else_may_read_it(tmp_path: Path) -> None:
-    files = PinFiles(tmp_path / "new")
+    files = KeyedFiles(tmp_path / "new")
     old = os.umask(0)
     try:
         files.update("a", lambda text: b"1")
@@ -47,10 +47,11 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     assert modes == {"new": 0o700, "a.json": 0o600, "a.lock": 0o600}
 
 
+@pytest.mark.processes
 def test_no_change_of_several_processes_and_threads_is_lost(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", COUNT, str(tmp_path)]
     others = [subprocess.Popen(argv) for _ in range(2)]
-    files = PinFiles(tmp_path)
+    files = KeyedFiles(tmp_path)
     with ThreadPoolExecutor(2) as pool:
         for _ in range(50):
             pool.submit(files.update, "a", lambda text: str(int(text or b"0") + 1).encode())
@@ -59,7 +60,7 @@ def test_no_change_of_several_processes_and_threads_is_lost(tmp_path: Path) -> N
 
 
 def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = PinFiles(tmp_path)
+    files = KeyedFiles(tmp_path)
     files.update("a", lambda text: b"1")
     with pytest.raises(ZeroDivisionError):
         files.update("a", lambda text: bytes(1 // 0))
@@ -71,18 +72,18 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypat
 
 
 def test_a_lock_that_somebody_keeps_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pins, "_PATIENCE", 0.05)
+    monkeypatch.setattr(keyed_files, "_PATIENCE", 0.05)
     held = lock_file(tmp_path / "a.lock")
     assert take(held, shared=False)
     try:
         with pytest.raises(OSError, match=r"a\.json is locked by another process"):
-            PinFiles(tmp_path).update("a", lambda text: b"1")
+            KeyedFiles(tmp_path).update("a", lambda text: b"1")
     finally:
         os.close(held)
 
 
 def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pins, "_LARGEST", 10)
+    monkeypatch.setattr(keyed_files, "_LARGEST", 10)
     (tmp_path / "a.json").write_bytes(b"x" * 11)
     with pytest.raises(OSError, match="larger than 10 bytes"):
-        PinFiles(tmp_path).read("a")
+        KeyedFiles(tmp_path).read("a")

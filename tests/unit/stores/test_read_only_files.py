@@ -9,13 +9,14 @@ import pytest
 import structlog
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores import looks
-from mcp_hub.stores.base import Change, StoreError
-from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Change
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.retry import FIRST
-from mcp_hub.stores.sqlite import FILE, SqliteStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.sqlite import read_only
+from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock, said, set_aside
 from tests.unit.stores.event_stores import append, create, fetch, found, new_row, numbered, opened, replayed, works
 
@@ -123,7 +124,7 @@ async def test_a_file_that_changes_each_time_it_is_read_is_not_taken_for_read(
     async with opened(store):
         assert await store.find(row.id)
         states = iter(range(1000))
-        monkeypatch.setattr(looks, "_without_log", lambda _: (next(states), 0, 0, 0))
+        monkeypatch.setattr(read_only, "_without_log", lambda _: (next(states), 0, 0, 0))
         with pytest.raises(StoreError, match="is being written"):
             await store.find(row.id)
 

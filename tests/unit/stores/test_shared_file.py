@@ -10,13 +10,14 @@ import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import Change, Fenced, KeyTaken, Letter, StoreError
-from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.errors import Fenced, KeyTaken, StoreError
+from mcp_hub.stores.base import Change, Letter
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.retry import FIRST
-from mcp_hub.stores.schema import VERSION
-from mcp_hub.stores.sqlite import FILE, SqliteStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.sqlite.schema import VERSION
+from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import append, create, events, fetch, found, new_row, numbered, opened, replayed
 

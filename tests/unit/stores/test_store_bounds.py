@@ -10,13 +10,14 @@ import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import Change, StoreError
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Change
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.salvage import Salvaged, salvage
-from mcp_hub.stores.sqlite import FILE, SqliteStore
-from mcp_hub.stores.worker import MOST_BYTES, MOST_JOBS, Job, Worker
+from mcp_hub.stores.recovery.salvage import Salvaged, salvage
+from mcp_hub.stores.sqlite.store import FILE, SqliteStore
+from mcp_hub.stores.sqlite.worker import MOST_BYTES, MOST_JOBS, Job, Worker
 from tests.unit.stores.event_stores import GONE, append, create, found, new_row, opened, replayed
 
 pytestmark = pytest.mark.anyio

@@ -4,16 +4,11 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.stores.base import (
-    Change,
-    Chunk,
-    EventStore,
-    Fenced,
-    Status,
-    StoreError,
-    StreamRow,
-)
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import Fenced, StoreError
+from mcp_hub.stores.base import Change, Chunk, EventStore
 from mcp_hub.stores.limits import PAGE_BYTES
+from mcp_hub.types import Status
 from tests.unit.stores.event_stores import (
     append,
     create,
@@ -40,7 +35,7 @@ async def test_a_new_stream_is_as_it_was_given_with_its_first_events(store: Even
         **{"key": "k", "digest": "d", "status": "input_required"},
     )
     kept = await create(store, row, 3)
-    assert kept == StreamRow(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "last": 3})
+    assert kept == StreamInfo(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "last": 3})
     assert await replayed(store, row) == numbered(1, 3)
 
 

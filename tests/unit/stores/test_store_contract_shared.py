@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_hub.stores.base import Change, EventStore, Fenced, KeyTaken, Letter, SessionRow, StoreError
+from mcp_hub.errors import Fenced, KeyTaken, StoreError
+from mcp_hub.stores.base import Change, EventStore, Letter, SessionRow
 from mcp_hub.stores.limits import LETTERS
 from tests.unit.stores.event_stores import (
     GONE,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.failsafe import FailsafeStore
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.retry import FIRST
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.retry import FIRST
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
 from tests.unit.stores.event_stores import append, create, new_row, opened
 

@@ -12,12 +12,17 @@ from pathlib import Path
 import anyio
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.base import Change, EventStore, StoreError
-from mcp_hub.stores.failsafe import FailsafeStore
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Change, EventStore
 from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.types import CallId, Status
 from tests.unit.stores.event_stores import events, new_row
 
 STREAMS = 8
+
+
+ENDED: tuple[Status, ...] = ("completed", "failed", "cancelled")
 
 
 class Writer:
@@ -31,7 +36,7 @@ class Writer:
         told = partial(self._confirmed, row.id, count, "working", random.randint(1, 20))
         self._store.create(row, events(1, count), told)
 
-    def _confirmed(self, id_: str, last: int, status: str, left: int, error: StoreError | None) -> None:
+    def _confirmed(self, id_: CallId, last: int, status: Status, left: int, error: StoreError | None) -> None:
         assert error is None, error
         sys.stdout.write(f"{id_} {last} {status} {self._store.is_durable}\n")
         if status != "working":
@@ -40,7 +45,7 @@ class Writer:
             self.begin()
         else:
             count = random.choice([0, 1, 1, 5, 100])
-            status = "working" if left else random.choice(["completed", "failed", "cancelled"])
+            status = "working" if left else random.choice(ENDED)
             told = partial(self._confirmed, id_, last + count, status, max(left - 1, 0))
             change = Change(200.0, status=status)
             self._store.append(id_, 1, events(last + 1, count, random.choice([0, 300])), change, told)

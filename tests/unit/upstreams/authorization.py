@@ -4,20 +4,18 @@ Tokens are counted: `a-1`, `r-1`, `a-2`, … A refresh token is good once, as OA
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 
-from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.grants import Client, Grant, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, grant_key
 from tests.unit.upstreams.remote import Remote
 from tests.unit.wire.http_server import Reply, Request
 
-__all__ = ["NEAR", "Authorization", "a_grant", "browse", "key_of", "redirected", "state_of", "visit"]
-
-NEAR = Addresses(is_near=True)
+__all__ = ["Authorization", "a_grant", "browse", "key_of", "redirected", "state_of", "visit"]
 
 
 @dataclass
@@ -36,7 +34,7 @@ class Authorization:
     client_answer: tuple[int, Any] | None = None
     rotates: bool = True
     refreshable: bool = True
-    asked: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    asked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     valid: dict[str, str] = field(default_factory=dict)
     refreshing: set[str] = field(default_factory=set)
     needs: str | None = None
@@ -57,7 +55,7 @@ class Authorization:
             back = {"code": "c-1", "state": asked.get("state"), "iss": self.base, **self.redirect}
             sent = urlencode({key: value for key, value in back.items() if value is not None})
             return await reply.status(302, location=f"{asked['redirect_uri']}?{sent}")
-        answers = {
+        answers: dict[str, Callable[[], tuple[int, Any]]] = {
             "/.well-known/oauth-protected-resource/mcp": self._resource,
             "/.well-known/oauth-authorization-server": self._metadata,
             "/register": lambda: self._client(asked),
@@ -139,7 +137,7 @@ def a_grant(base: str, access: str = "a-1", refresh: str | None = "r-1", **field
 
 
 def key_of(url: str) -> str:
-    return grant_key(url, Client())
+    return grant_key(url, ClientRegistration())
 
 
 async def redirected(page: str) -> str:

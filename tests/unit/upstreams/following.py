@@ -1,4 +1,4 @@
-"""One server's `Subscriptions` over connections to a server that follows a script."""
+"""One server's `ServerSubscriptions` over connections to a server that follows a script."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,10 +6,10 @@ from typing import Any
 
 import anyio
 
+from mcp_hub.notices import Notices
 from mcp_hub.types import Era
-from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.peer import Peer
-from mcp_hub.upstreams.subscriptions import Subscriptions
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from tests.unit.upstreams.scripted import Script, Server, talking, together
 from tests.unit.wire.raw_lines import WAIT
 
@@ -21,8 +21,8 @@ class Following:
 
     def __init__(self, era: Era, timeout: float = WAIT) -> None:
         self.era = era
-        self.changes = Changes()
-        self.subscriptions = Subscriptions("git", self.changes, timeout)
+        self.changes = Notices()
+        self.subscriptions = ServerSubscriptions("git", self.changes, timeout)
         self.peer: Peer
 
     @property

@@ -10,22 +10,18 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub import events
+from mcp_hub.call import Call
 from mcp_hub.types import CallId, Era, JsonObject
-from mcp_hub.upstreams.base import Call
-from mcp_hub.upstreams.local import LocalUpstream
-from mcp_hub.upstreams.tools import Registry
+from mcp_hub.upstreams.functions.registry import Registry
+from mcp_hub.upstreams.functions.upstream import LocalUpstream
+from tests.unit.fakes import Channel
 
 
 @dataclass
-class Recorder:
-    """A channel that keeps everything and whose readers take all of it at once."""
+class Recorder(Channel):
+    """A channel whose readers take all of it at once; it counts how often it was waited for."""
 
-    sent: list[events.CallEvent] = field(default_factory=list)
     drains: int = 0
-    is_overdue: bool = False
-
-    def send(self, event: events.CallEvent) -> None:
-        self.sent.append(event)
 
     async def drained(self) -> None:
         self.drains += 1

@@ -8,15 +8,16 @@ from typing import Any
 import anyio
 
 from mcp_hub.clock import SystemClock
+from mcp_hub.notices import Notices
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.http import HttpConnection, HttpSpec
-from mcp_hub.upstreams.memory import EraMemory
-from mcp_hub.upstreams.peer import Peer
-from mcp_hub.upstreams.supervisor import Supervisor, SupervisorRules
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream, SupervisorRules
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script
 from tests.unit.wire.raw_lines import WAIT
+from tests.upstreams.http_child import HttpUpstream
 
 Answering = Callable[[Request, Reply], Awaitable[None]]
 
@@ -55,7 +56,7 @@ class Remote:
         await reply.status(200 if method == "DELETE" else 400)
 
 
-def answering(status: int, body: Mapping[str, Any] | None = None, **headers: str) -> Script:
+def answering(status: int, body: Mapping[str, Any] | None = None, **headers: Any) -> Script:
     """Always this."""
 
     async def script(request: Request, reply: Reply) -> None:
@@ -69,10 +70,10 @@ def answering(status: int, body: Mapping[str, Any] | None = None, **headers: str
 
 @asynccontextmanager
 async def connection(
-    server: HttpServer, memory: EraMemory | None = None, **spec: Any
+    server: HttpServer, memory: EraCache | None = None, **spec: Any
 ) -> AsyncIterator[tuple[HttpConnection, Peer]]:
     """An open connection. What goes wrong is in an `ExceptionGroup`."""
-    made = HttpConnection("far", HttpSpec(**{"url": server.url, "key": "k", **spec}), memory or EraMemory(None))
+    made = HttpConnection("far", HttpSpec(**{"url": server.url, "key": "k", **spec}), memory or EraCache(None))
     async with anyio.create_task_group() as tasks:
         try:
             with anyio.fail_after(WAIT):
@@ -84,11 +85,11 @@ async def connection(
 
 
 @asynccontextmanager
-async def supervised(server: HttpServer, **spec: Any) -> AsyncIterator[Supervisor]:
+async def supervised(server: HttpServer | HttpUpstream, **spec: Any) -> AsyncIterator[ManagedUpstream]:
     """A running supervisor; it need not be ready."""
     made = HttpSpec(**{"url": server.url, "key": "k", **spec})
-    memory, changes = EraMemory(None), Changes()
-    supervisor = Supervisor(
+    memory, changes = EraCache(None), Notices()
+    supervisor = ManagedUpstream(
         "far", lambda: HttpConnection("far", made, memory), SupervisorRules(), clock=SystemClock(), changes=changes
     )
     async with anyio.create_task_group() as tasks:
@@ -97,7 +98,7 @@ async def supervised(server: HttpServer, **spec: Any) -> AsyncIterator[Superviso
         tasks.cancel_scope.cancel()
 
 
-async def ready(supervisor: Supervisor, restarts: int = 0) -> None:
+async def ready(supervisor: ManagedUpstream, restarts: int = 0) -> None:
     """Returns when it is, after so many restarts."""
     with anyio.fail_after(WAIT):
         while supervisor.status().state is not UpstreamState.READY or supervisor.status().restarts < restarts:

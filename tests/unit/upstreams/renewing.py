@@ -10,12 +10,12 @@ import anyio
 
 from mcp_hub import logs
 from mcp_hub.upstreams.auth.access import Access
-from mcp_hub.upstreams.auth.grants import Client
+from mcp_hub.upstreams.auth.grants import ClientRegistration
 from mcp_hub.upstreams.auth.store import GrantStore
 
 
 async def main(folder: str, url: str) -> None:
-    access = Access("far", url, Client(), GrantStore(Path(folder)))
+    access = Access("far", url, ClientRegistration(), GrantStore(Path(folder)))
     access.reread()
     print("ready", flush=True)
     sys.stdin.readline()
@@ -24,4 +24,4 @@ async def main(folder: str, url: str) -> None:
 
 if __name__ == "__main__":
     logs.configure("error", "json")
-    anyio.run(main, *sys.argv[1:])
+    anyio.run(main, sys.argv[1], sys.argv[2])

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import anyio
 
 from mcp_hub.types import Era, JsonObject
-from mcp_hub.upstreams.peer import Peer, PeerInfo
+from mcp_hub.upstreams.peer.peer import Peer, PeerInfo
 from mcp_hub.wire.server_pipe import ServerPipe
-from tests.unit.wire.raw_lines import WAIT, OtherEnd, connected
+from tests.unit.wire.raw_lines import WAIT, OtherEnd, connected_to
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ Script = Callable[[Server], Awaitable[object]]
 async def talking(era: Era = Era.HANDSHAKE, **capabilities: Any) -> AsyncIterator[tuple[Peer, Server]]:
     """A peer whose negotiation is over, and its server."""
     peer = Peer("git")
-    async with connected(peer, end=Server, kind=ServerPipe) as (pipe, server):
+    async with connected_to(Server, peer, kind=ServerPipe) as (pipe, server):
         peer.wire = pipe
         version = "2026-07-28" if era is Era.MODERN else "2025-11-25"
         peer.explained.set()  # no process that would have an exit code

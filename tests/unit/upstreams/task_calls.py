@@ -8,15 +8,15 @@ from typing import Any
 import anyio
 import msgspec
 
+from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Completed, Progress, Started
+from mcp_hub.events import Completed, Progressed, Started
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era, JsonObject, RawJson
-from mcp_hub.upstreams.base import Call, CallHandler
-from mcp_hub.upstreams.peer import Peer
-from mcp_hub.upstreams.supervisor import Supervisor
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.scripted import Server, talking
 from tests.unit.upstreams.test_peer_questions import ALL
 from tests.unit.wire.raw_lines import WAIT
@@ -114,7 +114,7 @@ class Running:
         return [
             {"progress": event.progress, **{key: json.loads(bytes(raw)) for key, raw in (event.rest or {}).items()}}
             for event in self._progress.take()
-            if isinstance(event, Progress)
+            if isinstance(event, Progressed)
         ]
 
 
@@ -159,7 +159,7 @@ async def updated(server: Server, *keys: str) -> JsonObject:
 
 
 @asynccontextmanager
-async def resumed(far: Supervisor, left: RawJson, **differs: Any) -> AsyncIterator[Running]:
+async def resumed(far: ManagedUpstream, left: RawJson, **differs: Any) -> AsyncIterator[Running]:
     """A call that another hub left behind."""
     async with group() as tasks:
         yield Running(tasks, lambda made, channel: far.resume(made, channel, left), call(**differs))

@@ -1,5 +1,6 @@
 """What authorization servers answer in a login: taken however they write it, and never shown."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,17 @@ async def test_a_registration_that_came_to_nothing_shows_no_secret(
     async with serving(guard) as server:
         assert await refused(server, GrantStore(tmp_path)) == f"{guard.base} {said}"
     assert "/authorize" not in guard.asked
+
+
+async def test_the_sdk_logs_nothing_of_a_login_of_the_hub_and_everything_of_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with serving(Authorization(client_answer=(201, {"client_secret": SECRET}))) as server:
+        await refused(server, GrantStore(tmp_path))
+    assert [record for record in caplog.records if record.name.startswith("mcp.client.auth")] == []
+    logging.getLogger("mcp.client.auth.oauth2").warning("a login of the host program")
+    assert caplog.messages[-1] == "a login of the host program"
 
 
 async def test_metadata_that_is_none_is_one_sentence_with_its_place(tmp_path: Path) -> None:

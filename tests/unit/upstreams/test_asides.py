@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from mcp_hub import masking
-from mcp_hub.upstreams.noise import Asides
+from mcp_hub.upstreams.peer.stray_messages import StrayMessages
 from tests.unit.upstreams.scripted import talking
 
 pytestmark = pytest.mark.anyio
@@ -43,14 +43,14 @@ async def test_what_a_server_says_between_calls_is_in_the_hubs_log(told: list[An
 
 
 async def test_what_is_no_warning_is_for_debugging(told: list[Any]) -> None:
-    Asides("s").note("notice", params(data={"rows": 3}))
+    StrayMessages("s").note("notice", params(data={"rows": 3}))
     assert [(entry["log_level"], entry["data"]) for entry in told] == [("debug", '{"rows": 3}')]
 
 
 async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]) -> None:
     masking.learn(["s3cr3t-value"])
     try:
-        Asides("s").note("error", params(data="\x1b[31ms3cr3t-value " + "x" * 100_000))
+        StrayMessages("s").note("error", params(data="\x1b[31ms3cr3t-value " + "x" * 100_000))
     finally:
         masking.forget()
     (entry,) = told
@@ -58,7 +58,7 @@ async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]
 
 
 async def test_a_flood_is_told_once(told: list[Any]) -> None:
-    asides = Asides("s")
+    asides = StrayMessages("s")
     for _ in range(1000):
         asides.note("error", params(data="again"))
         asides.note("debug", params(data="again"))

@@ -1,11 +1,13 @@
 """Versions that go up, and the bounded ring of notices."""
 
+from collections.abc import Callable
+
 import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_hub.upstreams import changes as module
-from mcp_hub.upstreams.changes import Changes
+from mcp_hub import notices as module
+from mcp_hub.notices import Notices
 
 pytestmark = pytest.mark.anyio
 
@@ -13,7 +15,7 @@ A, B = ("s", "x:a"), ("s", "x:b")
 
 
 def test_a_reader_gets_what_was_noted_after_its_place_once_for_each_uri() -> None:
-    changes = Changes()
+    changes = Notices()
     changes.note(A, "x:a", b'{"n":1}')
     place = changes.noted
     assert changes.notices(A, 0) == [("x:a", b'{"n":1}')]
@@ -26,7 +28,7 @@ def test_a_reader_gets_what_was_noted_after_its_place_once_for_each_uri() -> Non
 
 
 def test_parts_of_a_resource_are_told_apart_up_to_a_limit() -> None:
-    changes = Changes()
+    changes = Notices()
     for part in range(module._MOST_PARTS):
         changes.note(A, f"x:a/{part}")
     place = changes.noted
@@ -38,7 +40,7 @@ def test_parts_of_a_resource_are_told_apart_up_to_a_limit() -> None:
 
 
 def test_a_reader_that_fell_behind_takes_everything_for_updated() -> None:
-    changes = Changes()
+    changes = Notices()
     changes.note(A, "x:a")
     place = changes.noted
     changes.note(B, "x:b")
@@ -51,13 +53,13 @@ def test_a_reader_that_fell_behind_takes_everything_for_updated() -> None:
 
 
 def test_params_that_are_too_long_are_left_out() -> None:
-    changes = Changes()
+    changes = Notices()
     changes.note(A, "x:a", b" " * (module._MOST_BYTES + 1))
     assert changes.notices(A, 0) == [("x:a", b"{}")]
 
 
 async def test_each_waiter_is_woken_by_what_it_waits_for() -> None:
-    changes = Changes()
+    changes = Notices()
     woken: list[str] = []
 
     async def lists() -> None:
@@ -73,7 +75,8 @@ async def test_each_waiter_is_woken_by_what_it_waits_for() -> None:
         tasks.start_soon(anything, "first notice", 1, 0)
         tasks.start_soon(anything, "second notice", 1, 1)
         tasks.start_soon(anything, "version", 0, 9)
-        for change in (lambda: changes.note(A, "x:a"), lambda: changes.note(A, "x:a"), changes.bump):
+        one: Callable[[], None] = lambda: changes.note(A, "x:a")  # noqa: E731  so that it has a type
+        for change in (one, one, changes.bump):
             await anyio.wait_all_tasks_blocked()
             change()
             await anyio.wait_all_tasks_blocked()

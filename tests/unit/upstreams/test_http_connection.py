@@ -8,8 +8,8 @@ import pytest
 
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.types import Era
-from mcp_hub.upstreams.http import HttpConnection, HttpSpec
-from mcp_hub.upstreams.memory import EraMemory
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 from tests.unit.upstreams.remote import Remote, answering, connection
 from tests.unit.upstreams.scripted import INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
@@ -21,15 +21,15 @@ pytestmark = pytest.mark.anyio
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
 
-async def failing(server: HttpServer, **spec: Any) -> tuple[str, bool]:
+async def failing(server: HttpServer, **spec: Any) -> tuple[StartFailed, bool]:
     """Why it cannot be reached, and whether another attempt may help."""
-    made = HttpConnection("far", HttpSpec(**{"url": server.url, "key": "k", **spec}), EraMemory(None))
+    made = HttpConnection("far", HttpSpec(**{"url": server.url, "key": "k", **spec}), EraCache(None))
     async with anyio.create_task_group() as tasks:
         with pytest.raises(StartFailed) as caught, anyio.fail_after(WAIT):
             await made.open(tasks)
         await made.close()
         tasks.cancel_scope.cancel()
-    return str(caught.value), made.can_retry
+    return caught.value, made.can_retry
 
 
 # -- which era
@@ -104,7 +104,7 @@ async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
     async def refused(request: Request, reply: Reply) -> None:
         await reply.error(request, -32020)
 
-    memory = EraMemory(None)
+    memory = EraCache(None)
     memory.put("k", HANDSHAKE)
     async with serving(Remote(modern=True, does={"initialize": refused})) as server:
         async with connection(server, memory) as (_, peer):
@@ -117,7 +117,7 @@ async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
     [(None, HANDSHAKE, "initialize"), (None, MODERN, "server/discover"), (HANDSHAKE, MODERN, "initialize")],
 )
 async def test_a_known_era_is_not_asked_for(configured: Era | None, remembered: Era, asked: str) -> None:
-    memory = EraMemory(None)
+    memory = EraCache(None)
     memory.put("k", remembered)
     async with serving(Remote(modern=True)) as server, connection(server, memory, era=configured):
         assert server.seen[0].rpc == asked
@@ -140,7 +140,7 @@ class OldMcp(OldServer):
 
 async def test_the_end_of_the_old_stream_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unlike a process, it has nothing more to say."""
-    monkeypatch.setattr("mcp_hub.upstreams.peer._LAST_WORDS", 4 * WAIT)
+    monkeypatch.setattr("mcp_hub.upstreams.peer.peer._LAST_WORDS", 4 * WAIT)
     old = OldMcp()
     async with serving(old) as server, connection(server, transport="sse") as (_, peer):
         pending = peer.send("tools/list")
@@ -167,31 +167,28 @@ async def test_a_server_of_the_old_transport_is_found_or_named(transport: str | 
 
 async def test_a_transport_that_was_written_out_is_the_only_one_tried() -> None:
     async with serving(OldMcp()) as server:
-        reason, _ = await failing(server, transport="http")
-        assert reason == 'initialize failed: upstream "far" answered with HTTP 405 Said'
+        error, can_retry = await failing(server, transport="http")
+        assert (error.code, can_retry) == ("no_endpoint", True) and "HTTP 405" in str(error)
     assert not server.of("GET")
 
 
 async def test_what_is_no_mcp_server_at_all_says_what_was_tried() -> None:
     async with serving(answering(404)) as server:
-        reason, can_retry = await failing(server)
-        assert can_retry
-        assert reason == (
-            'initialize failed: upstream "far" answered with HTTP 404 Said; '
-            'as a server of the HTTP+SSE transport: upstream "far" answered with HTTP 404 Said'
-        )
+        error, can_retry = await failing(server)
+        assert (error.code, can_retry) == ("no_endpoint", True)
+        assert [request.method for request in server.seen] == ["POST", "POST", "GET"]
 
 
-@pytest.mark.parametrize("status", [500, 429, 302])
-async def test_a_status_that_says_nothing_of_the_transport_leaves_the_old_one_alone(status: int) -> None:
+@pytest.mark.parametrize(("status", "code"), [(500, "server_error"), (429, "rate_limited"), (302, "no_endpoint")])
+async def test_a_status_that_says_nothing_of_the_transport_leaves_the_old_one_alone(status: int, code: str) -> None:
     async with serving(answering(status)) as server:
-        reason, can_retry = await failing(server)
-        assert can_retry and reason.startswith(f'initialize failed: upstream "far" answered with HTTP {status}')
+        error, can_retry = await failing(server)
+        assert (error.code, can_retry) == (code, True) and f"HTTP {status}" in str(error)
     assert not server.of("GET")
 
 
 async def test_an_era_that_led_nowhere_is_not_remembered() -> None:
-    memory = EraMemory(None)
+    memory = EraCache(None)
     memory.put("k", HANDSHAKE)
     async with serving(answering(500)) as server:
         with pytest.raises(ExceptionGroup):
@@ -202,8 +199,8 @@ async def test_an_era_that_led_nowhere_is_not_remembered() -> None:
 
 async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:
     async with serving(OldMcp("http://evil.example/x")) as server:
-        reason, _ = await failing(server, transport="sse")
-        assert reason.startswith("the server wants messages sent to http://evil.example, which is not where")
+        error, _ = await failing(server, transport="sse")
+        assert error.code == "endpoint_elsewhere" and "http://evil.example" in str(error)
 
 
 # -- not admitted, not there
@@ -215,9 +212,9 @@ async def test_a_server_that_wants_credentials_is_asked_once_and_the_setting_is_
     status: int, transport: str | None
 ) -> None:
     async with serving(answering(status)) as server:
-        reason, can_retry = await failing(server, transport=transport)
-        assert not can_retry
-        assert reason == f'http://127.0.0.1:{server.port} wants credentials: set "bearer" or "headers" (HTTP {status})'
+        error, can_retry = await failing(server, transport=transport)
+        assert (error.code, can_retry) == ("not_admitted", False)
+        assert all(own in str(error) for own in (f"127.0.0.1:{server.port}", '"bearer"', '"headers"', str(status)))
         assert len(server.seen) == 1
 
 
@@ -229,9 +226,8 @@ async def test_credentials_go_with_every_request_and_into_no_message() -> None:
     assert {request.headers.get("authorization") for request in server.seen} == {"Bearer s3cr3t-token"}
     assert {request.headers.get("x-team") for request in server.seen} == {"s3cr3t-team"}
     async with serving(answering(401)) as server:
-        reason, _ = await failing(server, headers=headers)
-        assert reason.endswith('does not accept the credentials of "bearer" or "headers" (HTTP 401)')
-        assert "s3cr3t" not in reason
+        error, _ = await failing(server, headers=headers)
+        assert error.code == "not_admitted" and "s3cr3t" not in str(error)
         assert "s3cr3t" not in repr(HttpSpec(url="http://x/?key=s3cr3t", key="k", headers=headers))
 
 
@@ -242,21 +238,24 @@ async def test_the_hubs_own_headers_can_be_replaced() -> None:
 
 @pytest.mark.parametrize("transport", [None, "sse"])
 async def test_a_server_that_is_not_there_is_said_as_such_and_stays_remembered(transport: str | None) -> None:
-    memory = EraMemory(None)
+    memory = EraCache(None)
     memory.put("k", HANDSHAKE)
     async with serving(Remote()) as gone:
         pass
     with pytest.raises(ExceptionGroup) as caught:
         async with connection(gone, memory, transport=transport):
             pass
-    assert str(caught.value.exceptions[0]) == f"cannot connect to http://127.0.0.1:{gone.port}: Connection refused"
+    (error,) = caught.value.exceptions
+    assert isinstance(error, StartFailed) and error.code == "connection_refused"
+    assert f"http://127.0.0.1:{gone.port}" in str(error)
     assert memory.get("k") is HANDSHAKE
 
 
 async def test_a_redirect_says_where_to() -> None:
     async with serving(answering(308, location="https://other.example/mcp?token=1")) as server:
-        reason, _ = await failing(server)
-        assert "HTTP 308 Said, a redirect to 'https://other.example/mcp', which is not followed" in reason
+        error, _ = await failing(server)
+        assert error.code == "no_endpoint"
+        assert "HTTP 308" in str(error) and "'https://other.example/mcp'" in str(error)
 
 
 async def test_something_that_speaks_no_http_is_a_failure() -> None:
@@ -265,8 +264,8 @@ async def test_something_that_speaks_no_http_is_a_failure() -> None:
         reply.cut()
 
     async with serving(script) as server:
-        reason, _ = await failing(server)
-        assert reason.startswith('initialize failed: upstream "far" broke off the connection: ')
+        error, _ = await failing(server)
+        assert error.code == "handshake_failed" and '"far"' in str(error)
 
 
 async def test_a_server_that_goes_between_connecting_and_the_first_byte_got_nothing(
@@ -280,6 +279,6 @@ async def test_a_server_that_goes_between_connecting_and_the_first_byte_got_noth
 
     async with serving(Remote(modern=True)) as server:
         monkeypatch.setattr(anyio, "connect_tcp", gone)
-        reason, can_retry = await failing(server)
-    assert reason == f"cannot connect to http://127.0.0.1:{server.port}: the server closed the connection at once"
+        error, can_retry = await failing(server)
+    assert error.code == "unreachable" and f"http://127.0.0.1:{server.port}" in str(error)
     assert can_retry and not server.seen

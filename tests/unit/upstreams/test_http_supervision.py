@@ -7,13 +7,14 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import CallId, Era, Kind, UpstreamState
-from mcp_hub.upstreams import keeper, lifecycle, supervisor
-from mcp_hub.upstreams.base import Call
-from mcp_hub.upstreams.lifecycle import Life
-from mcp_hub.upstreams.supervisor import Supervisor
+from mcp_hub.types import CallId, Cause, Era, Kind, UpstreamState
+from mcp_hub.upstreams.supervision import lifecycle, managed_upstream
+from mcp_hub.upstreams.supervision import supervisor as keeper
+from mcp_hub.upstreams.supervision.lifecycle import Life
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.local_calls import Recorder
 from tests.unit.upstreams.remote import Remote, answering, ready, supervised, tool
 from tests.unit.wire.http_server import Reply, Request, serving
@@ -37,7 +38,7 @@ def call(name: str = "x", **arguments: object) -> Call:
     )
 
 
-async def run(far: Supervisor, name: str = "x", **arguments: object) -> Completed:
+async def run(far: ManagedUpstream, name: str = "x", **arguments: object) -> Completed:
     with anyio.fail_after(WAIT):
         return await far.call(call(name, **arguments), Recorder())
 
@@ -151,11 +152,14 @@ async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_sessio
         assert len(server.of("initialize")) == 2
 
 
+LOST = Cause("session_lost", "lost")
+
+
 def test_only_what_was_ready_begins_anew_without_a_pause() -> None:
     begun = lifecycle.ready(Life())
-    assert lifecycle.renewed(begun, "lost").state is UpstreamState.STARTING
-    for life in (Life(), lifecycle.stopped(begun), lifecycle.gave_up(begun, "x")):
-        assert lifecycle.renewed(life, "lost") == life
+    assert lifecycle.renewed(begun, LOST).state is UpstreamState.STARTING
+    for life in (Life(), lifecycle.stopped(begun), lifecycle.gave_up(begun, Cause("crashed", "x"))):
+        assert lifecycle.renewed(life, LOST) == life
 
 
 # -- the server
@@ -186,7 +190,7 @@ async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_bac
             await lost.wait()
             await server.close()
         with anyio.fail_after(WAIT), pytest.raises(UpstreamUnavailable, match="Connection refused"):
-            far._rules = supervisor.SupervisorRules(ready_wait=0.1)
+            far._rules = managed_upstream.SupervisorRules(ready_wait=0.1)
             while True:
                 await far.call(call(), Recorder())
         assert far.status().state is not UpstreamState.READY

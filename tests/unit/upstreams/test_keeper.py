@@ -8,9 +8,9 @@ import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.keeper import SupervisorRules
-from mcp_hub.upstreams.lifecycle import RestartRule
-from mcp_hub.upstreams.negotiation import Incompatible
+from mcp_hub.upstreams.peer.negotiation import Incompatible
+from mcp_hub.upstreams.supervision.lifecycle import RestartRule
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.calls import virtual_time
 from tests.unit.upstreams.toy_servers import Kept, Toys, kept, plays
 
@@ -122,7 +122,7 @@ async def test_calls_wait_for_a_first_start_as_long_as_it_may_take() -> None:
 
 @plays
 async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> None:
-    async with kept(Toys(starting=20.0, fails=[StartFailed("boom")] * 3)) as far:
+    async with kept(Toys(starting=20.0, fails=[StartFailed("start_failed", "boom")] * 3)) as far:
         assert await far.call() == 'upstream "toy" is starting: boom'
         assert far.now == 25.2
         assert await far.call() == 'upstream "toy" is starting: boom'
@@ -134,7 +134,7 @@ async def test_a_call_that_wakes_a_server_which_does_not_start_says_why() -> Non
     async with kept(idle_stop=60.0, restart=RestartRule(0)) as far:
         await far.until(READY)
         await far.until(STOPPED)
-        far.toys.fails = [StartFailed("no disk")]
+        far.toys.fails = [StartFailed("start_failed", "no disk")]
         assert await far.call() == 'upstream "toy" is failed: no disk (gave up after 1 failures in 60 s)'
         assert (far.state, far.status.rests) == (FAILED, False)
 
@@ -184,7 +184,7 @@ async def test_a_drain_that_is_given_up_stops_it_all_the_same() -> None:
 
 @pytest.mark.parametrize("when", [STARTING, BACKING_OFF, FAILED, STOPPED])
 def test_what_does_not_run_is_drained_at_once(when: UpstreamState) -> None:
-    fails: list[StartFailed | None] = [StartFailed("boom")] if when in (BACKING_OFF, FAILED) else []
+    fails: list[StartFailed | None] = [StartFailed("start_failed", "boom")] if when in (BACKING_OFF, FAILED) else []
     rule = RestartRule(0) if when is FAILED else RestartRule()
 
     async def main() -> None:
@@ -239,8 +239,8 @@ async def resting(far: Kept) -> None:
 @pytest.mark.parametrize(
     ("toys", "come_to"),
     [
-        (Toys(fails=[StartFailed("boom")] * 6), failed),
-        (Toys(fails=[StartFailed("boom")]), backing_off),
+        (Toys(fails=[StartFailed("start_failed", "boom")] * 6), failed),
+        (Toys(fails=[StartFailed("start_failed", "boom")]), backing_off),
         (Toys(), drained),
         (Toys(), resting),
     ],
@@ -308,7 +308,7 @@ async def test_after_the_hub_is_done_with_it_nothing_starts_it() -> None:
 
 @plays
 async def test_what_is_of_another_era_is_not_tried_again() -> None:
-    async with kept(Toys(fails=[Incompatible("no common protocol version")])) as far:
+    async with kept(Toys(fails=[Incompatible("era_mismatch", "no common protocol version")])) as far:
         await far.until(UpstreamState.INCOMPATIBLE)
         await anyio.sleep(1000)
         assert far.toys.starts == 1
@@ -325,10 +325,12 @@ async def test_more_failures_than_allowed_are_the_end_and_fewer_are_not() -> Non
             await far.until(READY, starts=count + 1)
             assert far.toys.last is not None
             await anyio.sleep(30)
+            assert far.toys.last is not None
             far.toys.last.die()
             await far.until(BACKING_OFF)
         for count in range(10, 12):
             await far.until(READY, starts=count + 1)
+            assert far.toys.last is not None
             far.toys.last.die()
             await far.until(BACKING_OFF, FAILED)
         assert far.state is FAILED and "gave up after 4 failures in 60 s" in (far.status.reason or "")
@@ -343,6 +345,7 @@ async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -
             assert far.toys.last is not None
             if count == 7:
                 await anyio.sleep(10)
+            assert far.toys.last is not None
             far.toys.last.die()
             await far.until(BACKING_OFF)
             began = far.now

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
-from mcp_hub.upstreams.last_lists import LastList, LastLists, ListFile, list_key
+from mcp_hub.upstreams.lists.list_cache import CachedList, ListCache, ListFile, list_key
 
 TOOLS = (b'{"name":"a",  "inputSchema":{"type":"object"}, "x":1e400}', b'{ "name" : "\\u0062" }')
 
 
-def last(*tools: bytes, at: float = 1.5, server: str = "git") -> LastList:
+def last(*tools: bytes, at: float = 1.5, server: str = "git") -> CachedList:
     snapshot = Snapshot(
         server,
         Era.MODERN,
@@ -25,11 +25,11 @@ def last(*tools: bytes, at: float = 1.5, server: str = "git") -> LastList:
         "say please ☃",
         ("tools: more than 9 entries; the rest is left out",),
     )
-    return LastList(snapshot, "2026-07-28", {"name": "git", "version": "1"}, at)
+    return CachedList(snapshot, "2026-07-28", {"name": "git", "version": "1"}, at)
 
 
 def place(folder: Path, server: str = "git", **bounds: int) -> ListFile:
-    found = LastLists(folder / "lists", **bounds).of(server, list_key(server))
+    found = ListCache(folder / "lists", **bounds).of(server, list_key(server))
     assert found is not None
     return found
 
@@ -64,7 +64,7 @@ def test_keys_tell_entries_apart() -> None:
 
 
 def test_without_a_folder_nothing_is_kept() -> None:
-    assert LastLists(None).of("git", list_key("git")) is None
+    assert ListCache(None).of("git", list_key("git")) is None
 
 
 def write_raw(text: bytes) -> Callable[[Path], None]:
@@ -164,7 +164,7 @@ def test_hubs_that_write_at_once_leave_one_whole_list(tmp_path: Path) -> None:
     lists = [last(b'{"name":"%d","d":"%s"}' % (n, b"x" * 50_000), at=float(n)) for n in range(4)]
     place(tmp_path).write(lists[0])
 
-    def write(own: LastList) -> None:
+    def write(own: CachedList) -> None:
         for _ in range(25):
             place(tmp_path).write(own)
 

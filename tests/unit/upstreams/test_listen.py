@@ -8,7 +8,7 @@ import pytest
 
 from mcp_hub.errors import DeadlineExceeded, InvalidParams, MethodNotFound, RpcError, UpstreamLost
 from mcp_hub.types import Era, JsonObject, Kind
-from mcp_hub.upstreams import listen as module
+from mcp_hub.upstreams.peer import listen_stream as module
 from tests.unit.upstreams.following import UPDATED, Following, silent
 from tests.unit.upstreams.scripted import Server, together
 

@@ -6,14 +6,15 @@ import anyio
 import pytest
 
 from mcp_hub.errors import StartFailed
-from mcp_hub.types import CacheHint, Era, Kind, Snapshot
-from mcp_hub.upstreams.listing import Listed, ListLimits, list_kinds, prepared
-from tests.unit.upstreams.scripted import WAIT, Script, Server, talking, together
+from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
+from mcp_hub.upstreams.lists.list_reader import Listed, ListLimits, list_kinds, prepared
+from tests.unit.upstreams.scripted import Script, Server, talking, together
+from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
 
 TOOL, RESOURCE, TEMPLATE, PROMPT = Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE, Kind.PROMPT
-EVERY = {"tools": {}, "resources": {}, "prompts": {}}
+EVERY: JsonObject = {"tools": {}, "resources": {}, "prompts": {}}
 
 
 async def listed(
@@ -141,8 +142,9 @@ async def test_tools_that_are_announced_and_cannot_be_listed_are_a_failed_start(
     async def script(server: Server) -> None:
         await server.reply("tools/list", answer)
 
-    with pytest.raises(StartFailed, match="tools/list failed"):
+    with pytest.raises(StartFailed) as caught:
         await listed(script, TOOL)
+    assert caught.value.code == "list_failed"
 
 
 @pytest.mark.parametrize("cursor", ["5", "{}", "[]"])
@@ -150,8 +152,9 @@ async def test_a_cursor_that_is_no_text_is_an_error_not_an_end(cursor: str) -> N
     async def script(server: Server) -> None:
         await server.reply("tools/list", f'"result":{{"tools":[],"nextCursor":{cursor}}}')
 
-    with pytest.raises(StartFailed, match="cannot be read"):
+    with pytest.raises(StartFailed) as caught:
         await listed(script, TOOL)
+    assert caught.value.code == "list_failed"
 
 
 @pytest.mark.parametrize(("code", "warned"), [(-32601, False), (-32603, True)])
@@ -240,8 +243,9 @@ async def test_a_list_that_ends_with_a_bad_page_is_no_list_later_on() -> None:
         await server.answer("tools/list", page("a", nextCursor="1"))
         await server.refuse("tools/list", -32603)
 
-    with pytest.raises(StartFailed, match="tools/list failed"):
+    with pytest.raises(StartFailed) as caught:
         await listed(script, TOOL)
+    assert caught.value.code == "list_failed"
 
 
 async def test_a_server_that_is_gone_before_the_second_page_has_failed_to_start() -> None:
@@ -250,8 +254,9 @@ async def test_a_server_that_is_gone_before_the_second_page_has_failed_to_start(
         await server.expect("tools/list")
         server.close()
 
-    with pytest.raises(StartFailed, match="is gone"):
+    with pytest.raises(StartFailed) as caught:
         await listed(script, TOOL, silence=WAIT)
+    assert caught.value.code == "closed_output"
 
 
 async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> None:
@@ -259,8 +264,9 @@ async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> N
         await server.expect("prompts/list")
         server.close()
 
-    with pytest.raises(StartFailed, match="is gone"):
+    with pytest.raises(StartFailed) as caught:
         await listed(script, capabilities={"prompts": {}})
+    assert caught.value.code == "closed_output"
 
 
 async def test_long_lists_are_made_ready_in_a_thread_and_short_ones_are_not() -> None:
@@ -279,6 +285,7 @@ async def test_long_lists_are_made_ready_in_a_thread_and_short_ones_are_not() ->
 
 async def test_a_server_that_was_gone_before_it_was_asked_has_failed() -> None:
     async with talking(Era.HANDSHAKE, tools={}) as (peer, _):
-        peer.wire.close("the session is unknown")
-        with pytest.raises(StartFailed, match="is gone: the session is unknown"):
+        peer.wire.close("the session is unknown", "session_lost")
+        with pytest.raises(StartFailed) as caught:
             await list_kinds(peer, {TOOL}, ListLimits())
+        assert caught.value.code == "session_lost"

@@ -6,9 +6,9 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.local_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import Kept, kept, plays
 
@@ -18,7 +18,7 @@ READY, BACKING_OFF = UpstreamState.READY, UpstreamState.BACKING_OFF
 async def give_up(far: Kept, *, is_overdue: bool = True) -> None:
     """A call that is not answered in 10 seconds."""
     with anyio.move_on_after(10) as limit:
-        await far.supervisor.call(request("x"), Recorder(is_overdue=is_overdue))  # type: ignore[arg-type]
+        await far.supervisor.call(request("x"), Recorder(is_overdue=is_overdue))
     assert limit.cancelled_caught
 
 

@@ -15,8 +15,8 @@ from mcp_hub import events
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.examples import jobs
 from mcp_hub.types import JsonObject, Kind, UpstreamState
-from mcp_hub.upstreams.local import LocalUpstream
-from mcp_hub.upstreams.tools import Context, Registry, Result
+from mcp_hub.upstreams.functions.registry import Context, Registry, Result
+from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from tests.unit.upstreams.local_calls import Recorder, request, run, text
 
 pytestmark = pytest.mark.anyio
@@ -191,7 +191,7 @@ async def test_context_reports_from_the_loop_and_from_a_thread() -> None:
         channel = Recorder()
         assert await run(function, {"n": 1}, channel) == text("false")
         progress, log = channel.sent
-        assert progress == events.Progress(1, 3, {"message": msgspec.Raw(b'"m"')})
+        assert progress == events.Progressed(1, 3, {"message": msgspec.Raw(b'"m"')})
         assert isinstance(log, events.Log)
         assert log.level == "warning"
         assert json.loads(bytes(log.params)) == {"level": "warning", "logger": "db", "data": {"cache": "miss"}}
@@ -221,7 +221,7 @@ async def test_only_known_tools_and_tool_calls_are_answered() -> None:
 
 async def test_absent_and_null_arguments_are_none() -> None:
     registry = Registry()
-    registry.tool(lambda n=4: n, name="f")
+    registry.tool(name="f")(lambda n=4: n)
     null = request("f")
     null.params["arguments"] = msgspec.Raw(b" null ")
     for call in (request("f"), null):
@@ -236,7 +236,7 @@ async def test_example_job_streams_lines_and_ends_with_a_structured_result() -> 
         completed = await upstream.call(request("run_job", {"steps": 3, "seconds": 0}), channel)
     result = json.loads(bytes(completed.result))
     assert result["structuredContent"] == {"steps": 3, "seconds": 0, "status": "done"}
-    assert [type(event).__name__ for event in channel.sent] == ["Progress", "Delta"] * 3
+    assert [type(event).__name__ for event in channel.sent] == ["Progressed", "Delta"] * 3
 
 
 async def test_other_examples_answer() -> None:

@@ -13,7 +13,7 @@ import pytest
 from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.local import LocalUpstream, load_registry
+from mcp_hub.upstreams.functions.upstream import LocalUpstream, load_registry
 from tests.unit.upstreams.local_calls import Recorder, request, text
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 GOOD = """
-from mcp_hub.upstreams.tools import Registry
+from mcp_hub.upstreams.functions.registry import Registry
 registry = Registry()
 registry.tool(lambda: 1, name="one")
 other = 1
@@ -59,36 +59,74 @@ def test_working_directory_is_not_searched(folder: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("reference", "source", "message"),
+    ("reference", "source", "code", "named"),
     [
-        ("no_colon", "", "write it as module:attribute"),
-        ("bad_tools:", "", "write it as module:attribute"),
-        ("absent_tools:registry", "", r"no module absent_tools \(searched: "),
-        ("bad_tools.sub:registry", GOOD, r"no module bad_tools.sub \(searched: "),
-        ("bad_tools:registry", "import absent_dependency", "module bad_tools needs absent_dependency, not installed"),
-        ("bad_tools:registry", "1 / 0", "importing bad_tools raised ZeroDivisionError: division by zero"),
-        ("bad_tools:registry", "raise SystemExit(4)", "importing bad_tools raised SystemExit: 4"),
-        ("bad_tools:registry", "def (", r"importing bad_tools raised SyntaxError: .*\(bad_tools.py, line 1\)"),
-        ("bad_tools:absent", GOOD, "bad_tools has no absent"),
-        ("bad_tools:other", GOOD, "expected a Registry, found a int"),
+        (":registry", "", "registry_not_found", ":registry"),
+        ("bad_tools", GOOD, "registry_not_found", "bad_tools"),
+        ("bad_tools:", "", "registry_not_found", "bad_tools:"),
+        ("absent_tools:registry", "", "module_not_found", "absent_tools"),
+        ("bad_tools.sub:registry", GOOD, "module_not_found", "bad_tools.sub"),
+        ("bad_tools:registry", "import absent_dependency", "module_not_found", "absent_dependency"),
+        ("bad_tools:registry", "1 / 0", "import_failed", "ZeroDivisionError"),
+        ("bad_tools:registry", "raise SystemExit(4)", "import_failed", "SystemExit: 4"),
+        ("bad_tools:registry", "def (", "import_failed", r"SyntaxError: .*\(bad_tools.py, line 1\)"),
+        ("bad_tools:absent", GOOD, "registry_not_found", "absent"),
+        ("bad_tools:other", GOOD, "registry_not_found", r"\bint\b"),
     ],
 )
-def test_registry_that_cannot_be_loaded_says_why(folder: Path, reference: str, source: str, message: str) -> None:
+def test_registry_that_cannot_be_loaded_says_why(
+    folder: Path, reference: str, source: str, code: str, named: str
+) -> None:
     (folder / "bad_tools.py").write_text(source)
-    with pytest.raises(StartFailed, match=message):
+    with pytest.raises(StartFailed, match=named) as caught:
         load_registry(reference, str(folder))
+    assert caught.value.code == code and reference in str(caught.value)
+
+
+DECORATED = "from mcp_hub import tool\n@tool\ndef {name}() -> str:\n    return 'x'\n"
+
+
+def test_a_module_without_an_attribute_serves_the_functions_that_tool_decorates(folder: Path) -> None:
+    (folder / "first_tools.py").write_text(DECORATED.format(name="one"))
+    (folder / "second_tools.py").write_text(DECORATED.format(name="one") + DECORATED.format(name="two"))
+    assert [*load_registry("first_tools", str(folder)).tools] == ["one"]
+    assert [*load_registry("second_tools", str(folder)).tools] == ["one", "two"]
+
+
+def test_a_package_serves_the_tools_of_the_modules_that_it_imports(folder: Path) -> None:
+    package = folder / "tool_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from tool_package import inner, outer")
+    (package / "inner.py").write_text(DECORATED.format(name="inner"))
+    (package / "outer.py").write_text(DECORATED.format(name="outer"))
+    assert [*load_registry("tool_package", str(folder)).tools] == ["inner", "outer"]
+    assert [*load_registry("tool_package.inner", str(folder)).tools] == ["inner"]
+
+
+def test_a_package_with_two_tools_of_one_name_is_refused(folder: Path) -> None:
+    package = folder / "double_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from double_package import inner, outer")
+    for name in ("inner", "outer"):
+        (package / f"{name}.py").write_text(DECORATED.format(name="same"))
+    with pytest.raises(StartFailed, match='tool "same" is defined twice'):
+        load_registry("double_package", str(folder))
 
 
 async def test_upstream_that_could_not_be_loaded_is_failed_with_the_reason() -> None:
     upstream = LocalUpstream.load("mine", "absent_tools:registry")
     status = upstream.status()
     assert status.state is UpstreamState.FAILED
-    assert status.reason is not None
-    assert status.reason.startswith('local "absent_tools:registry": no module absent_tools')
+    assert status.code == "module_not_found" and "absent_tools" in (status.reason or "")
     assert upstream.snapshot() is None
-    with pytest.raises(UpstreamUnavailable, match='upstream "mine" is not available') as caught:
+    with pytest.raises(UpstreamUnavailable, match='"mine"') as caught:
         await upstream.call(request("one"), Recorder())
-    assert caught.value.data == {"upstream": "mine", "state": "failed", "reason": status.reason}
+    assert caught.value.about_upstream == {
+        "server": "mine",
+        "state": "failed",
+        "reason": status.reason,
+        "code": "module_not_found",
+    }
 
 
 @pytest.mark.parametrize("name", ["wide_tools.py", "wide_tools/__init__.py", "wide_tools/inner.py"])

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_hub import events
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams.tools import Context, Progress, Result
+from mcp_hub.upstreams.functions.registry import Context, Progress, Result
 from tests.unit.upstreams.local_calls import Behind, Recorder, run, text
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +47,8 @@ async def test_generator_streams_progress_and_text() -> None:
     channel = Recorder()
     assert await run(work, channel=channel) == text("ab")
     half, a, full, b = channel.sent
-    assert half == events.Progress(1, 2, {"message": msgspec.Raw(b'"half"')})
-    assert full == events.Progress(2)
+    assert half == events.Progressed(1, 2, {"message": msgspec.Raw(b'"half"')})
+    assert full == events.Progressed(2)
     assert (a, b) == (events.Delta(b'[{"type":"text","text":"a"}]'), events.Delta(b'[{"type":"text","text":"b"}]'))
     assert channel.drains == 4
 
@@ -159,7 +159,7 @@ async def test_generator_that_never_waits_can_be_cancelled() -> None:
 async def test_generator_that_refuses_to_close_does_not_hold_up_the_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcp_hub.upstreams.local.CLEANUP_GRACE", 0.05)
+    monkeypatch.setattr("mcp_hub.upstreams.functions.upstream.CLEANUP_GRACE", 0.05)
 
     async def hangs() -> AsyncGenerator[str, None]:
         try:
@@ -201,4 +201,4 @@ async def test_cancelled_sync_function_is_abandoned_and_learns_of_it() -> None:
     release.set()
     with anyio.fail_after(5):
         assert await anyio.to_thread.run_sync(learned.wait, 5)
-    assert channel.sent == [events.Progress(1)]
+    assert channel.sent == [events.Progressed(1)]

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from mcp_hub.upstreams.auth import redirect as redirect_module
-from mcp_hub.upstreams.auth.grants import Client, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.login import log_in, log_out
 from mcp_hub.upstreams.auth.store import GrantStore
 from tests.unit.upstreams.authorization import Authorization, browse, key_of, redirected, state_of, visit
@@ -19,18 +19,26 @@ from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
-PERSON = Client()
+PERSON = ClientRegistration()
 
 
 async def logged_in(
-    server: HttpServer, store: GrantStore, client: Client = PERSON, show: Any = browse, seconds: float = WAIT
+    server: HttpServer,
+    store: GrantStore,
+    client: ClientRegistration = PERSON,
+    show: Any = browse,
+    seconds: float = WAIT,
 ) -> Grant:
     with anyio.fail_after(WAIT + 5):
         return await log_in(server.url, client, store, show, seconds)
 
 
 async def refused(
-    server: HttpServer, store: GrantStore, client: Client = PERSON, show: Any = browse, seconds: float = WAIT
+    server: HttpServer,
+    store: GrantStore,
+    client: ClientRegistration = PERSON,
+    show: Any = browse,
+    seconds: float = WAIT,
 ) -> str:
     with pytest.raises(LoginFailed) as caught:
         await logged_in(server, store, client, show, seconds)
@@ -41,7 +49,7 @@ async def test_a_login_is_stored_and_shows_no_secret(tmp_path: Path) -> None:
     guard, store = Authorization(scope="read"), GrantStore(tmp_path / "oauth")
     async with serving(guard) as server:
         grant = await logged_in(server, store)
-        assert store.load(grant_key(server.url, Client())) == grant
+        assert store.load(grant_key(server.url, ClientRegistration())) == grant
     assert (grant.access_token, grant.refresh_token, grant.scope, grant.asked) == ("a-1", "r-1", "read", "read")
     assert grant.issuer == guard.base and grant.resource == f"{guard.base}/mcp"
     assert "a-1" not in repr(grant) and "r-1" not in repr(grant)
@@ -71,7 +79,7 @@ async def test_the_registered_client_is_used_again_on_its_port(tmp_path: Path) -
 
 async def test_a_client_of_ones_own_with_its_secret_is_not_registered_nor_its_secret_stored(tmp_path: Path) -> None:
     guard, store = Authorization(), GrantStore(tmp_path)
-    client = Client(client_id="mine", client_secret="s3cr3t-of-mine", scopes=("read", "write"))
+    client = ClientRegistration(client_id="mine", client_secret="s3cr3t-of-mine", scopes=("read", "write"))
     async with serving(guard) as server:
         grant = await logged_in(server, store, client)
         stored = store.path(grant_key(server.url, client)).read_text()
@@ -84,7 +92,7 @@ async def test_another_port_on_this_machine_is_the_one_that_was_configured(tmp_p
     guard = Authorization()
     async with serving(guard) as server, redirect_module.listening(None) as taken:
         port = urlsplit(taken.uri).port
-        said = await refused(server, GrantStore(tmp_path), Client(redirect_port=port))
+        said = await refused(server, GrantStore(tmp_path), ClientRegistration(redirect_port=port))
     assert said.startswith(f"cannot listen on 127.0.0.1:{port}: ")
 
 
@@ -115,7 +123,8 @@ async def test_an_answer_without_the_issuer_that_was_promised_is_refused(tmp_pat
 
 async def test_codes_that_others_bring_are_turned_away_and_the_person_still_gets_in(tmp_path: Path) -> None:
     """A page that makes the browser, or a program that knows the port, hand in the code of another account."""
-    guard, seen = Authorization(), []
+    guard = Authorization()
+    seen: list[Any] = []
 
     async def show(page: str, issuer: str) -> None:
         back = await redirected(page)
@@ -201,7 +210,7 @@ async def test_a_server_is_not_believed_that_speaks_for_another(tmp_path: Path) 
 
 async def test_the_configured_issuer_and_no_other_gets_the_secret(tmp_path: Path) -> None:
     guard = Authorization()
-    client = Client(client_id="mine", client_secret="s3cr3t-of-mine", issuer="https://auth.example")
+    client = ClientRegistration(client_id="mine", client_secret="s3cr3t-of-mine", issuer="https://auth.example")
     async with serving(guard) as server:
         assert 'and "issuer" another one' in await refused(server, GrantStore(tmp_path), client)
     assert "/authorize" not in guard.asked and "/token" not in guard.asked
@@ -209,12 +218,12 @@ async def test_the_configured_issuer_and_no_other_gets_the_secret(tmp_path: Path
 
 async def test_cleartext_servers_get_no_login(tmp_path: Path) -> None:
     with pytest.raises(LoginFailed, match="must not go over http://"):
-        await log_in("http://mcp.example/mcp", Client(), GrantStore(tmp_path), browse, 1)
+        await log_in("http://mcp.example/mcp", ClientRegistration(), GrantStore(tmp_path), browse, 1)
 
 
 async def test_a_login_that_fails_says_why_without_the_secret_and_keeps_the_old_one(tmp_path: Path) -> None:
     guard, store = Authorization(), GrantStore(tmp_path)
-    client = Client(client_id="mine", client_secret="s3cr3t-of-mine")
+    client = ClientRegistration(client_id="mine", client_secret="s3cr3t-of-mine")
     async with serving(guard) as server:
         before = await logged_in(server, store, client)
         guard.token_answer = 400, {"error": "invalid_client", "error_description": "not s3cr3t-of-mine"}
@@ -249,16 +258,16 @@ async def test_logging_out_removes_what_there_was(tmp_path: Path) -> None:
     store = GrantStore(tmp_path)
     async with serving(Authorization()) as server:
         await logged_in(server, store)
-        assert await log_out(server.url, Client(), store)
-        assert store.load(grant_key(server.url, Client())) is None
-        assert not await log_out(server.url, Client(), store)
+        assert await log_out(server.url, ClientRegistration(), store)
+        assert store.load(grant_key(server.url, ClientRegistration())) is None
+        assert not await log_out(server.url, ClientRegistration(), store)
 
 
 # -- without a person
 
 
-def machine(base: str, **fields: Any) -> Client:
-    return Client(
+def machine(base: str, **fields: Any) -> ClientRegistration:
+    return ClientRegistration(
         **{"client_id": "robot", "client_secret": "s3cr3t-of-robot", "issuer": base, "is_machine": True, **fields}
     )
 

@@ -5,48 +5,48 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.types import Era
-from mcp_hub.upstreams.memory import EraMemory, server_key
+from mcp_hub.upstreams.peer.era_cache import EraCache, server_key
 
 
 def test_what_was_put_is_known_to_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "state" / "eras.json"
-    memory = EraMemory(path)
+    memory = EraCache(path)
     memory.put("a", Era.HANDSHAKE)
     memory.put("b", Era.MODERN)
     memory.put("a", Era.MODERN)
-    for known in (memory, EraMemory(path)):
+    for known in (memory, EraCache(path)):
         assert (known.get("a"), known.get("b"), known.get("c")) == (Era.MODERN, Era.MODERN, None)
     assert [file.name for file in path.parent.iterdir()] == ["eras.json"], "nothing half-written stays"
 
 
 def test_what_was_forgotten_stays_so(tmp_path: Path) -> None:
     path = tmp_path / "eras.json"
-    memory = EraMemory(path)
+    memory = EraCache(path)
     memory.put("a", Era.HANDSHAKE)
     memory.forget("a")
     memory.forget("never known")
-    assert memory.get("a") is EraMemory(path).get("a") is None
+    assert memory.get("a") is EraCache(path).get("a") is None
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"5", b"null", b'{"a":5}', b'{"a":"stone age"}', b"\xff\xfe"])
 def test_a_file_that_makes_no_sense_is_nothing_known(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "eras.json"
     path.write_bytes(text)
-    memory = EraMemory(path)
+    memory = EraCache(path)
     assert memory.get("a") is None
     memory.put("a", Era.MODERN)
-    assert EraMemory(path).get("a") is Era.MODERN
+    assert EraCache(path).get("a") is Era.MODERN
 
 
 def test_a_place_that_cannot_be_written_costs_only_the_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    memory = EraMemory(tmp_path / "file" / "eras.json")
+    memory = EraCache(tmp_path / "file" / "eras.json")
     memory.put("a", Era.MODERN)
     assert memory.get("a") is Era.MODERN
 
 
 def test_without_a_file_it_lasts_as_long_as_the_hub() -> None:
-    memory = EraMemory(None)
+    memory = EraCache(None)
     memory.put("a", Era.HANDSHAKE)
     assert memory.get("a") is Era.HANDSHAKE
 
@@ -54,7 +54,7 @@ def test_without_a_file_it_lasts_as_long_as_the_hub() -> None:
 def test_the_oldest_verdicts_make_room(tmp_path: Path) -> None:
     path = tmp_path / "eras.json"
     path.write_text(json.dumps({f"k{number}": "modern" for number in range(500)}))
-    memory = EraMemory(path)
+    memory = EraCache(path)
     memory.put("new", Era.MODERN)
     assert memory.get("k0") is None and memory.get("k1") is Era.MODERN
     assert len(json.loads(path.read_text())) == 500
@@ -68,11 +68,11 @@ def test_a_server_is_named_by_what_is_run() -> None:
 
 
 def test_who_asks_is_remembered_beside_the_era(tmp_path: Path) -> None:
-    memory = EraMemory(tmp_path / "eras.json")
+    memory = EraCache(tmp_path / "eras.json")
     memory.put("a", Era.HANDSHAKE)
     assert not memory.is_interactive("a")
     memory.put_interactive("a")
-    again = EraMemory(tmp_path / "eras.json")
+    again = EraCache(tmp_path / "eras.json")
     assert again.is_interactive("a") and not again.is_interactive("b")
     assert again.get("a") is Era.HANDSHAKE and again.get("a asks") is None
     again.forget("a")
@@ -83,11 +83,11 @@ def test_the_file_is_for_nobody_elses_eyes(tmp_path: Path) -> None:
     path = tmp_path / "state" / "eras.json"
     mask = os.umask(0o022)
     try:
-        EraMemory(path).put("a", Era.MODERN)
+        EraCache(path).put("a", Era.MODERN)
         path.chmod(0o644)  # as it was written before
         path.with_suffix(f".{os.getpid()}").write_text("left by a hub that was killed")
-        EraMemory(path).put("b", Era.MODERN)
+        EraCache(path).put("b", Era.MODERN)
     finally:
         os.umask(mask)
     assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
-    assert EraMemory(path).get("a") is Era.MODERN
+    assert EraCache(path).get("a") is Era.MODERN

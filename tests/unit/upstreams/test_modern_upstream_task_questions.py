@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams import followed
+from mcp_hub.upstreams.peer import task_poll
 from tests.unit.upstreams.scripted import Server
 from tests.unit.upstreams.task_calls import (
     DONE,
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed, "_POLL", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(task_poll, "_POLL", (0.001, 0.001, 0.001))
 
 
 @pytest.mark.parametrize("caller", [HANDSHAKE, {}], ids=["handshake", "modern"])
@@ -141,7 +141,7 @@ async def test_a_task_that_wants_input_without_saying_which_is_looked_at_again(n
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One for each time that a server was heard of."""
     times: list[None] = []
-    monkeypatch.setattr(CallRecord, "heard", lambda _: times.append(None))
+    monkeypatch.setattr(CallRecord, "touch", lambda _: times.append(None))
     return times
 
 
@@ -178,7 +178,7 @@ async def test_a_server_that_is_only_slow_to_take_an_answer_is_heard_of(heard: l
 
 
 async def test_a_task_may_not_ask_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.upstreams.task_questions.MOST_QUESTIONS", 2)
+    monkeypatch.setattr("mcp_hub.upstreams.peer.task_questions.MOST_QUESTIONS", 2)
     async with running() as (_, server, made):
         for keys in (("a",), ("a", "b"), ("b", "c")):
             await server.answer("tasks/get", asks(*keys))

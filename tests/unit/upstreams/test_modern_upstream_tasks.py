@@ -9,8 +9,8 @@ import pytest
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, JsonObject
-from mcp_hub.upstreams import followed
-from mcp_hub.upstreams.followed import Known, Task
+from mcp_hub.upstreams.peer import task_poll
+from mcp_hub.upstreams.peer.task_poll import Known, ServerTask
 from tests.unit.upstreams.scripted import talking
 from tests.unit.upstreams.task_calls import (
     BORN,
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed, "_POLL", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(task_poll, "_POLL", (0.001, 0.001, 0.001))
 
 
 # -- to the end
@@ -154,7 +154,7 @@ async def test_a_handshake_server_that_looks_as_if_it_made_one_did_not() -> None
 
 
 async def test_a_task_that_has_ended_when_it_is_made_is_fetched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed, "_POLL", (WAIT * 2, WAIT * 2, WAIT * 2))
+    monkeypatch.setattr(task_poll, "_POLL", (WAIT * 2, WAIT * 2, WAIT * 2))
     async with running(created(status="completed")) as (_, server, made):
         await server.answer("tasks/get", state("completed", result=DONE))
         assert await made.result() == DONE
@@ -201,7 +201,7 @@ async def test_the_server_is_heard_of_at_each_look_but_not_while_the_caller_is_w
 ) -> None:
     async with running() as (_, server, made):
         heard: list[None] = []
-        monkeypatch.setattr(type(made.record), "heard", lambda _: heard.append(None))
+        monkeypatch.setattr(type(made.record), "touch", lambda _: heard.append(None))
         await server.answer("tasks/get", state())
         await server.answer("tasks/get", state())
         look = await server.expect("tasks/get")
@@ -251,8 +251,8 @@ async def test_a_process_that_ends_takes_its_tasks_along() -> None:
 
 
 def test_a_task_is_looked_at_as_often_as_it_says_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed, "_POLL", (0.1, 1.0, 30.0))
+    monkeypatch.setattr(task_poll, "_POLL", (0.1, 1.0, 30.0))
     waits = {None: 1.0, 0: 1.0, 1: 0.1, -5: 0.1, 250: 0.25, 3e9: 30.0}
     for milliseconds, seconds in waits.items():
-        assert Task("t", pollIntervalMs=milliseconds).pause == seconds
-        assert Task("t", pollInterval=milliseconds).pause == seconds
+        assert ServerTask("t", pollIntervalMs=milliseconds).pause == seconds
+        assert ServerTask("t", pollInterval=milliseconds).pause == seconds

@@ -8,12 +8,13 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
-from mcp_hub.events import Log, Progress
-from mcp_hub.types import CallId, Era, JsonObject, Kind
-from mcp_hub.upstreams.base import Call
-from mcp_hub.upstreams.peer import Peer
+from mcp_hub.events import Log, Progressed
+from mcp_hub.types import CallId, Cause, Era, JsonObject, Kind
+from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.wire.base import WireClosed
+from mcp_hub.wire.pipe import Pipe
 from tests.unit.upstreams.local_calls import Recorder
 from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.wire.raw_lines import WAIT
@@ -136,7 +137,7 @@ async def test_an_answer_that_is_none_is_a_typed_error_that_names_the_server(ans
     async with talking() as (peer, server):
         with pytest.raises(UpstreamLost, match='upstream "git" answered with') as caught:
             await together(server.reply("tools/call", answer), peer.call(call(), Recorder()))
-        assert caught.value.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
+        assert caught.value.data == {"upstream": {"server": "git", "code": "unreadable_answer"}, "outcome": "unknown"}
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server_under_the_hubs_id() -> None:
@@ -149,7 +150,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_under_the_hubs_id() -
         assert cancelled["params"] == {"requestId": request["id"]}
         await server.send(id=request["id"], result={})
         await flushed(server)
-        assert peer.wire.counts["late"] == 1
+        assert isinstance(peer.wire, Pipe) and peer.wire.counts["late"] == 1
 
 
 async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> None:
@@ -160,7 +161,7 @@ async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> N
     async with talking() as (peer, server):
         with pytest.raises(UpstreamLost, match='"git" is gone: the peer closed') as caught:
             await together(script(server), peer.call(call(), Recorder()))
-        assert caught.value.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
+        assert caught.value.data == {"upstream": {"server": "git", "code": "closed_output"}, "outcome": "unknown"}
         assert peer.closed.is_set() and peer.wake.is_set()
         with pytest.raises(WireClosed):  # nothing was sent, so somebody may try again
             await peer.call(call(), Recorder())
@@ -178,7 +179,7 @@ async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_t
             server.close()
             with anyio.fail_after(WAIT):
                 await peer.closed.wait()
-            peer.close_reason = "exit code 3"
+            peer.close_cause = Cause("crashed", "exit code 3")
             peer.explained.set()
 
         with pytest.raises(UpstreamLost, match="is gone: exit code 3"):
@@ -190,6 +191,7 @@ async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_t
 async def test_a_server_that_does_not_read_gets_no_more_calls() -> None:
     async with talking() as (peer, _):
         peer.wire.send(b"x" * (8 << 20) + b"\n")
+        assert isinstance(peer.wire, Pipe)
         peer.wire.flush()
         with pytest.raises(Busy, match="does not read its input"):
             await peer.call(call(), Recorder())
@@ -207,8 +209,8 @@ async def test_progress_reaches_the_call_that_its_token_names() -> None:
         await server.send(method="notifications/progress", params={"progressToken": second["id"], **progress})
         await server.send(method="notifications/progress", params={"progressToken": str(first["id"]), "progress": 7})
         await flushed(server)
-        assert one.sent == [Progress(7)]
-        assert two.sent == [Progress(1, 2.5, raws({"message": "m", "x": {"y": 1}}))]
+        assert one.sent == [Progressed(7)]
+        assert two.sent == [Progressed(1, 2.5, raws({"message": "m", "x": {"y": 1}}))]
         tasks.cancel_scope.cancel()
 
 
@@ -243,7 +245,7 @@ async def test_progress_that_is_no_number_is_left_to_the_guard(value: str) -> No
         await server.write(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'.encode())
         await flushed(server)
         (event,) = channel.sent
-        assert isinstance(event, Progress)
+        assert isinstance(event, Progressed)
         assert all(number != number for number in (event.progress, event.total))  # NaN, which is dropped there
         tasks.cancel_scope.cancel()
 
@@ -259,7 +261,7 @@ async def test_all_progress_comes_before_the_result_and_none_after_it() -> None:
         ]
         await server.write(b"".join(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n" for line in lines))
         await flushed(server)
-        assert channel.sent == [Progress(1)]
+        assert channel.sent == [Progressed(1)]
 
 
 # -- log messages

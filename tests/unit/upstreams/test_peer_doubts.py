@@ -9,11 +9,11 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.errors import RpcError, UpstreamLost
-from mcp_hub.protocol import envelope
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import CallId, Era
-from mcp_hub.upstreams.base import Call
-from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.local_calls import Recorder
 from tests.unit.upstreams.scripted import Server, talking, together
 
@@ -26,10 +26,16 @@ CALL = Call(CallId("st_1"), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, 
 class Doubting(Recorder):
     """Counts how often its call was doubted."""
 
-    doubts: int = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.doubts = 0
 
-    def doubt(self) -> None:
+    def suspect(self) -> None:
         self.doubts += 1
+
+
+async def calls(peer: Peer, channel: Doubting) -> None:
+    await peer.call(CALL, channel)
 
 
 @asynccontextmanager
@@ -38,7 +44,7 @@ async def two_calls() -> AsyncIterator[tuple[Peer, Server, list[Doubting], list[
     async with talking() as (peer, server), anyio.create_task_group() as tasks:
         channels, ids = [Doubting(), Doubting()], []
         for channel in channels:
-            tasks.start_soon(peer.call, CALL, channel)
+            tasks.start_soon(calls, peer, channel)
             ids.append((await server.expect("tools/call"))["id"])
         yield peer, server, channels, ids
         tasks.cancel_scope.cancel()
@@ -99,7 +105,8 @@ async def test_a_request_that_no_answer_can_name_is_refused_and_calls_that_may_w
     async with two_calls() as (peer, server, channels, _):
         await server.write(b'{"jsonrpc":"2.0","id":%s,"method":"%s"}\n' % (id_, method))
         refusal = await server.line()
-        assert refusal == {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": REFUSED}}
+        error = {"code": -32600, "message": REFUSED, "data": {"code": "invalid_request"}}
+        assert refusal == {"jsonrpc": "2.0", "id": None, "error": error}
         assert [channel.doubts for channel in channels] == [doubts, doubts]
         assert peer.noise == [f"stdout: a message ({REFUSED})"]
 
@@ -135,7 +142,7 @@ async def test_a_call_that_begins_later_is_not_doubted() -> None:
         await flushed(server)
         async with anyio.create_task_group() as tasks:
             later = Doubting()
-            tasks.start_soon(peer.call, CALL, later)
+            tasks.start_soon(calls, peer, later)
             await server.expect("tools/call")
             tasks.cancel_scope.cancel()
         assert later.doubts == 0 and channels[0].doubts == 1

@@ -7,14 +7,15 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Started
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era, JsonObject
-from mcp_hub.upstreams.base import Call, CallChannel
-from mcp_hub.upstreams.peer import Peer
+from mcp_hub.upstreams.peer.peer import Peer
+from tests.unit.fakes import unused
 from tests.unit.upstreams.scripted import Server, talking
 from tests.upstreams.child import until
 
@@ -22,10 +23,6 @@ pytestmark = pytest.mark.anyio
 
 ALL: JsonObject = {"roots": {}, "sampling": {}, "elicitation": {}}
 FORM = {"message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
-
-
-async def unused(call: Call, channel: CallChannel) -> Completed:
-    raise NotImplementedError
 
 
 class Asking:

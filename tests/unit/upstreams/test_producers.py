@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.events import Completed, Delta, Failed, Log, Progress, ToolCall, ToolResult
-from mcp_hub.upstreams import producers
-from mcp_hub.upstreams.producers import Ask, Post, ProducerLimits, Production, Taken
+from mcp_hub.call import Post
+from mcp_hub.errors import PostRefused
+from mcp_hub.events import Completed, Delta, Failed, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.upstreams.executors import posts
+from mcp_hub.upstreams.executors.posts import Ask, ProducerLimits, Production, Taken
 
 
 def event(type_: str, **data: Any) -> bytes:
@@ -34,7 +36,7 @@ def state(p: Production) -> tuple[object, ...]:
     return p.taken, p.credit, p.ended, set(p._open), list(p._gathered), p._size, p._epoch
 
 
-def refused(p: Production, sent: Post, kind: type[producers.Refused], epoch: int = 1) -> producers.Refused:
+def refused(p: Production, sent: Post, kind: type[PostRefused], epoch: int = 1) -> PostRefused:
     before = state(p)
     with pytest.raises(kind) as caught:
         p.receive(sent, epoch)
@@ -45,8 +47,8 @@ def refused(p: Production, sent: Post, kind: type[producers.Refused], epoch: int
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (event("progress", progress=3, total=120), Progress(3, 120)),
-        (event("progress", progress=0.5, message="m"), Progress(0.5, None, {"message": msgspec.Raw(b'"m"')})),
+        (event("progress", progress=3, total=120), Progressed(3, 120)),
+        (event("progress", progress=0.5, message="m"), Progressed(0.5, None, {"message": msgspec.Raw(b'"m"')})),
         (text("a", 2, "aux"), Delta(b'[{"type": "text", "text": "a"}]', 2, "aux")),
         (event("log", level="info", data={"a": 1}), Log("info", b'{"level":"info","data":{"a": 1}}')),
         (event("tool-call", call="c", name="n", arguments={"x": 1}), ToolCall("c", "n", b'{"x": 1}')),
@@ -97,7 +99,7 @@ def test_events_on_several_lines_come_on_one() -> None:
     ],
 )
 def test_an_event_that_is_wrong_is_named_and_refuses_the_whole_post(raw: bytes, reason: str) -> None:
-    problem = str(refused(production(), post(1, STEP, raw), producers.Malformed))
+    problem = str(refused(production(), post(1, STEP, raw), posts.Malformed))
     assert problem.startswith("events[1]") and reason in problem
 
 
@@ -115,14 +117,14 @@ def test_an_event_that_is_wrong_is_named_and_refuses_the_whole_post(raw: bytes, 
     ],
 )
 def test_a_post_of_the_wrong_form_is_refused(sent: Post) -> None:
-    refused(production(), sent, producers.Malformed)
+    refused(production(), sent, posts.Malformed)
 
 
 def test_posts_are_taken_in_their_order_and_once() -> None:
     p = production()
     assert p.receive(post(1, STEP), 1) is not None
-    gap = refused(p, post(3, STEP), producers.Gap)
-    assert isinstance(gap, producers.Gap) and gap.expected == 2
+    gap = refused(p, post(3, STEP), posts.Gap)
+    assert isinstance(gap, posts.Gap) and gap.members["expected"] == 2
     before = state(p)
     assert p.receive(post(1, STEP, STEP), 1) is None and state(p) == before
     assert p.receive(post(2, STEP), 1) is not None
@@ -130,31 +132,31 @@ def test_posts_are_taken_in_their_order_and_once() -> None:
 
 def test_a_post_of_another_epoch_is_told_the_current_one() -> None:
     for sent in (1, 3):
-        stale = refused(production(), post(1, STEP, epoch=sent), producers.Stale, epoch=2)
-        assert isinstance(stale, producers.Stale) and stale.epoch == 2
+        stale = refused(production(), post(1, STEP, epoch=sent), posts.Stale, epoch=2)
+        assert isinstance(stale, posts.Stale) and stale.members["epoch"] == 2
 
 
 def test_after_the_end_only_what_was_taken_before_is_a_duplicate() -> None:
     p = production()
-    assert p.receive(post(1, STEP, complete=True, result=b"{}"), 1) == Taken((Progress(1),), Completed(b"{}"))
+    assert p.receive(post(1, STEP, complete=True, result=b"{}"), 1) == Taken((Progressed(1),), Completed(b"{}"))
     assert p.receive(post(1, STEP, complete=True, result=b"{}"), 1) is None
-    refused(p, post(2, STEP), producers.Ended)
-    refused(p, post(9), producers.Ended)
+    refused(p, post(2, STEP), posts.Ended)
+    refused(p, post(9), posts.Ended)
 
 
 def test_after_the_end_no_post_of_a_new_epoch_is_a_duplicate() -> None:
     p = production()
     assert p.receive(post(1, STEP), 1) is not None
     p.end()
-    refused(p, post(1, complete=True, result=b"{}", epoch=2), producers.Ended, epoch=2)
-    refused(p, post(1, STEP), producers.Stale, epoch=2)
+    refused(p, post(1, complete=True, result=b"{}", epoch=2), posts.Ended, epoch=2)
+    refused(p, post(1, STEP), posts.Stale, epoch=2)
 
 
 def test_events_cost_credit_until_readers_have_caught_up_and_the_end_costs_none() -> None:
     p = production(window=3)
     assert p.receive(post(1, STEP, STEP), 1) and p.credit == 1
-    none = refused(p, post(2, STEP, STEP), producers.NoCredit)
-    assert isinstance(none, producers.NoCredit) and none.credit == 1
+    none = refused(p, post(2, STEP, STEP), posts.NoCredit)
+    assert isinstance(none, posts.NoCredit) and none.members["credit"] == 1
     assert p.receive(post(2, STEP), 1) and p.credit == 0
     assert p.receive(post(3), 1) == Taken(())
     p.drained()
@@ -173,12 +175,12 @@ def test_events_cost_credit_until_readers_have_caught_up_and_the_end_costs_none(
     ],
 )
 def test_what_is_over_a_limit_in_bytes_is_refused(sent: Post) -> None:
-    refused(production(event=100, post=200), sent, producers.TooLarge)
+    refused(production(event=100, post=200), sent, posts.TooLarge)
 
 
 def test_more_events_than_the_window_holds_can_never_be_taken() -> None:
-    too_large = refused(production(window=2), post(1, STEP, STEP, STEP), producers.TooLarge)
-    assert isinstance(too_large, producers.TooLarge) and too_large.limit == 2
+    too_large = refused(production(window=2), post(1, STEP, STEP, STEP), posts.TooLarge)
+    assert isinstance(too_large, posts.TooLarge) and too_large.members["limit"] == 2
 
 
 def test_an_error_ends_the_call_as_it_was_sent() -> None:
@@ -211,44 +213,44 @@ def test_without_a_result_the_content_deltas_are_the_result() -> None:
 def test_too_much_content_for_a_result_is_not_kept_and_needs_one() -> None:
     p = production(text=100)
     p.receive(post(1, content="x" * 60), 1)
-    refused(p, post(2, content="x" * 60, complete=True), producers.TooLarge)
+    refused(p, post(2, content="x" * 60, complete=True), posts.TooLarge)
     p.receive(post(2, content="x" * 60), 1)
     assert p._gathered == []
-    refused(p, post(3, complete=True), producers.TooLarge)
+    refused(p, post(3, complete=True), posts.TooLarge)
     assert p.receive(post(3, complete=True, result=b'{"content":[]}'), 1)
 
 
 def test_a_key_is_that_of_one_question_until_its_answer_is_fetched() -> None:
     ask = event("input-required", key="k", method="roots/list", params={})
     p = production(questions=2)
-    refused(p, post(1, ask, ask), producers.Malformed)
+    refused(p, post(1, ask, ask), posts.Malformed)
     p.receive(post(1, ask), 1)
-    refused(p, post(2, ask), producers.Malformed)
+    refused(p, post(2, ask), posts.Malformed)
     others = [event("input-required", key=key, method="roots/list", params={}) for key in "ab"]
-    refused(p, post(2, *others), producers.TooLarge)
+    refused(p, post(2, *others), posts.TooLarge)
     p.answered("k")
     assert p.receive(post(2, ask, others[0]), 1)
 
 
 def test_definitions_are_kept_byte_for_byte() -> None:
     raw = b'{ "inputSchema":{"type": "object"},"name":"t","x":1.0 }'
-    assert producers.read_tools([raw], 1, 100) == {"t": raw}
+    assert posts.read_tools([raw], 1, 100) == {"t": raw}
 
 
 @pytest.mark.parametrize(
     ("tools", "kind"),
     [
-        ([b"[]"], producers.Malformed),
-        ([b'{"name":"t"}'], producers.Malformed),
-        ([b'{"name":1,"inputSchema":{}}'], producers.Malformed),
-        ([b'{"name":"","inputSchema":{}}'], producers.Malformed),
-        ([b'{"name":"t","inputSchema":[]}'], producers.Malformed),
-        ([b'{"name":"t","inputSchema":{}}'] * 2, producers.Malformed),
-        ([b'{"name":"t","inputSchema":{"x":"\xff"}}'], producers.Malformed),
-        ([b'{"name":"%d","inputSchema":{}}' % n for n in range(4)], producers.TooLarge),
-        ([b'{"name":"t","inputSchema":{"x":"' + b"x" * 100 + b'"}}'], producers.TooLarge),
+        ([b"[]"], posts.Malformed),
+        ([b'{"name":"t"}'], posts.Malformed),
+        ([b'{"name":1,"inputSchema":{}}'], posts.Malformed),
+        ([b'{"name":"","inputSchema":{}}'], posts.Malformed),
+        ([b'{"name":"t","inputSchema":[]}'], posts.Malformed),
+        ([b'{"name":"t","inputSchema":{}}'] * 2, posts.Malformed),
+        ([b'{"name":"t","inputSchema":{"x":"\xff"}}'], posts.Malformed),
+        ([b'{"name":"%d","inputSchema":{}}' % n for n in range(4)], posts.TooLarge),
+        ([b'{"name":"t","inputSchema":{"x":"' + b"x" * 100 + b'"}}'], posts.TooLarge),
     ],
 )
-def test_definitions_that_are_wrong_are_refused(tools: list[bytes], kind: type[producers.Refused]) -> None:
+def test_definitions_that_are_wrong_are_refused(tools: list[bytes], kind: type[PostRefused]) -> None:
     with pytest.raises(kind, match="tools"):
-        producers.read_tools(tools, 3, 100)
+        posts.read_tools(tools, 3, 100)

@@ -10,11 +10,12 @@ import pytest
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubRestarted, UpstreamLost
-from mcp_hub.types import Era, JsonObject, UpstreamState
-from mcp_hub.upstreams import followed, keeper, lifecycle
-from mcp_hub.upstreams.followed import TaskLeft
-from mcp_hub.upstreams.scoped import Scoped
-from mcp_hub.upstreams.supervisor import SupervisorRules
+from mcp_hub.types import Cause, Era, JsonObject, UpstreamState
+from mcp_hub.upstreams.peer import task_poll
+from mcp_hub.upstreams.peer.task_poll import TaskLeft
+from mcp_hub.upstreams.supervision import lifecycle, supervisor
+from mcp_hub.upstreams.supervision.managed_upstream import SupervisorRules
+from mcp_hub.upstreams.supervision.scoped import Scoped
 from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.upstreams.scripted import INITIALIZED
 from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, record_of, resumed, state
@@ -31,8 +32,8 @@ WITH_TASKS: JsonObject = {"tools": {}, "tasks": {"requests": {"tools": {"call": 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks follow at once, and so does a session on one that was lost."""
-    monkeypatch.setattr(followed, "_POLL", (0.001, 0.001, 0.001))
-    monkeypatch.setattr(keeper, "_SESSION", 0.0)
+    monkeypatch.setattr(task_poll, "_POLL", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(supervisor, "_SESSION", 0.0)
 
 
 class Tasking(Remote):
@@ -63,7 +64,8 @@ class Tasking(Remote):
             return await reply.status(404)
         self.looks += 1
         if (happens := self.before.pop(self.looks, None)) is not None:
-            return await happens(request, reply)
+            await happens(request, reply)
+            return
         await reply.result(request, self.shown.pop(0) if len(self.shown) > 1 else self.shown[0])
 
     async def _result(self, request: Request, reply: Reply) -> None:
@@ -152,7 +154,7 @@ async def test_a_server_that_does_not_come_up_ends_the_call() -> None:
     async with serving(Remote(handshake=False)) as server, supervised(server, era=Era.MODERN) as far:
         async with resumed(far, how(Era.MODERN)) as made:
             await until(lambda: far.status().state is not UpstreamState.STARTING)
-            far._keeper._become(lifecycle.gave_up(far._keeper.life, "no use"))
+            far._keeper._become(lifecycle.gave_up(far._keeper.life, Cause("crashed", "no use")))
             error = await made.error()
             assert isinstance(error, HubRestarted) and "no use" in error.message
 
@@ -264,7 +266,7 @@ async def test_looks_do_not_miss_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
     async def busy(request: Request, reply: Reply) -> None:
         await reply.status(503)
 
-    monkeypatch.setattr(followed, "_MISSES", 2)
+    monkeypatch.setattr(task_poll, "_MISSES", 2)
     remote = Tasking(Era.MODERN, state())
     remote.does["tasks/get"] = busy
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
@@ -313,7 +315,7 @@ async def test_a_server_that_goes_for_good_ends_the_call_with_its_outcome_unknow
         await server.until("tasks/get")
         await server.close()
         await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
-        far._keeper._become(lifecycle.gave_up(far._keeper.life, "no use"))
+        far._keeper._become(lifecycle.gave_up(far._keeper.life, Cause("crashed", "no use")))
         error = await made.error()
         assert isinstance(error, TaskLeft) and isinstance(error, UpstreamLost)
         assert error.data == {"upstream": {"server": "far", "task": "t1"}, "outcome": "unknown"}

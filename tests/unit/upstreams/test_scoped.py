@@ -9,14 +9,14 @@ import anyio.abc
 import msgspec
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.errors import RpcError, StartFailed
+from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState
-from mcp_hub.upstreams.base import Call
-from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.keeper import SupervisorRules
-from mcp_hub.upstreams.lifecycle import RestartRule
-from mcp_hub.upstreams.scoped import Scoped
-from mcp_hub.upstreams.supervisor import Supervisor
+from mcp_hub.upstreams.supervision.lifecycle import RestartRule
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.scoped import Scoped
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock
 from tests.unit.upstreams.local_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import Toys, plays
@@ -34,7 +34,7 @@ class Sessions:
     async def call(self, session: str = "s") -> str:
         call = msgspec.structs.replace(request("x"), session=session, era=Era.HANDSHAKE)
         try:
-            await self.scoped.call(call, Recorder())  # type: ignore[arg-type]
+            await self.scoped.call(call, Recorder())
             came = "ok"
         except Exception as exc:
             came = str(exc)
@@ -56,8 +56,8 @@ class Sessions:
 def made(toys: Toys, intensity: int = 1, idle: float = 600.0, first: Toys | None = None) -> Scoped:
     rules, first = SupervisorRules(restart=RestartRule(intensity)), first or Toys()
 
-    def supervisor(of: Toys) -> Supervisor:
-        return Supervisor("toy", of.connect, rules, clock=LoopClock(), changes=Changes(), jitter=lambda: 0.0)
+    def supervisor(of: Toys) -> ManagedUpstream:
+        return ManagedUpstream("toy", of.connect, rules, clock=LoopClock(), changes=Notices(), jitter=lambda: 0.0)
 
     return Scoped(supervisor(first), lambda: supervisor(toys), "session", LoopClock(), idle)
 
@@ -121,14 +121,14 @@ async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists
             raise RpcError("it lists something else")
 
     rules, clock = SupervisorRules(), LoopClock()
-    supervisor = Supervisor("toy", toys.connect, rules, clock=clock, changes=Changes(), gate=gate)
+    supervisor = ManagedUpstream("toy", toys.connect, rules, clock=clock, changes=Notices(), gate=gate)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(supervisor.run)
-        await supervisor.call(request("x"), Recorder())  # type: ignore[arg-type]
+        await supervisor.call(request("x"), Recorder())
         toys.tools.append("y")
         supervisor.restart()
         with pytest.raises(RpcError, match="something else"):
-            await supervisor.call(request("x"), Recorder())  # type: ignore[arg-type]
+            await supervisor.call(request("x"), Recorder())
         tasks.cancel_scope.cancel()
     assert seen == [1, 2] and toys.starts == 2
 
@@ -136,7 +136,7 @@ async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists
 @plays
 async def test_a_server_whose_program_was_missing_is_tried_again() -> None:
     async with sessions() as far:
-        far.toys.fails = [StartFailed("no such command")] * 2
+        far.toys.fails = [StartFailed("start_failed", "no such command")] * 2
         assert "is failed: no such command" in await far.call()
         assert far.scoped.revive() and await far.call() == "ok"
 

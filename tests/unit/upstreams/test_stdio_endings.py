@@ -10,15 +10,15 @@ import anyio
 import pytest
 
 from mcp_hub.errors import UpstreamLost
-from mcp_hub.events import Progress
+from mcp_hub.events import Progressed
 from mcp_hub.types import Era
-from mcp_hub.upstreams.memory import EraMemory
-from mcp_hub.upstreams.peer import Peer
-from mcp_hub.upstreams.process import Child, spawn
-from mcp_hub.upstreams.stdio import StdioConnection, StdioSpec
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.process.child import Child, spawn
+from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from tests.unit.upstreams.local_calls import Recorder, request
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
 WAIT = 20.0
 """Seconds that nothing here may take."""
@@ -63,7 +63,7 @@ async def session(last: str) -> AsyncIterator[tuple[StdioConnection, Peer]]:
     """A server that does this when it is called."""
     argv = [sys.executable, "-c", SERVER.replace("        LAST", last)]
     spec = StdioSpec(argv, dict(os.environ), None, Era.HANDSHAKE, "key")
-    connection = StdioConnection("git", lambda: spec, EraMemory(None), Starter())  # type: ignore[arg-type]  # a double
+    connection = StdioConnection("git", lambda: spec, EraCache(None), Starter())  # type: ignore[arg-type]  # a double
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as tasks:
             try:
@@ -76,18 +76,18 @@ async def session(last: str) -> AsyncIterator[tuple[StdioConnection, Peer]]:
 async def test_an_answer_counts_that_was_written_behind_a_flood_before_the_end() -> None:
     channel = Recorder()
     async with session(FLOOD) as (_, peer):
-        done = await peer.call(request("x"), channel)  # type: ignore[arg-type]  # a double
+        done = await peer.call(request("x"), channel)
         assert bytes(done.result) == b'{"content": []}'
         await peer.explained.wait()
-    assert not [event for event in channel.sent if not isinstance(event, Progress)]
-    assert peer.close_reason == "exited with code 0"
+    assert not [event for event in channel.sent if not isinstance(event, Progressed)]
+    assert peer.close_cause == ("ended", "exited with code 0")
 
 
 async def test_what_holds_the_output_of_a_process_that_ended_does_not_hold_its_calls() -> None:
     async with session(HELD) as (connection, peer):
         try:
             with pytest.raises(UpstreamLost, match="exited with code 3"):
-                await peer.call(request("x"), Recorder())  # type: ignore[arg-type]  # a double
+                await peer.call(request("x"), Recorder())
         finally:
             for line in connection.stderr:
                 with suppress(ProcessLookupError):

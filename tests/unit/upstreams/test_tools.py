@@ -10,8 +10,8 @@ import pytest
 from pydantic import Field
 
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams.schemas import ArgumentsRefused, first_paragraph, plain
-from mcp_hub.upstreams.tools import Context, Registry
+from mcp_hub.upstreams.functions.registry import Context, Registry
+from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, first_paragraph, plain
 
 
 def listed(function: Callable[..., object], **options: object) -> JsonObject:
@@ -217,14 +217,18 @@ def test_functions_that_cannot_be_tools_are_refused_at_once(function: Callable[.
     assert not registry.tools
 
 
+def nothing() -> None:
+    """Of a tool that is not run."""
+
+
 def test_bad_and_taken_names_are_refused() -> None:
     registry = Registry()
-    registry.tool(two := lambda: None, name="two")
+    registry.tool(name="two")(nothing)
     with pytest.raises(ValueError, match='tool "two" is defined twice'):
-        registry.tool(two, name="two")
+        registry.tool(name="two")(nothing)
     for name in ("with space", "x" * 129, "<lambda>"):
         with pytest.raises(ValueError, match="has to be 1 to 128 letters"):
-            registry.tool(two, name=name)
+            registry.tool(name=name)(nothing)
 
 
 def test_default_that_json_cannot_carry_is_refused() -> None:
@@ -252,7 +256,7 @@ def test_default_that_json_cannot_carry_is_refused() -> None:
 )
 def test_output_schema_is_a_schema_or_a_type(output: object, schema: JsonObject, wraps: bool) -> None:
     registry = Registry()
-    registry.tool(lambda: None, name="f", output_schema=output)
+    registry.tool(name="f", output_schema=output)(lambda: None)
     assert json.loads(registry.tools["f"].definition)["outputSchema"] == schema
     assert registry.tools["f"].wraps_result is wraps
 
@@ -269,7 +273,7 @@ def positional_free() -> None: ...
 @pytest.mark.parametrize("output", [{"type": "array"}, Registry])
 def test_output_schema_that_is_no_object_is_refused(output: object) -> None:
     with pytest.raises(TypeError, match='tool "f": .*(object|JSON)'):
-        Registry().tool(lambda: None, name="f", output_schema=output)
+        Registry().tool(name="f", output_schema=output)(lambda: None)
 
 
 def test_async_functions_do_not_take_a_thread() -> None:

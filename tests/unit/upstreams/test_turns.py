@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from mcp_hub.errors import Busy
-from mcp_hub.upstreams.turns import Turns
+from mcp_hub.upstreams.supervision.turns import Turns
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_one_with_very_many_calls_keeps_nobody_else_waiting_for_all_of_the
 
 
 async def test_as_many_as_may_wait_of_one_principal_leave_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.upstreams.turns._MOST", 1)
+    monkeypatch.setattr("mcp_hub.upstreams.supervision.turns._MOST", 1)
     turns = on()
     turns.enter_now("x")
     async with anyio.create_task_group() as tasks:

@@ -9,12 +9,11 @@ import pytest
 
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError, UpstreamLost
-from mcp_hub.events import Completed, Progress
+from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams import followed
-from mcp_hub.upstreams import tasks as upstream_tasks
-from mcp_hub.upstreams.peer import Peer
-from mcp_hub.upstreams.tasks import required_tasks
+from mcp_hub.upstreams.peer import task_poll
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.tasks import required_tasks
 from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.upstreams.task_calls import call, record_of
 from tests.unit.upstreams.test_peer_questions import Asking, asked
@@ -33,7 +32,7 @@ def task(status: str = "working", **more: Any) -> JsonObject:
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed, "_POLL", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(task_poll, "_POLL", (0.001, 0.001, 0.001))
 
 
 async def started(
@@ -99,7 +98,7 @@ async def test_progress_goes_on_under_the_calls_token() -> None:
         await server.answer("tasks/get", task("completed"))
         await server.answer("tasks/result", {"content": []})
         await calls.outcome(record)
-        assert [event.progress for event in reader.take() if isinstance(event, Progress)] == [3]
+        assert [event.progress for event in reader.take() if isinstance(event, Progressed)] == [3]
 
 
 async def test_a_caller_that_gives_up_cancels_the_task() -> None:
@@ -117,7 +116,7 @@ async def test_the_server_is_heard_of_at_each_look(monkeypatch: pytest.MonkeyPat
     async with talking() as (peer, server), anyio.create_task_group() as tasks:
         _, record, _ = await started(peer, server, tasks)
         heard: list[None] = []
-        monkeypatch.setattr(type(record), "heard", lambda _: heard.append(None))
+        monkeypatch.setattr(type(record), "touch", lambda _: heard.append(None))
         for _ in range(3):
             await server.answer("tasks/get", task())
         await server.expect("tasks/get")
@@ -133,7 +132,7 @@ async def test_a_task_that_has_asked_is_looked_at_beside_its_result_and_is_heard
         await server.answer("tasks/get", task("input_required"))
         fetching = await server.expect("tasks/result")
         heard: list[None] = []
-        monkeypatch.setattr(type(record), "heard", lambda _: heard.append(None))
+        monkeypatch.setattr(type(record), "touch", lambda _: heard.append(None))
         look = await server.expect("tasks/get")
         for status, times in (("input_required", 0), ("input_required", 0), ("working", 1), ("working", 2)):
             await server.send(id=look["id"], result=task(status))
@@ -172,7 +171,7 @@ async def test_a_task_that_has_ended_is_not_looked_at_again(monkeypatch: pytest.
             await server.send(id=requests["tasks/get"]["id"], result=task("completed"))
             await server.send(id=requests["tasks/result"]["id"], result={"content": []})
 
-        monkeypatch.setattr(upstream_tasks.anyio, "sleep", sleep)
+        monkeypatch.setattr("mcp_hub.upstreams.peer.tasks.anyio.sleep", sleep)
         peer.task_tools = frozenset({"x"})
         made = call()
         await together(script(), peer.call(made, record_of(made)))
@@ -192,7 +191,7 @@ async def test_a_caller_that_gives_up_a_task_that_has_asked_cancels_it() -> None
 
 async def test_the_server_says_how_long_to_wait_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     async with talking() as (peer, server):
-        monkeypatch.setattr(followed, "_POLL", (0.1, 1.0, 30.0))
+        monkeypatch.setattr(task_poll, "_POLL", (0.1, 1.0, 30.0))
         slept: list[float] = []
 
         async def sleep(seconds: float) -> None:
@@ -204,7 +203,7 @@ async def test_the_server_says_how_long_to_wait_for_the_next_look(monkeypatch: p
                 await server.answer("tasks/get", task(status, pollInterval=wait))
             await server.answer("tasks/result", {"content": []})
 
-        monkeypatch.setattr(upstream_tasks.anyio, "sleep", sleep)
+        monkeypatch.setattr("mcp_hub.upstreams.peer.tasks.anyio.sleep", sleep)
         peer.task_tools = frozenset({"x"})
         made = call()
         await together(script(), peer.call(made, record_of(made)))
@@ -288,5 +287,6 @@ def tool(name: str, support: object) -> bytes:
 def test_only_tools_that_require_a_task_of_servers_that_take_one() -> None:
     tools = [tool("a", "required"), tool("b", "optional"), tool("c", 7), b'{"name":"d"}', b'{"taskSupport"']
     assert required_tasks(TASKS, tools) == {"a"}
-    for lacking in ({}, {"tasks": {}}, {"tasks": {"requests": {"tools": 1}}}, {"tasks": []}):
+    lacks: list[JsonObject] = [{}, {"tasks": {}}, {"tasks": {"requests": {"tools": 1}}}, {"tasks": []}]
+    for lacking in lacks:
         assert required_tasks(lacking, tools) == frozenset()

@@ -8,26 +8,26 @@ import pytest
 
 from mcp_hub.errors import HubRestarted
 from mcp_hub.types import RawJson
-from mcp_hub.upstreams import followed
-from mcp_hub.upstreams.supervisor import Supervisor
+from mcp_hub.upstreams.peer import task_poll
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.remote import supervised
 from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, group, resumed
 from tests.upstreams.child import until
 from tests.upstreams.http_child import HttpUpstream
 from tests.upstreams.launch import events, received
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed, "_POLL", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(task_poll, "_POLL", (0.01, 0.01, 0.01))
 
 
 ANSWER = b'{"action":"accept","content":{"answer":"yes"}}'
 
 
-async def left_behind(far: Supervisor, **differs: Any) -> RawJson:
+async def left_behind(far: ManagedUpstream, **differs: Any) -> RawJson:
     """What the first hub, which ends now, knows of the task that it made."""
     async with group() as tasks:
         made = Running(tasks, far.call, call(**differs))

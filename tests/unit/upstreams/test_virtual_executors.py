@@ -8,8 +8,8 @@ import pytest
 from mcp_hub.errors import ExecutorLost, NotKept, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams import producers
-from mcp_hub.upstreams.virtual import CallOffer, CancelOffer
+from mcp_hub.upstreams.executors import posts
+from mcp_hub.upstreams.executors.upstream import CallOffer, CancelOffer
 from tests.unit.upstreams.virtual_workers import STEP, Hub, listed, play, tool
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_waiting_worker_learns_that_it_has_been_replaced_or_removed(does: str) -> None:
     async def script(hub: Hub) -> None:
         async def worker() -> None:
-            with pytest.raises(producers.Unknown if does == "remove" else producers.Stale):
+            with pytest.raises(posts.Unknown if does == "remove" else posts.Stale):
                 await hub.fetch(wait=60)
 
         async with anyio.create_task_group() as tasks:
@@ -43,12 +43,12 @@ async def test_a_new_epoch_loses_what_was_fetched_and_gets_what_was_not() -> Non
         lost = await hub.calls.end()
         assert isinstance(lost, ExecutorLost) and lost.data is not None
         assert lost.data["outcome"] == "unknown" and lost.data["executor"] == "e"
-        with pytest.raises(producers.Stale):
+        with pytest.raises(posts.Stale):
             await hub.post(old, 2, STEP)
         for seq in (1, 2):  # the first, too: what it says now was never taken
-            with pytest.raises(producers.Ended):
+            with pytest.raises(posts.Ended):
                 await hub.post(old, seq, STEP, epoch=2)
-        with pytest.raises(producers.Stale):
+        with pytest.raises(posts.Stale):
             await hub.fetch(epoch=1)
         offers = await hub.fetch(epoch=2)
         assert [type(offer) for offer in offers] == [CallOffer], "no news of the old epoch"
@@ -63,7 +63,7 @@ async def test_epochs_go_on_after_a_removal() -> None:
     async def script(hub: Hub) -> None:
         hub.upstream.remove("p", "e")
         assert hub.upstream.register("p", "e", [tool("t")]) == 2
-        with pytest.raises(producers.Stale):
+        with pytest.raises(posts.Stale):
             await hub.fetch(epoch=1)
         assert hub.upstream.register("q", "e", [tool("u")]) == 1
 
@@ -90,9 +90,9 @@ async def test_calls_of_a_removed_executor_are_lost_and_those_nobody_fetched_are
         assert [isinstance(end, ExecutorLost) for end in hub.calls.ends] == [True, True]
         outcomes = [end.data.get("outcome") for end in hub.calls.ends if isinstance(end, RpcError) and end.data]
         assert outcomes == ["unknown", None]
-        with pytest.raises(producers.Ended):
+        with pytest.raises(posts.Ended):
             await hub.post(id_, 1)
-        with pytest.raises(producers.Unknown):
+        with pytest.raises(posts.Unknown):
             await hub.fetch()
         assert listed(hub) == ()
         await hub.calls.start()
@@ -114,7 +114,7 @@ async def test_a_lease_is_renewed_by_every_sign_of_life_and_then_runs_out() -> N
             hub.upstream.sweep()
             await sign()
         hub.clock.time += 9
-        with pytest.raises(producers.Stale):
+        with pytest.raises(posts.Stale):
             await hub.post(id_, 2, epoch=1)
         hub.upstream.sweep()
         assert listed(hub)
@@ -151,7 +151,7 @@ async def test_a_fetched_call_for_which_nothing_is_posted_is_lost_and_the_worker
 
 
 async def test_the_watch_sweeps_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.upstreams.virtual._SWEEP", 0)
+    monkeypatch.setattr("mcp_hub.upstreams.executors.upstream._SWEEP", 0)
 
     async def script(hub: Hub) -> None:
         version = hub.changes.version
@@ -187,11 +187,11 @@ async def test_a_name_that_another_executor_has_is_refused_and_nothing_changes()
     async def script(hub: Hub) -> None:
         before = listed(hub), hub.changes.version
         for principal, holder, whose in (("p", "e", 'executor "e"'), ("q", None, "an executor of another principal")):
-            with pytest.raises(producers.NameTaken, match=f'"t": the name belongs to {whose}$') as caught:
+            with pytest.raises(posts.NameTaken, match=f'"t": the name belongs to {whose}$') as caught:
                 hub.upstream.register(principal, "f", [tool("new"), tool("t")])
-            assert caught.value.holder == holder
+            assert caught.value.members.get("holder") == holder
         assert (listed(hub), hub.changes.version) == before
-        with pytest.raises(producers.Unknown):
+        with pytest.raises(posts.Unknown):
             await hub.fetch(id_="f")
 
     await play(script)
@@ -202,7 +202,7 @@ async def test_a_name_that_another_executor_has_is_refused_and_nothing_changes()
 )
 async def test_a_registration_with_a_bad_id_or_lease_is_refused(id_: str, lease: float) -> None:
     async def script(hub: Hub) -> None:
-        with pytest.raises(producers.Malformed):
+        with pytest.raises(posts.Malformed):
             hub.upstream.register("p", id_, [], lease)
         assert listed(hub) == (tool("t"),)
 

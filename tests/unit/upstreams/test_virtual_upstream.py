@@ -6,13 +6,15 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_hub.call import Post
 from mcp_hub.errors import Busy, ExecutorLost, HubRestarted, InvalidParams, MethodNotFound, RpcError, UnknownEntry
-from mcp_hub.events import Completed, Delta, Progress
-from mcp_hub.upstreams import producers
-from mcp_hub.upstreams.producers import Post, ProducerLimits
-from mcp_hub.upstreams.virtual import CancelOffer, InputOffer, Posted
+from mcp_hub.events import Completed, Delta, Progressed
+from mcp_hub.upstreams.executors import posts
+from mcp_hub.upstreams.executors.posts import ProducerLimits
+from mcp_hub.upstreams.executors.upstream import CancelOffer, InputOffer, Posted
+from tests.unit.fakes import Channel
 from tests.unit.upstreams.local_calls import request
-from tests.unit.upstreams.virtual_workers import ASK, STEP, Channel, Hub, can_elicit, play, tool
+from tests.unit.upstreams.virtual_workers import ASK, STEP, Hub, can_elicit, play, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -28,11 +30,11 @@ async def test_a_call_is_fetched_streams_and_ends_with_what_the_worker_posts() -
         assert await hub.post(id_, 1, STEP) == Posted(255, is_duplicate=True)
         await hub.post(id_, 2, content="ab")
         last = await hub.post(id_, 3, STEP, complete=True)
-        assert channel.sent == [Progress(1), Delta(b'[{"type":"text","text":"ab"}]'), Progress(1)]
+        assert channel.sent == [Progressed(1), Delta(b'[{"type":"text","text":"ab"}]'), Progressed(1)]
         end = await hub.calls.end()
         assert end == Completed(b'{"content":[{"type":"text","text":"ab"}],"isError":false}')
         assert last.is_duplicate is False and (await hub.post(id_, 3, complete=True)).is_duplicate
-        with pytest.raises(producers.Ended):
+        with pytest.raises(posts.Ended):
             await hub.post(id_, 4)
         assert await hub.fetch() == []
 
@@ -76,7 +78,7 @@ async def test_a_cancelled_call_is_withdrawn_or_the_worker_is_told() -> None:
         second.cancel()
         await anyio.wait_all_tasks_blocked()
         assert await hub.fetch() == [CancelOffer(id_, "the call was cancelled")]
-        with pytest.raises(producers.Ended):
+        with pytest.raises(posts.Ended):
             await hub.post(id_, 1, STEP)
 
     await play(script)
@@ -87,20 +89,20 @@ async def test_foreign_executors_and_calls_are_unknown() -> None:
         await hub.calls.start()
         up, foreign = hub.upstream, Post(1, 1)
         waiting = next(iter(up._works))
-        with pytest.raises(producers.Unknown):
+        with pytest.raises(posts.Unknown):
             await hub.post(waiting, 1)  # nobody has fetched it
         id_ = await hub.fetch_one()
         for known, unknown in ((id_, "tc_none"), ("tc_none", id_)):
             del known
-            with pytest.raises(producers.Unknown, match=unknown):
+            with pytest.raises(posts.Unknown, match=unknown):
                 await up.post("q", unknown, foreign)
         for principal, executor in (("q", "e"), ("p", "f")):
-            with pytest.raises(producers.Unknown):
+            with pytest.raises(posts.Unknown):
                 await up.calls(principal, executor, 1, 1)
-            with pytest.raises(producers.Unknown):
+            with pytest.raises(posts.Unknown):
                 up.remove(principal, executor)
         await hub.post(id_, 1, complete=True)
-        with pytest.raises(producers.Unknown):
+        with pytest.raises(posts.Unknown):
             await up.post("q", id_, foreign)
 
     await play(script)
@@ -113,7 +115,7 @@ async def test_readers_that_are_behind_stop_the_worker_and_the_end_needs_no_cred
         assert await hub.post(id_, 1, STEP, STEP, STEP, STEP) == Posted(4), "they keep up"
         channel.is_behind = True
         assert await hub.post(id_, 2, STEP, STEP, STEP) == Posted(1)
-        with pytest.raises(producers.NoCredit):
+        with pytest.raises(posts.NoCredit):
             await hub.post(id_, 3, STEP, STEP)
         assert len(channel.sent) == 7
         channel.is_behind = False
@@ -140,7 +142,7 @@ async def test_answers_come_on_the_feed_under_the_workers_key() -> None:
         question.answered(b'{"action":"accept"}')
         hub.upstream.sweep()
         assert await hub.calls.all_run(), "silence counts from the answer"
-        with pytest.raises(producers.Malformed):
+        with pytest.raises(posts.Malformed):
             await hub.post(id_, 2, ASK, epoch=2)
         assert await hub.fetch(epoch=2) == [InputOffer(id_, "mine", b'{"action":"accept"}')]
         await hub.post(id_, 2, ASK, epoch=2)
@@ -185,10 +187,10 @@ async def test_queues_are_bounded() -> None:
         assert isinstance(await hub.calls.end(), Busy)
         assert len(await hub.fetch(most=1)) == 1, "no more than asked for"
         assert await hub.fetch() == [], "no more than may run"
-        with pytest.raises(producers.Malformed):
+        with pytest.raises(posts.Malformed):
             await hub.fetch(most=0)
         hub.upstream.register("p", "f", [])
-        with pytest.raises(producers.TooMany):
+        with pytest.raises(posts.TooMany):
             hub.upstream.register("p", "g", [])
 
     await play(script, waiting=2, running=1, executors=2)
@@ -202,7 +204,7 @@ async def test_only_the_latest_ended_calls_are_remembered() -> None:
             done.append(await hub.fetch_one())
             await hub.post(done[-1], 1, complete=True)
         assert (await hub.post(done[1], 1)).is_duplicate
-        with pytest.raises(producers.Unknown):
+        with pytest.raises(posts.Unknown):
             await hub.post(done[0], 1)
 
     await play(script, ended=1)

@@ -12,12 +12,12 @@ import anyio.abc
 import msgspec
 
 from mcp_hub.errors import StartFailed
-from mcp_hub.protocol.envelope import Envelope
-from mcp_hub.types import Era, JsonObject, Kind, RawJson, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.keeper import SupervisorRules
-from mcp_hub.upstreams.peer import Peer, PeerInfo
-from mcp_hub.upstreams.supervisor import Supervisor
+from mcp_hub.notices import Notices
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.peer.peer import Peer, PeerInfo
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from mcp_hub.wire.base import Pending, Requests, WireClosed
 from tests.unit.calls import virtual_time
 from tests.unit.calls.virtual_time import LoopClock
@@ -77,8 +77,8 @@ class ToyConnection:
         peer.wire = toys.last = ToyWire(peer, toys)
         return peer
 
-    async def last_words(self, reason: str) -> str:
-        return reason
+    async def last_words(self, cause: Cause) -> Cause:
+        return cause
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -97,6 +97,7 @@ class ToyWire:
     def __init__(self, peer: Peer, toys: Toys) -> None:
         self.requests = Requests()
         self.can_send = True
+        self.is_pipe = False
         self._peer = peer
         self._toys = toys
 
@@ -132,10 +133,10 @@ class ToyWire:
             self.requests.abandon(pending)
             raise
 
-    def close(self, reason: str = "closed by the hub") -> None:
+    def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         self.can_send = False
         self.requests.fail_all(reason)
-        self._peer.on_closed(reason)
+        self._peer.on_closed(reason, code)
 
     def announces(self, kind: Kind) -> None:
         """Its list has changed."""
@@ -144,7 +145,7 @@ class ToyWire:
 
     def die(self) -> None:
         self._peer.explained.set()
-        self.close("killed")
+        self.close("killed", "crashed")
 
 
 @dataclass
@@ -152,7 +153,7 @@ class Kept:
     """A supervisor that runs, its server, and calls to it."""
 
     toys: Toys
-    supervisor: Supervisor
+    supervisor: ManagedUpstream
     tasks: anyio.abc.TaskGroup
     outcomes: list[tuple[float, str]] = field(default_factory=list)
     """When each call was over, in seconds since the start, and what it came to."""
@@ -172,7 +173,7 @@ class Kept:
 
     async def call(self) -> str:
         try:
-            await self.supervisor.call(request("x"), Recorder())  # type: ignore[arg-type]
+            await self.supervisor.call(request("x"), Recorder())
             came = "ok"
         except Exception as exc:
             came = str(exc)
@@ -193,7 +194,7 @@ async def kept(toys: Toys | None = None, **rules: Any) -> AsyncIterator[Kept]:
     """A supervised toy server, from its start on. Without jitter."""
     toys = toys or Toys()
     limits = SupervisorRules(**rules)
-    supervisor = Supervisor("toy", toys.connect, limits, clock=LoopClock(), changes=Changes(), jitter=lambda: 0.0)
+    supervisor = ManagedUpstream("toy", toys.connect, limits, clock=LoopClock(), changes=Notices(), jitter=lambda: 0.0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(supervisor.run)
         yield Kept(toys, supervisor, tasks)

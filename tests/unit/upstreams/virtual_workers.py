@@ -1,25 +1,20 @@
-"""A `VirtualUpstream` with one executor, the worker behind it, and clients that call its tool."""
+"""A `ExecutorUpstream` with one executor, the worker behind it, and clients that call its tool."""
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import msgspec
 
+from mcp_hub.call import Call, Post
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Completed
-from mcp_hub.types import JsonObject, Kind, RawJson
-from mcp_hub.upstreams.base import Call, Question
-from mcp_hub.upstreams.changes import Changes
-from mcp_hub.upstreams.producers import Post
-from mcp_hub.upstreams.virtual import (
-    CallOffer,
-    Posted,
-    VirtualLimits,
-    VirtualUpstream,
-)
+from mcp_hub.events import Completed
+from mcp_hub.notices import Notices
+from mcp_hub.types import JsonObject, Kind
+from mcp_hub.upstreams.executors.upstream import CallOffer, ExecutorLimits, ExecutorUpstream, Posted
+from tests.unit.fakes import Channel
 from tests.unit.upstreams.local_calls import request
 
 STEP = b'{"type":"progress","data":{"progress":1}}'
@@ -38,47 +33,10 @@ class Clock:
         return self.time
 
 
-@dataclass
-class Channel:
-    """Keeps what it is sent; its readers have caught up unless `is_behind`, its store unless `is_unkept`."""
-
-    sent: list[CallEvent] = field(default_factory=list)
-    asked: list[Question] = field(default_factory=list)
-    is_behind: bool = False
-    is_unkept: bool = False
-    kept_calls: list[bool] = field(default_factory=list)
-    signs: int = 0
-
-    def send(self, event: CallEvent) -> None:
-        self.sent.append(event)
-
-    def ask(self, question: Question) -> str:
-        self.asked.append(question)
-        return f"q{len(self.asked)}"
-
-    def withdraw(self, key: str) -> None:
-        raise AssertionError("nothing is withdrawn here")
-
-    def heard(self) -> None:
-        self.signs += 1
-
-    def continuable(self, how: RawJson | None) -> None:
-        raise AssertionError("nothing can be continued")
-
-    async def kept(self, *, whole: bool) -> None:
-        self.kept_calls.append(whole)
-        if self.is_unkept:
-            await anyio.sleep_forever()
-
-    async def drained(self) -> None:
-        if self.is_behind:
-            await anyio.sleep_forever()
-
-
 class Calls:
     """Calls of a client that run beside the test; what each came to, in the order of their ends."""
 
-    def __init__(self, upstream: VirtualUpstream, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, upstream: ExecutorUpstream, tasks: anyio.abc.TaskGroup) -> None:
         self._upstream, self._tasks = upstream, tasks
         self.ends: list[Completed | RpcError] = []
 
@@ -108,9 +66,9 @@ class Calls:
 
 @dataclass
 class Hub:
-    upstream: VirtualUpstream
+    upstream: ExecutorUpstream
     clock: Clock
-    changes: Changes
+    changes: Notices
     calls: Calls
 
     async def fetch(self, epoch: int = 1, most: int = 10, wait: float = 0, id_: str = "e") -> list[Any]:
@@ -130,8 +88,8 @@ Play = Callable[[Hub], Awaitable[None]]
 
 async def play(script: Play, **limits: Any) -> None:
     """Runs the script with executor `e` of principal `p`, which has tool `t`."""
-    clock, changes = Clock(), Changes()
-    upstream = VirtualUpstream("virtual", changes, clock, VirtualLimits(catch_up=0, **limits))
+    clock, changes = Clock(), Notices()
+    upstream = ExecutorUpstream("virtual", changes, clock, ExecutorLimits(catch_up=0, **limits))
     upstream.register("p", "e", [tool("t")])
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

@@ -80,7 +80,7 @@ class Reply:
         self._writer = writer
         self._reader = reader
 
-    async def status(self, status: int, body: bytes = b"", kind: str | None = None, **headers: str) -> None:
+    async def status(self, status: int, body: bytes = b"", kind: str | None = None, **headers: Any) -> None:
         lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         if kind is not None:
             lines.append(f"content-type: {kind}")
@@ -88,18 +88,18 @@ class Reply:
         self._writer.write(head.encode() + body)
         await self._writer.drain()
 
-    async def json(self, message: Any, status: int = 200, **headers: str) -> None:
+    async def json(self, message: Any, status: int = 200, **headers: Any) -> None:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         await self.status(status, body, "application/json; charset=utf-8", **headers)
 
-    async def result(self, request: Request, result: Any, **headers: str) -> None:
+    async def result(self, request: Request, result: Any, **headers: Any) -> None:
         await self.json({"jsonrpc": "2.0", "id": request.message["id"], "result": result}, **headers)
 
     async def error(self, request: Request, code: int, status: int = 400, data: Any = None) -> None:
         error = {"code": code, "message": "no", "data": data}
         await self.json({"jsonrpc": "2.0", "id": request.message["id"], "error": error}, status)
 
-    async def stream(self, **headers: str) -> Stream:
+    async def stream(self, **headers: Any) -> Stream:
         lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
         head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n{lines}\r\n"
         self._writer.write(head.encode())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import anyio
 import httpx2
 
-from mcp_hub.protocol.envelope import BadMessage, Envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.types import Era
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.http import HttpWire

@@ -3,13 +3,13 @@
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-from mcp_hub.protocol.envelope import BadMessage, Envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.wire.base import WireHandler
 from mcp_hub.wire.pipe import Pipe
 
@@ -27,6 +27,7 @@ class Told:
         self.late: list[int] = []
         self.writable = 0
         self.reasons: list[str] = []
+        self.codes: list[str] = []
         self._news = anyio.Event()
 
     def on_request(self, message: Envelope, source: object = None) -> None:
@@ -49,8 +50,9 @@ class Told:
         self.writable += 1
         self._news.set()
 
-    def on_closed(self, reason: str) -> None:
+    def on_closed(self, reason: str, code: str) -> None:
         self.reasons.append(reason)
+        self.codes.append(code)
         self._news.set()
 
     async def until(self, name: str, count: int = 1) -> Any:
@@ -109,11 +111,11 @@ E = TypeVar("E", bound=OtherEnd)
 
 
 @asynccontextmanager
-async def connected(
+async def connected_to(
+    end: type[E],
     handler: WireHandler,
     line_limit: int = 1 << 20,
     write_limit: int = 1 << 20,
-    end: type[E] = OtherEnd,
     couples: bool = False,
     patience: float | None = None,
     kind: type[Pipe] = Pipe,
@@ -132,3 +134,8 @@ async def connected(
         with anyio.CancelScope(shield=True):
             for _ in range(3):  # the transports let go of their files in the next passes
                 await anyio.lowlevel.checkpoint()
+
+
+def connected(handler: WireHandler, **options: Any) -> AbstractAsyncContextManager[tuple[Pipe, OtherEnd]]:
+    """`connected_to` an end that only reads and writes."""
+    return connected_to(OtherEnd, handler, **options)

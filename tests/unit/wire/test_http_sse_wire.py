@@ -3,14 +3,15 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import httpx2
 import pytest
 
 from mcp_hub.errors import HttpRefused, StartFailed
-from mcp_hub.protocol import envelope
-from mcp_hub.protocol.envelope import Envelope
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.remote import AT_ONCE
 from mcp_hub.wire.sse import SseWire
@@ -35,6 +36,11 @@ async def opened(script: Script, url: str | None = None) -> AsyncIterator[tuple[
             finally:
                 wire.close()
         tasks.cancel_scope.cancel()
+
+
+def is_over(wire: SseWire, key: int) -> bool:
+    """Whether the POST of this request is."""
+    return key not in wire._scopes
 
 
 async def answered(wire: SseWire, pending: Pending) -> Envelope:
@@ -126,7 +132,7 @@ async def test_an_answer_in_the_response_counts_and_what_is_none_does_not() -> N
         for count in range(2, 6):
             pending = wire.request("tools/call", b"{}")
             await server.until("tools/call", count)
-            await until(lambda key=pending.id: key not in wire._scopes)  # its POST is over
+            await until(partial(is_over, wire, pending.id))
             assert not pending.future.done()
             await old.say(id=pending.id, result={})
             await answered(wire, pending)
@@ -200,7 +206,7 @@ async def test_why_the_stream_is_given_up_does_not_name_the_server_whose_connect
 )
 async def test_an_endpoint_elsewhere_is_refused(endpoint: str) -> None:
     error = await failing(OldServer(endpoint))
-    assert isinstance(error, StartFailed) and "is not where its stream is" in str(error)
+    assert isinstance(error, StartFailed) and error.code == "endpoint_elsewhere"
 
 
 async def test_an_endpoint_with_a_user_is_refused() -> None:
@@ -211,7 +217,7 @@ async def test_an_endpoint_with_a_user_is_refused() -> None:
         await old(request, reply)
 
     error = await failing(script)
-    assert isinstance(error, StartFailed) and "word" not in str(error)
+    assert isinstance(error, StartFailed) and error.code == "endpoint_elsewhere" and "word" not in str(error)
 
 
 async def test_an_endpoint_may_be_written_in_full() -> None:
@@ -240,7 +246,7 @@ async def test_a_stream_that_ends_before_the_endpoint_is_no_connection() -> None
         await (await reply.stream()).end()
 
     error = await failing(script)
-    assert isinstance(error, StartFailed) and str(error) == "the event stream ended before it named an endpoint"
+    assert isinstance(error, StartFailed) and error.code == "no_endpoint"
 
 
 async def test_nobody_there_is_said_as_such() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.protocol import envelope
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire import remote
 from mcp_hub.wire.base import WireClosed

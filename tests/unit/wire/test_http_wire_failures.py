@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
-from mcp_hub.protocol.unreadable import StandIn
+from mcp_hub.protocol.jsonrpc.repair import StandIn
 from mcp_hub.types import Era
 from mcp_hub.wire.base import NotSent, WireClosed
 from tests.unit.wire.http_server import Reply, Request, Script, serving

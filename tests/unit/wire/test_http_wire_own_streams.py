@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from mcp_hub.protocol.unreadable import StandIn
+from mcp_hub.protocol.jsonrpc.repair import StandIn
 from mcp_hub.wire.base import Pending
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import Sourced, wired

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from mcp_hub.protocol import envelope
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire.base import NotSent
 from tests.unit.wire.http_server import Reply, Request, Script

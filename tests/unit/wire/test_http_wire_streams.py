@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_hub.errors import UpstreamLost
-from mcp_hub.protocol import envelope
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire import http
 from tests.unit.wire.http_server import Reply, Request, Stream, serving

@@ -9,8 +9,8 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.protocol.envelope import Envelope, notification_frame
-from mcp_hub.protocol.unreadable import StandIn
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, notification_frame
+from mcp_hub.protocol.jsonrpc.repair import StandIn
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.wire.raw_lines import WAIT, Told, connected

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from mcp_hub.protocol.envelope import Envelope
-from mcp_hub.protocol.unreadable import StandIn
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.protocol.jsonrpc.repair import StandIn
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe

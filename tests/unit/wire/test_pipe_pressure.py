@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_hub.protocol.envelope import Envelope, result_frame
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, result_frame
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.wire.raw_lines import WAIT, OtherEnd, Told, connected
 

@@ -1,0 +1,172 @@
+"""The few things that the hub takes from asyncio itself: timers, callbacks and waits that cost less than anyio's.
+
+Only hot paths use them: a call, its reader, its writer. Everything else is anyio.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Final, Protocol, TypeVarTuple
+
+from mcp_hub.logs import get_logger
+
+__all__ = ["Bell", "Beside", "Flushes", "Timer", "Turn", "call_later", "call_soon"]
+
+log = get_logger(__name__)
+
+Timer = asyncio.TimerHandle
+Ts = TypeVarTuple("Ts")
+
+_MOST: Final = 256
+"""Callbacks of one turn; the rest waits for the next pass, so that everybody else is served in between."""
+
+
+class Flushes(Protocol):
+    """Something that collects what it is to write until the turn ends."""
+
+    def flush(self) -> None: ...
+
+    def close(self, reason: str = ...) -> None: ...
+
+
+class Turn:
+    """One turn of the event loop: deliveries and writes wait for its end, and each pipe is written to once.
+
+    One object for an event loop, shared by pipes, fronts and the call registry. Everything that the loop enters runs in
+    `run`. Outside of a turn `after` and `flush_later` schedule one turn for all that comes before it.
+    """
+
+    __slots__ = ("_is_due", "_is_open", "_marked", "_queue")
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._is_due = False
+        self._queue: deque[Callable[[], object]] = deque()
+        self._marked: list[Flushes] = []
+
+    def run(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Calls `callback`; on leaving the outermost turn, the queue runs in order and marked pipes are flushed."""
+        if self._is_open:
+            callback(*args)
+            return
+        self._is_open = True
+        try:
+            callback(*args)
+        finally:
+            self._end()
+
+    def after(self, callback: Callable[[], object]) -> None:
+        """Calls `callback` at the end of this turn. An exception in it is logged and stops no other callback."""
+        self._queue.append(callback)
+        if not self._is_open:
+            self._schedule()
+
+    def flush_later(self, pipe: Flushes) -> None:
+        """Flushes `pipe` at the end of this turn; if that fails, `pipe` alone is closed. Once for each time."""
+        self._marked.append(pipe)
+        if not self._is_open:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._scheduled)
+
+    def _scheduled(self) -> None:
+        self._is_due = False
+        if not self._is_open:
+            self._is_open = True
+            self._end()
+
+    def _end(self) -> None:
+        left = _MOST
+        while self._marked or (self._queue and left):
+            while self._queue and left:
+                left -= 1
+                try:
+                    self._queue.popleft()()
+                except Exception:
+                    log.exception("callback_failed")
+            marked, self._marked = self._marked, []
+            for pipe in marked:
+                try:
+                    pipe.flush()
+                except Exception:
+                    log.exception("flush_failed")
+                    pipe.close("writing failed")
+        self._is_open = False
+        if self._queue:
+            self._schedule()
+
+
+class Bell:
+    """Wakes the one task that waits for it; one that was rung before is not waited for. An `anyio.Event` costs more."""
+
+    __slots__ = ("_is_rung", "_waiter")
+
+    def __init__(self) -> None:
+        self._is_rung = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        self._is_rung = True
+        self._wake()
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Returns when it was rung since the last time; False if it was not within that time."""
+        if not self._is_rung:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(seconds, self._wake) if seconds is not None else None
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+        was_rung, self._is_rung = self._is_rung, False
+        return was_rung
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
+    """The event loop's timer, for the registry's one wheel."""
+    return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class Beside:
+    """Runs work beside a block and no longer; `give_up`, which it is handed, cancels the block and nothing else.
+
+    The work must not fail. An `anyio` task group would cost 4 kB for each, a cancel scope 1 kB.
+    """
+
+    __slots__ = ("_before", "_host", "_is_given_up", "_task", "_work")
+
+    def __init__(self, work: Callable[[Callable[[], None]], Coroutine[None, None, None]]) -> None:
+        self._work = work
+        self._is_given_up = False
+
+    def __enter__(self) -> None:
+        host = asyncio.current_task()
+        assert host is not None
+        self._host, self._before = host, host.cancelling()
+        self._task = asyncio.get_running_loop().create_task(self._work(self.give_up))
+
+    def give_up(self) -> None:
+        """Cancels the block; idempotent, and not to be called by the block itself."""
+        if not self._is_given_up:
+            self._is_given_up = True
+            self._host.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
+        """True, which swallows the cancellation, if it was ours alone."""
+        self._task.cancel()
+        return self._is_given_up and self._host.uncancel() <= self._before and kind is asyncio.CancelledError
+
+
+def call_soon(callback: Callable[[], None]) -> None:
+    """In the next pass of the event loop."""
+    asyncio.get_running_loop().call_soon(callback)

@@ -1,0 +1,58 @@
+"""What people may do to a running hub: part of the composition root."""
+
+import msgspec
+
+from mcp_hub.app.apply import Applier
+from mcp_hub.app.reload import Reloader
+from mcp_hub.app.status import HubStatus
+from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.protocol.rest.servers import ReloadAnswer, ServerInfo
+
+__all__ = ["Admin"]
+
+
+class Admin(msgspec.Struct, frozen=True):
+    """Restarts and reloads, as a `rest_servers.Operator`; `watch` sees how it is."""
+
+    reloader: Reloader
+    adoption: Applier
+    watch: HubStatus
+
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
+        """How the servers of a profile are, None for all."""
+        return await self.watch.servers(profile)
+
+    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
+        """How one is; None if the profile does not have it."""
+        return await self.watch.server(name, profile)
+
+    def restart(self, server: str, profile: str | None) -> None:
+        """Has a server replaced by a fresh one; what runs at it may end. Raises `Problem` 404 or 409.
+
+        A server that is not in the caller's profile is as unknown as one that there is not.
+        """
+        settings = self.reloader.settings
+        is_seen = server in settings.servers and server in self.adoption.hub.catalog.rules(profile).servers
+        if not is_seen:
+            raise unknown_server(server)
+        if not settings.servers[server].enabled:
+            raise Problem(409, "server_disabled", f'server "{server}" is disabled in the configuration')
+        self.adoption.restart(server)
+
+    async def reload(self) -> ReloadAnswer:
+        """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""
+        done = await self.reloader.reload("request")
+        if not done.is_applied:
+            detail = f"the configuration cannot be used, the one before still holds: {'; '.join(done.errors)}"
+            raise Problem(422, "invalid_configuration", detail, findings=list(done.errors))
+        change = done.plan
+        return ReloadAnswer(
+            added=list(change.added),
+            removed=list(change.removed),
+            restarted=list(change.restarted),
+            adjusted=list(change.adjusted),
+            revived=list(done.revived),
+            kept=[name for name in change.kept if name not in done.revived],
+            settings=list(change.at_once),
+            next_start=list(change.next_start),
+        )

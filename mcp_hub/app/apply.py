@@ -1,0 +1,97 @@
+"""How a running hub comes to go by other settings, all at once: part of the composition root."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
+from mcp_hub.app.limits import Current, time_limits
+from mcp_hub.app.upstream_factory import UpstreamFactory
+from mcp_hub.app.upstream_set import UpstreamSet
+from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.catalog.trust.approvals import Approvals
+from mcp_hub.config.plan import Plan
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.hub import HubPort
+from mcp_hub.types import UpstreamState
+
+__all__ = ["Applier"]
+
+_SEEN_BY_SESSIONS: Final = ("hub.expose", "hub.budget", "hub.clients", "profiles.")
+"""Settings of which a session remembers what they came to when it began."""
+_OF_LISTS: Final = ("hub.limits.pages", "hub.limits.tools_per_server")
+"""Settings of the hub that every server has a share in."""
+
+
+_CHANGED: Final = "its configuration changed"
+_GONE: Final = "removed from the configuration"
+
+
+class Forgets(Protocol):
+    """What remembers answers of the settings."""
+
+    def forget(self) -> None: ...
+
+
+class Applier(msgspec.Struct, frozen=True):
+    """The parts of a hub that the settings are in. `virtual`: as for `view_rules`."""
+
+    current: Current
+    sources: UpstreamFactory
+    fleet: UpstreamSet
+    limits: dict[str, tuple[TimeLimits, TimeLimits]]
+    hub: HubPort
+    registry: CallRegistry
+    memories: Sequence[Forgets]
+    approvals: Approvals
+    virtual: str | None
+
+    def state(self, server: str) -> UpstreamState:
+        """That of a configured server."""
+        return self.fleet.upstreams[server].status().state
+
+    def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
+        """Goes by `settings` from now on; servers that are `restarted` are made anew.
+
+        Nothing is waited for: no call sees half of it, and clients hear once of what is another list now.
+        Raises `ConfigError`, and then nothing has changed.
+        """
+        if self.virtual in settings.servers:
+            said = "tools that clients execute have this name until the hub is started again"
+            raise ConfigError(ConfigFinding("name_taken", said, path=f"servers.{self.virtual}"))
+        virtual = self.virtual or virtual_name(settings)
+        rules, limits = view_rules(settings, virtual), time_limits(settings, virtual)
+        fresh = {name: self.sources.make(settings, name) for name in restarted}
+        has_list_limits = any(key in _OF_LISTS for key in change.at_once)
+        adjusted = (*change.adjusted, *change.kept) if has_list_limits else change.adjusted
+        twins = [self.sources.make(settings, name) for name in adjusted if name not in fresh]
+        # nothing has changed so far, and nothing fails from here on
+        self.current.settings = settings
+        for memory in self.memories:
+            memory.forget()
+        self.limits.clear()
+        self.limits.update(limits)
+        self.registry.limit(running=settings.hub.limits.running_calls, waiting=settings.hub.limits.waiting_calls)
+        self.approvals.follow(policies(settings))
+        self.hub.catalog.use(rules, settings.hub.aliases)
+        self.hub.page_size, self.hub.task_after = settings.hub.page_size, settings.hub.task_after
+        if any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once):
+            self.hub.epoch += 1
+        self.fleet.adjust(twins)
+        stays = (*settings.servers, *([self.virtual] if self.virtual else ()))
+        self.fleet.put(fresh, stays, settings.hub.drain_timeout, lambda name: _CHANGED if name in stays else _GONE)
+
+    def revive(self, server: str) -> bool:
+        """Lets processes of its sessions that were given up be started anew; False if there are none."""
+        return self.fleet.revive(server)
+
+    def restart(self, server: str, why: str = "restarted on request") -> None:
+        """Makes a server anew; what runs at the old one may end. Raises `KeyError` for one that is not configured."""
+        settings = self.current.settings
+        fresh = {server: self.sources.make(settings, server)}
+        stays = (*settings.servers, *([self.virtual] if self.virtual else ()))
+        self.fleet.put(fresh, stays, settings.hub.drain_timeout, lambda name: why)
+        self.fleet.wake(server)

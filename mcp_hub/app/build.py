@@ -1,0 +1,277 @@
+"""The composition root: the only module that names concrete classes and reads Settings; start-up and shutdown order.
+
+Up: upstreams (all at once), then whatever front is asked for; nobody waits for an upstream. Down: running calls get
+their ending, then all upstreams are closed side by side.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub import __version__
+from mcp_hub.aio import Turn
+from mcp_hub.app.admin import Admin
+from mcp_hub.app.apply import Applier
+from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
+from mcp_hub.app.limits import (
+    Current,
+    instructions,
+    open_documents,
+    open_store,
+    state_dir,
+    stream_limits,
+    time_limits,
+    virtual_limits,
+)
+from mcp_hub.app.logins import Logins, grant_store
+from mcp_hub.app.reload import Reloader
+from mcp_hub.app.status import HubStatus
+from mcp_hub.app.telemetry import tracing_of
+from mcp_hub.app.upstream_factory import UpstreamFactory
+from mcp_hub.app.upstream_set import UpstreamSet
+from mcp_hub.call import Upstream
+from mcp_hub.calls.hub_tools.own_tools import OFFERED
+from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.results.read_result import ReadResult
+from mcp_hub.calls.results.retain import Retention
+from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.trust.approvals import Approvals
+from mcp_hub.catalog.trust.scan import Flagged, Inspector
+from mcp_hub.catalog.trust.scan_log import tell_flags
+from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
+from mcp_hub.clock import Clock, SystemClock, wall_time
+from mcp_hub.config.load.load import Loaded, load
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.fronts.limits import FrontLimits
+from mcp_hub.fronts.mcp.binding import Binding, Identity
+from mcp_hub.fronts.mcp.soft_deadline import SoftDeadlines
+from mcp_hub.hub import HubPort, LongResults
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+from mcp_hub.sessions.client_kinds import ClientKinds
+from mcp_hub.stores.documents.base import Documents
+from mcp_hub.stores.epochs import Epochs
+from mcp_hub.stores.keyed_files import KeyedFiles
+from mcp_hub.stores.keys import kept_key
+from mcp_hub.types import Kind, UpstreamStatus
+from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
+from mcp_hub.upstreams.lists.list_cache import ListCache
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.questions import follow_up
+from mcp_hub.upstreams.process.watchdog import Watchdog
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+
+__all__ = ["App", "open_app", "state_dir"]
+
+log = get_logger(__name__)
+
+_LAST_CALLS: Final = 0.3
+"""Seconds that handlers have to end when the hub stops; with the upstreams' graces it stays under 2 s."""
+_LAST_WRITES: Final = 0.5
+"""Seconds in which the endings of durable streams have to be written."""
+
+
+class App(msgspec.Struct, frozen=True):
+    """A running hub without a front."""
+
+    current: Current
+    hub: HubPort
+    binding: Binding
+    upstreams: Mapping[str, Upstream]
+    registry: CallRegistry
+    changes: Notices
+    streams: StreamTable
+    documents: Documents
+    guardian: Watchdog
+    approvals: Approvals
+    fleet: UpstreamSet
+    operations: Admin
+    logins: Logins
+    virtual: ExecutorUpstream | None = None
+
+    @property
+    def reloader(self) -> Reloader:
+        """Reads the configuration again; its `last` says what came of it."""
+        return self.operations.reloader
+
+    @property
+    def settings(self) -> Settings:
+        """Those that hold now."""
+        return self.current.settings
+
+    async def stop(self) -> None:
+        """Gives every running call its ending, within a bound; fronts can still deliver it. Idempotent.
+
+        Tasks of upstreams are left to the next hub.
+        """
+        for upstream in self.fleet:
+            if isinstance(upstream, ManagedUpstream):
+                upstream.leave_tasks()
+        await self.registry.close(_LAST_CALLS)
+
+    def unmatched(self) -> list[Unmatched]:
+        """Patterns of the settings that nothing matches of what servers have listed so far."""
+        absent = [name for name, own in self.settings.servers.items() if not own.enabled]
+        listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
+        return unmatched(listed, view_rules(self.settings), [*absent, virtual_name(self.settings)])
+
+    def flagged(self) -> list[Flagged]:
+        """What is hidden in the tools that are offered now, or speaks of other servers' tools."""
+        return Inspector().inspect(self.hub.catalog.view(None).entries(Kind.TOOL))
+
+
+@asynccontextmanager
+async def open_app(
+    loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True
+) -> AsyncIterator[App]:
+    """Starts every enabled upstream and yields at once; ends calls and upstreams on the way out.
+
+    `has_executors` if clients of the hub can register tools of their own. Without `owns_process` nothing that holds
+    for the whole process is changed: it is a host program's.
+    """
+    app = build(loaded, env, has_executors=has_executors, owns_process=owns_process)
+    status = partial(_status, app.upstreams)
+    app.registry.tracer = tracing_of(app.settings, env, SystemClock(), status, is_http=has_executors)
+    await app.streams.store.open()
+    await app.documents.open()
+    async with app.guardian, anyio.create_task_group() as tasks:
+        tasks.start_soon(app.guardian.run, name="guardian")
+        tasks.start_soon(app.streams.run, name="streams")
+        await tasks.start(app.fleet.run, name="upstreams")
+        tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
+        tasks.start_soon(app.approvals.run, name="approvals")
+        tasks.start_soon(tell_flags, app.hub.catalog, name="flags")
+        tasks.start_soon(app.logins.follow, app.upstreams, app.operations.adoption.restart, name="logins")
+        try:
+            yield app
+        finally:
+            await app.stop()
+            await app.streams.close(_LAST_WRITES)
+            if app.registry.tracer is not None:
+                await app.registry.tracer.close()
+            tasks.cancel_scope.cancel()
+            app.approvals.close()
+
+
+def _status(upstreams: Mapping[str, Upstream], server: str) -> UpstreamStatus:
+    return upstreams[server].status()
+
+
+async def _warn_of_unmatched(app: App) -> None:
+    """Logs them once servers were listed for the first time; late ones count when they come."""
+    told: set[Unmatched] = set()
+    await app.hub.catalog.settled()
+    while True:
+        settings = app.settings
+        await _warn_of_these(app, settings, told)
+        while settings is app.settings:
+            await app.changes.wait(app.changes.version)
+
+
+async def _warn_of_these(app: App, settings: Settings, told: set[Unmatched]) -> None:
+    """Returns when all servers were listed, or other settings hold."""
+    waited_for = {name for name, own in settings.servers.items() if own.enabled}
+    judged: set[str] = set()
+    if not has_patterns(view_rules(settings)):
+        return
+    while judged < waited_for and settings is app.settings:
+        version = app.changes.version
+        listed = {name for name in waited_for if app.upstreams[name].snapshot() is not None}
+        if not listed <= judged:
+            judged |= listed
+            for found in app.unmatched():
+                if found not in told:
+                    log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
+                told.add(found)
+        await app.changes.wait(version)
+
+
+def _catalog(settings: Settings, fleet: UpstreamSet, changes: Notices, clock: Clock, approvals: Approvals) -> Catalog:
+    own = settings.hub
+    return Catalog(
+        fleet.upstreams, view_rules(settings), changes, clock, own.first_list_wait, own.aliases, approvals.held
+    )
+
+
+def _approvals(loaded: Loaded, env: Mapping[str, str], fleet: UpstreamSet, changes: Notices) -> Approvals:
+    store = KeyedFiles(state_dir(env) / "approvals")
+    return Approvals(store, loaded.place, policies(loaded.settings), changes, wall_time, fleet.relist)
+
+
+def _operations(loaded: Loaded, env: Mapping[str, str], adoption: Applier) -> Admin:
+    reloader = Reloader(loaded, partial(load, loaded.path, env), adoption)
+    own = adoption
+    watch = HubStatus(own.current, own.hub, own.fleet.upstreams, own.approvals, reloader)
+    return Admin(reloader, own, watch)
+
+
+def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True) -> App:
+    """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
+    settings, current = loaded.settings, Current(loaded.settings)
+    clock, changes, turn = SystemClock(), Notices(), Turn()
+    memory, guardian = EraCache(state_dir(env) / "eras.json"), Watchdog(clock, may_adopt=owns_process)
+    last_lists, logins = ListCache(state_dir(env) / "lists"), Logins(grant_store(state_dir(env)))
+    fleet, folder, durations = UpstreamSet({}, changes), str(loaded.path.parent), time_limits(settings)
+    approvals = _approvals(loaded, env, fleet, changes)
+    sources = UpstreamFactory(env, folder, memory, clock, changes, guardian, last_lists, logins, approvals.check, turn)
+    fleet.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
+    limits, epochs = settings.hub.limits, Epochs(KeyedFiles(state_dir(env) / "executors"))
+    virtual = ExecutorUpstream(virtual_name(settings), changes, clock, virtual_limits(settings), next_epoch=epochs)
+    if has_executors:
+        fleet.upstreams[virtual.name] = virtual
+    key = partial(kept_key, KeyedFiles(state_dir(env) / "keys"), "request-state")
+    catalog = _catalog(settings, fleet, changes, clock, approvals)
+    streams = StreamTable(open_store(settings, env), clock, stream_limits(settings))
+    registry = CallRegistry(
+        clock, running=limits.running_calls, waiting=limits.waiting_calls, on_durable=streams.begin, turn=turn
+    )
+    documents = open_documents(settings, env)
+    soft_deadlines = SoftDeadlines(current.soft_deadline)
+    audiences = ClientKinds(current.client, soft_deadlines, OFFERED)
+    parking = PendingInput(clock, limits.question_timeout, registry.cancel, key)
+    hub = HubPort(
+        catalog,
+        registry,
+        fleet.upstreams,
+        durations,
+        settings.hub.page_size,
+        parking,
+        changes,
+        streams,
+        current.call_rules,
+        settings.hub.task_after,
+        follow_up,
+        soft_deadlines,
+        audiences,
+        LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock)),
+        turn,
+    )
+    info = {"name": settings.hub.name, "version": __version__}
+    front_limits = FrontLimits(limits.depth, limits.batch, limits.open_requests, limits.listens)
+    binding = Binding(hub, Identity(info, partial(instructions, current, catalog)), front_limits)
+    fixed = virtual.name if has_executors else None
+    memories = soft_deadlines, audiences
+    adoption = Applier(current, sources, fleet, durations, hub, registry, memories, approvals, fixed)
+    return App(
+        current,
+        hub,
+        binding,
+        fleet.upstreams,
+        registry,
+        changes,
+        streams,
+        documents,
+        guardian,
+        approvals,
+        fleet,
+        _operations(loaded, env, adoption),
+        logins,
+        virtual if has_executors else None,
+    )

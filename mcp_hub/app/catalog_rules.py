@@ -1,0 +1,114 @@
+"""What the settings say of lists, as the rules that the catalog takes: part of the composition root."""
+
+from collections.abc import Mapping
+from itertools import chain, count
+
+import msgspec
+from pydantic import JsonValue
+
+from mcp_hub.catalog.filters import Filter, Selector
+from mcp_hub.catalog.overrides import Override, Supplied
+from mcp_hub.catalog.pins import Policy
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.config.schema.settings import (
+    FilterSettings,
+    ProfileSettings,
+    SelectorSettings,
+    Settings,
+    ToolFilterSettings,
+    ToolSelector,
+    ToolSettings,
+)
+from mcp_hub.types import RawObject
+
+__all__ = ["policies", "view_rules", "virtual_name"]
+
+
+def view_rules(settings: Settings, virtual: str | None = None) -> dict[str | None, ViewRules]:
+    """One view of everything (None) and one for each profile. `virtual`: the `virtual_name` that the hub began with."""
+    every = {name: _server_rules(settings, name) for name in settings.servers}
+    every[virtual or virtual_name(settings)] = ServerRules(yields=True)
+    is_shared = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
+    rules: dict[str | None, ViewRules] = {None: _view_rules(settings, every, ProfileSettings(), is_shared)}
+    for name, profile in settings.profiles.items():
+        rules[name] = _view_rules(settings, every, profile, is_shared=False)
+    return rules
+
+
+def policies(settings: Settings) -> dict[str, Policy]:
+    """What becomes of changed tools, by server. Tools that clients execute are theirs to change."""
+    return {name: settings.effective(name).approval for name in settings.servers}
+
+
+def virtual_name(settings: Settings) -> str:
+    """Of the tools that clients execute, beside those of the configured servers."""
+    names = chain(["virtual"], (f"virtual{number}" for number in count(2)))
+    return next(name for name in names if name not in settings.servers)
+
+
+def _view_rules(
+    settings: Settings, every: Mapping[str, ServerRules], profile: ProfileSettings, is_shared: bool
+) -> ViewRules:
+    """What a profile leaves open is the hub's."""
+    hub, chosen = settings.hub, profile.servers
+    return ViewRules(
+        servers=every if chosen is None else {name: every[name] for name in every if name in chosen},
+        tools=_filter(profile.tools),
+        max_name_length=hub.max_name_length,
+        shared=is_shared,
+        resources=_filter(profile.resources),
+        prompts=_filter(profile.prompts),
+        pinned=tuple(hub.pinned if profile.pinned is None else profile.pinned),
+        expose=hub.expose if profile.expose is None else profile.expose,
+        budget=hub.budget if profile.budget is None else profile.budget,
+        compact=hub.compact if profile.compact is None else profile.compact,
+        max_result_tokens=(hub.max_result_tokens if profile.max_result_tokens is None else profile.max_result_tokens),
+    )
+
+
+def _server_rules(settings: Settings, name: str) -> ServerRules:
+    server = settings.servers[name]
+    own = server.prefix or settings.hub.prefix
+    policy = own if own in ("auto", "always", "never") else settings.hub.prefix
+    text = own if own not in ("auto", "always", "never") else name
+    if own == text and policy == "never":
+        policy = "auto"  # a prefix that is written out is meant
+    return ServerRules(
+        prefix=None if policy == "never" else text,
+        always=policy == "always",
+        rename=server.rename,
+        tools=_filter(server.tools),
+        resources=_filter(server.resources),
+        prompts=_filter(server.prompts),
+        overrides={pattern: _override(own) for pattern, own in server.per_tool.items()},
+        expose=server.expose,
+        compact=server.compact,
+    )
+
+
+def _override(own: ToolSettings) -> Override:
+    return Override(
+        name=own.name,
+        description=own.description,
+        hide=own.hide,
+        pin=own.pin,
+        tags=frozenset(own.tags),
+        supplied=Supplied(_encoded(own.arguments), _encoded(own.fixed)),
+    )
+
+
+def _encoded(arguments: Mapping[str, JsonValue]) -> RawObject:
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in arguments.items()}
+
+
+def _filter(settings: FilterSettings | ToolFilterSettings) -> Filter:
+    allow = None if settings.allow is None else tuple(map(_entry, settings.allow))
+    return Filter(allow, tuple(map(_entry, settings.deny)))
+
+
+def _entry(own: SelectorSettings) -> str | Selector:
+    found = Selector(own.name, own.tag)
+    if isinstance(own, ToolSelector):
+        hints = (own.readOnlyHint, own.destructiveHint, own.idempotentHint, own.openWorldHint)
+        found = Selector(own.name, own.tag, *hints)
+    return own.name if own.name is not None and found == Selector(own.name) else found

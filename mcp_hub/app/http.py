@@ -1,0 +1,305 @@
+"""The HTTP front of a hub, made from its settings: endpoints, guard, limits, health and metrics.
+
+It comes in as one object (`HttpFront`) with an ASGI application to serve and the tasks that belong to it. What
+changes with a reload is replaced in place: the guard, and the routes that need no token.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import urlsplit
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mcp_hub import __version__
+from mcp_hub.app.build import App
+from mcp_hub.clock import SystemClock, wall_time
+from mcp_hub.config.schema.hub import HttpSettings
+from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import problem_of_config
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
+from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
+from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
+from mcp_hub.fronts.http.endpoints import Endpoints
+from mcp_hub.fronts.http.streamable import StreamableHttp
+from mcp_hub.fronts.legacy_sse import LegacySse
+from mcp_hub.fronts.monitoring.health import Health
+from mcp_hub.fronts.monitoring.metrics import Metrics
+from mcp_hub.fronts.rest.api import RestApi
+from mcp_hub.logs import get_logger
+from mcp_hub.sessions.session import Caller
+
+if TYPE_CHECKING:
+    from mcp_hub.fronts.http.oauth.keys import KeyRing
+    from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
+
+__all__ = [
+    "HttpAuthFactory",
+    "HttpFront",
+    "admission_of",
+    "check_stays_authenticated",
+    "connections_of",
+    "is_authenticated",
+    "metadata_routes",
+    "monitoring_of",
+    "sessions_of",
+    "why_not_listen",
+]
+
+log = get_logger(__name__)
+
+_MCP = ("/mcp", "/sse", "/messages")
+
+
+class HttpFront:
+    """Every HTTP endpoint of one hub: `/mcp`, `/sse`, `/v1`, health and metrics, behind one guard.
+
+    `endpoints` is the ASGI application. `profile` is that of callers whose token names none; `is_open` says that the
+    endpoints that change the hub need no token, because only this machine reaches them.
+    """
+
+    def __init__(self, app: App, profile: str | None, *, is_open: bool) -> None:
+        settings = app.settings
+        http = settings.hub.http
+        admission = admission_of(http)
+        shared = sessions_of(http, admission)
+        self.mcp = StreamableHttp(app.hub, app.binding, **shared, close_streams_after=http.close_streams_after)
+        self.legacy = LegacySse(app.hub, app.binding, **shared)
+        self.rest = RestApi(
+            app.hub,
+            version=__version__,
+            max_body=http.max_body,
+            executors=app.virtual,
+            is_open=is_open,
+            limits=app.binding.limits,
+            operator=app.operations,
+        )
+        self.auth = HttpAuthFactory(profile)
+        self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
+        self.endpoints = Endpoints(
+            self.auth.guard(settings),
+            {**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
+            self.rest,
+            self.health.routes,
+            metadata_routes(settings),
+            admission,
+            self.metrics.refusals,
+        )
+        app.reloader.prepares.append(self._prepared)
+
+    async def run(self) -> None:
+        """The tasks of the front: idle sessions and the keys of issuers. Runs until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.mcp.run)
+            tasks.start_soon(self.auth.run)
+
+    def close(self) -> None:
+        """Ends the event streams that would not end by themselves, and reports the hub as not ready."""
+        self.health.close()
+        for front in (self.mcp, self.legacy, self.rest):
+            front.close()
+
+    def _prepared(self, settings: Settings) -> Callable[[], None]:
+        """From the reload on, each request is checked by the settings that hold then."""
+        guard, public = self.auth.guard(settings), dict(metadata_routes(settings))
+
+        def put() -> None:
+            self.endpoints.guard, self.endpoints.public = guard, public
+
+        return put
+
+
+def is_authenticated(settings: Settings) -> bool:
+    """Whether everybody who comes in over HTTP has to show a token."""
+    return bool(settings.hub.tokens) or settings.hub.http.oauth is not None
+
+
+def why_not_listen(settings: Settings, host: str) -> str | None:
+    """Why the HTTP front refuses to listen there; None if it does not."""
+    if is_loopback(host) or is_authenticated(settings) or settings.hub.http.allow_public:
+        return None
+    return (
+        f"refusing to listen on {host} without tokens: anyone who reaches it could run your tools; "
+        "set hub.tokens or hub.http.oauth, or hub.http.allow_public if something else guards it"
+    )
+
+
+def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
+    """Refuses to let everybody in where not only this machine can reach the hub; `host` is where it listens."""
+
+    def check(settings: Settings) -> None:
+        if not (is_loopback(host) or is_authenticated(settings) or settings.hub.http.allow_public):
+            said = f"this hub listens on {host}, where anyone could run your tools without tokens"
+            raise ConfigError(ConfigFinding("public_without_tokens", said, path="hub.tokens"))
+
+    return check
+
+
+class HttpAuthFactory:
+    """Makes the guards of one HTTP front, whose settings may change, and keeps the keys of issuers between them."""
+
+    def __init__(self, profile: str | None) -> None:
+        """`profile` is of callers whose token names none."""
+        self._profile = profile
+        self._ring: KeyRing | None = None
+        self._has_ring = anyio.Event()
+
+    async def run(self) -> None:
+        """Keeps the keys fresh; runs until cancelled."""
+        await self._has_ring.wait()
+        if self._ring is not None:
+            await self._ring.run()
+
+    def guard(self, settings: Settings) -> HttpAuth:
+        """The guard that these settings ask for."""
+        http = settings.hub.http
+        tokens = {
+            token.token.get_secret_value(): Caller(token.principal, token.profile or self._profile)
+            for token in settings.hub.tokens
+        }
+        hosts = [*http.allowed_hosts, http.host]
+        verifier = None
+        if http.oauth is not None:
+            verifier = _verifier(http.oauth, settings, self._profile, self._keys())
+            hosts.append(urlsplit(http.oauth.resource).hostname or "")
+        default = Caller(profile=self._profile)
+        return HttpAuth(tokens, hosts, http.allowed_origins, default, settings.profiles, verifier)
+
+    def key_states(self) -> list[str]:
+        """A line for each set of keys: how many, how old, what is wrong."""
+        return [] if self._ring is None else self._ring.states()
+
+    def _keys(self) -> "KeyRing":
+        from mcp_hub.fronts.http.oauth.keys import KeyRing  # imports cryptography, which most hubs do without
+
+        if self._ring is None:
+            self._ring = KeyRing(SystemClock(), lambda found: problem_of_config(found, os.environ) is None)
+            self._has_ring.set()
+        return self._ring
+
+
+def metadata_routes(settings: Settings) -> Mapping[str, Route]:
+    """Where clients learn which authorization servers there are: paths that need no token (RFC 9728 §3)."""
+    if settings.hub.http.oauth is None:
+        return {}
+    from mcp_hub.fronts.http.oauth.tokens import WELL_KNOWN
+
+    resource = _resource(settings.hub.http.oauth)
+    body = resource.metadata()
+
+    async def answer(request: Request) -> Response:
+        return Response(body, headers={"cache-control": "max-age=300"}, media_type="application/json")
+
+    paths = {WELL_KNOWN, resource.metadata_path, *(f"{WELL_KNOWN}{path}" for path in _MCP)}
+    return {path: Route(path, answer, methods=["GET"]) for path in sorted(paths)}
+
+
+def _verifier(
+    oauth: ResourceServerSettings, settings: Settings, profile: str | None, ring: "KeyRing"
+) -> "TokenVerifier":
+    from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
+
+    return TokenVerifier(
+        _resource(oauth),
+        _issuers(oauth, ring),
+        leeway=oauth.leeway,
+        now=wall_time,
+        profiles=settings.profiles,
+        profile=profile,
+    )
+
+
+def _resource(oauth: ResourceServerSettings) -> "Resource":
+    from mcp_hub.fronts.http.oauth.tokens import Resource
+
+    return Resource(oauth.resource, tuple(issuer.issuer for issuer in oauth.issuers), tuple(oauth.scopes))
+
+
+def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
+    from mcp_hub.fronts.http.oauth.keys import Keys, KeySource, SharedKey
+    from mcp_hub.fronts.http.oauth.tokens import Issuer
+
+    sources = {
+        own.issuer: KeySource(
+            own.jwks_url, Path(own.jwks_file) if own.jwks_file else None, frozenset(own.accepted_algorithms())
+        )
+        for own in oauth.issuers
+        if own.shared_key is None
+    }
+    sets = ring.use(sources.values())
+
+    def keys(own: IssuerSettings) -> Keys:
+        if own.shared_key is not None:
+            return SharedKey(own.shared_key.get_secret_value().encode(), own.accepted_algorithms())
+        return sets[sources[own.issuer]]
+
+    return [
+        Issuer(
+            name=own.issuer,
+            keys=keys(own),
+            algorithms=frozenset(own.accepted_algorithms()),
+            audience=tuple(own.audience or [oauth.resource]),
+            scopes=frozenset(own.scopes),
+            principal_claim=own.principal_claim,
+            profile_claim=own.profile_claim,
+            scope_profiles=own.scope_profiles,
+            profile=own.profile,
+        )
+        for own in oauth.issuers
+    ]
+
+
+class Shared(TypedDict):
+    """Arguments that both fronts with sessions have."""
+
+    max_body: int
+    max_sessions: int
+    sessions_per_principal: int
+    admission: Admission
+
+
+def admission_of(http: HttpSettings) -> Admission:
+    """What each principal may have under way, on all HTTP fronts together."""
+    limits = AdmissionLimits(
+        requests_per_principal=http.requests_per_principal,
+        bodies_per_principal=http.bodies_per_principal,
+        request_rate=http.request_rate,
+        session_rate=http.session_rate,
+    )
+    return Admission(limits, SystemClock())
+
+
+def sessions_of(http: HttpSettings, admission: Admission) -> Shared:
+    """What a front with sessions is told."""
+    return {
+        "max_body": http.max_body,
+        "max_sessions": http.max_sessions,
+        "sessions_per_principal": http.sessions_per_principal,
+        "admission": admission,
+    }
+
+
+def connections_of(http: HttpSettings) -> ConnectionLimits:
+    """The bounds of connections, as far as this process may open files."""
+    most = affordable(http.max_connections)
+    if most < http.max_connections:
+        log.info("connections_bounded", by="open files (ulimit -n)", wanted=http.max_connections, most=most)
+    return ConnectionLimits(most, http.max_headers, http.header_timeout, http.body_timeout)
+
+
+def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: Admission) -> tuple[Health, Metrics]:
+    """Both, over the hub and the fronts that it is served by."""
+    watch = app.operations.watch
+    health, metrics = Health(watch, __version__), Metrics(watch, __version__)
+    metrics.measure("ready", "Whether /readyz says that the hub is.", lambda: not health.reasons())
+    metrics.measure("http_sessions", "Handshake sessions.", lambda: mcp.sessions)
+    metrics.measure("sse_sessions", "Event streams of the old HTTP+SSE transport.", lambda: legacy.sessions)
+    metrics.measure("http_requests", "HTTP requests that are being answered.", lambda: admission.under_way)
+    metrics.measure("listens", "Open subscriptions/listen streams.", lambda: len(app.binding.streams))
+    return health, metrics

@@ -1,0 +1,131 @@
+"""What the settings say, in the shapes that the parts of a hub take: part of the composition root.
+
+Parts that are asked for each call are handed `Current`, so that a reload needs no new ones.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import platformdirs
+
+from mcp_hub.app.catalog_rules import virtual_name
+from mcp_hub.calls.rules import CallRules
+from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.calls.streams.table import StreamLimits
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.discovery.instructions import compose
+from mcp_hub.clock import SystemClock, wall_time
+from mcp_hub.config.schema.settings import ClientRules, Settings
+from mcp_hub.stores import open as stores
+from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.documents import open
+from mcp_hub.stores.documents.base import DocumentLimits, Documents
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.types import ClientKind
+from mcp_hub.upstreams.executors.posts import ProducerLimits
+from mcp_hub.upstreams.executors.upstream import ExecutorLimits
+
+__all__ = [
+    "Current",
+    "instructions",
+    "open_documents",
+    "open_store",
+    "state_dir",
+    "stream_limits",
+    "time_limits",
+    "virtual_limits",
+]
+
+_ANYBODY: Final = ClientKind()
+
+
+class Current(msgspec.Struct):
+    """The settings that hold now; a reload puts others in their place."""
+
+    settings: Settings
+
+    def call_rules(self, server: str, tool: str) -> CallRules:
+        """What is configured for the calls of a tool, by the server's own name for it."""
+        rules = self.settings.tool_rules(server, tool)
+        return CallRules(rules.task, rules.orphan, rules.idempotent)
+
+    def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
+        """As `Settings.client`."""
+        return self.settings.client(client_name, chosen)
+
+    def soft_deadline(self, client_name: str | None, chosen: str | None, *, known_only: bool) -> float | None:
+        """As `Settings.soft_deadline`."""
+        return self.settings.soft_deadline(client_name, chosen, known_only=known_only)
+
+
+def state_dir(env: Mapping[str, str]) -> Path:
+    """Where the hub keeps what it remembers: `MCP_HUB_STATE_DIR`, else the platform's place."""
+    return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
+
+
+def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
+    """The place for long results, not open yet."""
+    limits = settings.hub.limits
+    bounds = DocumentLimits(
+        ttl=limits.result_ttl,
+        principal_bytes=limits.results_size // 2,
+        principal_count=limits.results,
+        total_bytes=limits.results_size,
+        memory_bytes=limits.results_size,
+    )
+    """Where long results are kept, not open yet."""
+    return open.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
+
+
+def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
+    chosen = settings.hub.store
+    return Path(chosen.path) if chosen.path is not None else state_dir(env)
+
+
+def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
+    """Where streams are kept, not open yet."""
+    chosen, limits, folder = settings.hub.store, settings.hub.limits, _store_folder(settings, env)
+    return stores.open_store(chosen.type, folder, StoreLimits(limits.stream_events, limits.stream_size), SystemClock())
+
+
+def virtual_limits(settings: Settings) -> ExecutorLimits:
+    """Of the tools that clients execute."""
+    return ExecutorLimits(producer=ProducerLimits(event=settings.hub.limits.event))
+
+
+def stream_limits(settings: Settings) -> StreamLimits:
+    """Of all streams of a hub."""
+    limits = settings.hub.limits
+    return StreamLimits(limits.detached_calls, limits.followers, settings.hub.store.retention)
+
+
+def time_limits(settings: Settings, virtual: str | None = None) -> dict[str, tuple[TimeLimits, TimeLimits]]:
+    """Of each server: of tool calls, and of everything else that is relayed. `virtual`: as for `view_rules`."""
+    limits: dict[str, tuple[TimeLimits, TimeLimits]] = {}
+    answer = settings.hub.limits.question_timeout
+    for name in settings.servers:
+        own = settings.effective(name)
+        reads = TimeLimits(own.request_timeout, own.max_duration, "request_timeout", answer)
+        limits[name] = TimeLimits(own.timeout, own.max_duration, answer=answer), reads
+    general = settings.defaults
+    of_virtual = TimeLimits(general.timeout, general.max_duration, answer=answer)
+    limits[virtual or virtual_name(settings)] = of_virtual, of_virtual
+    return limits
+
+
+def instructions(current: Current, catalog: Catalog, profile: str | None) -> str | None:
+    """What clients of a profile are told first; of one that is not configured any more, nothing of servers."""
+    settings = current.settings
+    own = settings.profiles.get(profile) if profile is not None else None
+    chosen = own.servers if own is not None else None if profile is None else []
+    said = catalog.instructions()
+    servers = {
+        name: server.description or said.get(name)
+        for name, server in settings.servers.items()
+        if server.enabled and (chosen is None or name in chosen)
+    }
+    is_partial = catalog.rules(profile).expose == "auto" and bool(catalog.starting(profile))
+    is_search = is_partial or catalog.mode(profile, _ANYBODY) != "full"
+    return compose(settings.hub.instructions, servers, is_search=is_search)

@@ -1,0 +1,114 @@
+"""What makes logins out of the settings of remote servers, and has a running hub notice new ones: part of the
+composition root.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from mcp_hub.call import Upstream
+from mcp_hub.config.schema.remote import is_cleartext
+from mcp_hub.config.schema.settings import ServerSettings
+from mcp_hub.logs import get_logger
+from mcp_hub.types import UpstreamState
+from mcp_hub.upstreams.auth.grants import ClientRegistration
+from mcp_hub.upstreams.auth.store import GrantStore
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+
+if TYPE_CHECKING:
+    from mcp_hub.upstreams.auth.access import Access
+
+__all__ = ["Logins", "client_of", "grant_store"]
+
+log = get_logger(__name__)
+
+_LOOK: Final = 1.0
+"""Seconds between two looks at whether somebody has logged in."""
+_LOGGED_IN: Final = "somebody has logged in to it"
+_LOGGED_OUT: Final = "its login is gone"
+_WAITING: Final = frozenset({UpstreamState.FAILED, UpstreamState.BACKING_OFF})
+
+
+def grant_store(state: Path) -> GrantStore:
+    """The logins of all hubs that share this state folder."""
+    return GrantStore(state / "oauth")
+
+
+def client_of(server: ServerSettings) -> ClientRegistration | None:
+    """Whom the hub logs in as; None where it does not: no remote server, http:// elsewhere, credentials of its own."""
+    has_own = any(name.lower() == "authorization" for name in server.sent_headers())
+    if server.url is None or has_own or is_cleartext(server.url):
+        return None
+    own = server.oauth
+    if own is None:
+        return ClientRegistration()
+    return ClientRegistration(
+        client_id=own.client_id,
+        client_secret=own.client_secret.get_secret_value() if own.client_secret is not None else None,
+        token_auth=own.token_auth,
+        private_key=own.private_key.get_secret_value() if own.private_key is not None else None,
+        algorithm=own.algorithm,
+        metadata_url=own.client_metadata_url,
+        issuer=own.issuer,
+        scopes=tuple(own.scopes),
+        redirect_port=own.redirect_port,
+        is_machine=own.grant == "client_credentials",
+    )
+
+
+class Logins:
+    """The logins of one hub, by server; the latest of a name counts."""
+
+    def __init__(self, store: GrantStore) -> None:
+        self._store = store
+        self._held: dict[str, Access] = {}
+
+    def access(self, name: str, server: ServerSettings) -> "Access | None":
+        """The login for the connections of that server, if it may have one."""
+        from mcp_hub.upstreams.auth.access import Access  # an HTTP client, which most hubs do without
+        from mcp_hub.upstreams.auth.login import log_in_alone
+
+        client = client_of(server)
+        if client is None or server.url is None:
+            self._held.pop(name, None)
+            return None
+        access = Access(name, server.url, client, self._store, login=log_in_alone if client.is_machine else None)
+        self._held[name] = access
+        return access
+
+    async def follow(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
+        """Starts a server again that waits for a login, or went without, as soon as there is one, or none any more.
+
+        One that is ready is replaced by `renew`, given its name and the reason, which lets its calls end; it raises
+        `KeyError` for a server that is not configured any more.
+        """
+        last = 0
+        while True:
+            await anyio.sleep(_LOOK)
+            if not self._held:
+                continue
+            try:
+                changed = self._store.folder.stat().st_mtime_ns
+            except OSError:
+                continue
+            if changed != last:
+                last = changed
+                self._look(upstreams, renew)
+
+    def _look(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
+        for name, access in list(self._held.items()):
+            upstream = upstreams.get(name)
+            was_granted = access.is_granted
+            if not isinstance(upstream, ManagedUpstream) or not access.reread():
+                continue
+            state = upstream.status().state
+            if access.is_granted and state in _WAITING:
+                log.info("upstream_login_changed", upstream=name, logged_in=True)
+                upstream.restart()
+            elif access.is_granted is not was_granted and state is UpstreamState.READY:
+                log.info("upstream_login_changed", upstream=name, logged_in=access.is_granted)
+                with suppress(KeyError):  # it is about to be gone, and so is its login
+                    renew(name, _LOGGED_IN if access.is_granted else _LOGGED_OUT)

@@ -1,0 +1,174 @@
+"""Reloads of the configuration in a running hub: read, plan, apply; part of the composition root.
+
+A file that cannot be used changes nothing and says why. What can be used is put in place between two steps of the event
+loop: servers whose connection changed are replaced, all others are not touched. One reload at a time.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from mcp_hub.app import file_watch
+from mcp_hub.clock import wall_time
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.plan import Plan, apply, plan
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.logs import get_logger
+from mcp_hub.types import FileStamp, UpstreamState
+
+__all__ = ["Reload", "Reloader", "Target"]
+
+log = get_logger(__name__)
+
+_READING: Final = 30.0
+"""Seconds that reading the file may take, `${file:…}` included."""
+_MOST_FINDINGS: Final = 50
+"""Findings of one file that are told."""
+_GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
+
+
+class Reload(msgspec.Struct, frozen=True):
+    """What came of one reload. `trigger` is file, signal or request; `at` in seconds since the epoch.
+
+    `errors` are what is wrong with the file, a finding each; with any of them nothing has changed. `revived` are
+    servers that had failed, or whose processes of sessions had, and are tried again.
+    """
+
+    trigger: str
+    at: float
+    plan: Plan = Plan()
+    revived: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def is_applied(self) -> bool:
+        return not self.errors
+
+
+class Target(Protocol):
+    """The hub whose settings change."""
+
+    def state(self, server: str) -> UpstreamState:
+        """That of a configured server."""
+        ...
+
+    def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
+        """Goes by `settings` from now on; servers that are `restarted` are made anew. Without a pause."""
+        ...
+
+    def revive(self, server: str) -> bool:
+        """Lets processes of its sessions that were given up be started anew; False if there are none."""
+        ...
+
+
+class Reloader:
+    """Keeps the settings in line with their file. `read` loads that, in a worker thread. Raises: ConfigError.
+
+    `checks` refuse settings that this hub cannot have, by a ConfigError. So may `prepares`, each of which returns what
+    is to be done the moment the settings hold. `last` is the last reload; `settings` are those that hold.
+    """
+
+    def __init__(self, loaded: Loaded, read: Callable[[], Loaded], target: Target) -> None:
+        self.settings = loaded.settings
+        self.last: Reload | None = None
+        self.applied = 0
+        self.failed = 0
+        self.checks: list[Callable[[Settings], None]] = []
+        self.prepares: list[Callable[[Settings], Callable[[], None]]] = []
+        self._path = Path(loaded.path)
+        self._stamp = loaded.stamp
+        self._read = read
+        self._target = target
+        self._turn = anyio.Lock()
+
+    async def reload(self, trigger: str) -> Reload:
+        """Reads the file and applies it; what came of it, which is logged, too."""
+        async with self._turn:
+            stamp = self._stamp
+            try:
+                with anyio.move_on_after(_READING):
+                    stamp = await self._stamped()
+                return self._applied(trigger, stamp, await self._loaded())
+            except ConfigError as error:
+                return self._refused(trigger, stamp, tuple(map(str, error.findings)))
+            except Exception as error:  # the boundary to a file that anybody may have written
+                log.exception("reload_crashed")
+                said = f"internal error: {type(error).__name__}; the log has the details"
+                finding = ConfigFinding("internal_error", said)
+                return self._refused(trigger, stamp, (str(finding),))
+
+    async def watch(self) -> None:
+        """Reloads when the file has changed, as long as `hub.watch` says so, until cancelled."""
+        if self._stamp is None:
+            self._stamp = await self._stamped()
+        while True:
+            stamp = await file_watch.changed(self._path, self._stamp)
+            if stamp != self._stamp and self.settings.hub.watch:  # nobody else has read it meanwhile
+                await self.reload("file")
+            else:
+                self._stamp = stamp
+
+    async def _stamped(self) -> FileStamp | None:
+        return await anyio.to_thread.run_sync(file_watch.stamp_of, self._path, abandon_on_cancel=True)
+
+    async def _loaded(self) -> Loaded:
+        with anyio.move_on_after(_READING):
+            return await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+        said = f"reading it took more than {_READING:g} s"
+        raise ConfigError(ConfigFinding("config_unreadable", said, str(self._path)))
+
+    def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
+        """Raises: ConfigError, and then nothing has changed."""
+        change = plan(self.settings, loaded.settings)
+        settings = apply(self.settings, change, is_next_start=False)
+        for check in self.checks:
+            check(settings)
+        prepared = [prepare(settings) for prepare in self.prepares]
+        stays = (*change.kept, *change.adjusted)
+        revived = tuple(name for name in stays if self._target.state(name) in _GIVEN_UP)
+        self._target.adopt(settings, change, (*change.added, *change.restarted, *revived))
+        revived = tuple(name for name in stays if name in revived or self._target.revive(name))
+        self.settings, self._stamp = settings, loaded.stamp or stamp
+        for put in prepared:
+            put()
+        for warning in loaded.warnings:
+            log.warning("config_warning", code=warning.code, warning=str(warning))
+        self.applied += 1
+        self.last = Reload(trigger, wall_time(), change, revived)
+        _tell(self.last)
+        return self.last
+
+    def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> Reload:
+        self._stamp = stamp  # it is not read again before it is another one
+        if len(findings) > _MOST_FINDINGS:
+            findings = (*findings[:_MOST_FINDINGS], f"… and {len(findings) - _MOST_FINDINGS} more findings")
+        self.failed += 1
+        self.last = Reload(trigger, wall_time(), errors=findings)
+        log.error("reload_failed", trigger=trigger, findings=list(findings), kept="the settings before")
+        return self.last
+
+
+def _tell(done: Reload) -> None:
+    """One line for each reload: names of servers and keys, no values."""
+    change = done.plan
+    told = {
+        "added": change.added,
+        "removed": change.removed,
+        "restarted": change.restarted,
+        "adjusted": change.adjusted,
+        "revived": done.revived,
+        "settings": change.at_once,
+    }
+    kept = len(change.kept) - sum(name in change.kept for name in done.revived)
+    log.info(
+        "config_reloaded", trigger=done.trigger, **{key: list(names) for key, names in told.items() if names}, kept=kept
+    )
+    if change.next_start:
+        log.warning(
+            "reload_incomplete", settings=list(change.next_start), reason="these hold from the next start of the hub on"
+        )

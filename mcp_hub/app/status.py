@@ -1,0 +1,181 @@
+"""What can be seen of a running hub, for health, metrics and REST: part of the composition root.
+
+Everything is sampled when somebody asks. Texts of servers are masked, and cut where a server decides how long they are.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec import UNSET
+
+from mcp_hub.app.limits import Current
+from mcp_hub.app.reload import Reloader
+from mcp_hub.call import Figures, Upstream
+from mcp_hub.catalog.definitions import Quarantined
+from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.pins import UnapprovedTool
+from mcp_hub.catalog.trust.approvals import Approvals
+from mcp_hub.catalog.trust.scan import Flagged, Inspector
+from mcp_hub.catalog.view import CatalogView
+from mcp_hub.clock import wall_time
+from mcp_hub.hub import HubPort
+from mcp_hub.masking import hide
+from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, ServerInfo, UnapprovedInfo
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.types import Kind, StoreState, UpstreamState, UpstreamStatus
+
+__all__ = ["HubStatus"]
+
+_LINES: Final = 20
+"""Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
+_TEXT: Final = 500
+"""Characters of one text of a server."""
+_MOST: Final = 100
+"""Warnings, flags and unapproved tools of one server; `mcp-hub approve` and `doctor` have all."""
+
+
+_Found = TypeVar("_Found", UnapprovedTool, Flagged, Quarantined)
+Grouped = Mapping[str, Sequence[_Found]]
+"""By server."""
+
+
+class HubStatus(msgspec.Struct):
+    """A hub as it is now. A `fronts.health.Watched` and a `fronts.metrics.Sampled`."""
+
+    current: Current
+    hub: HubPort
+    upstreams: Mapping[str, Upstream]
+    approvals: Approvals
+    reloader: Reloader
+    _inspector: Inspector = msgspec.field(default_factory=Inspector)
+    _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
+
+    def figures(self) -> Figures:
+        return self.hub.figures()
+
+    @property
+    def is_settled(self) -> bool:
+        return self.hub.catalog.is_settled
+
+    @property
+    def store(self) -> StoreState:
+        """Whether streams outlive the hub: by choice in memory, durable, or in memory because the file fails."""
+        if self.current.settings.hub.store.type == "memory":
+            return "memory"
+        return "durable" if self.hub.streams.store.is_durable else "out_of_use"
+
+    def states(self) -> Mapping[str, UpstreamState]:
+        """Of the servers that are configured and enabled."""
+        servers = self.current.settings.servers
+        return {
+            status.server: status.state
+            for status in self.hub.statuses()
+            if status.server in servers and servers[status.server].enabled
+        }
+
+    def statuses(self, profile: str | None) -> list[UpstreamStatus]:
+        """Of the servers of a profile; None for all."""
+        every = self.hub.statuses()
+        if profile is None:
+            return every
+        chosen = self.hub.catalog.rules(profile).servers
+        return [status for status in every if status.server in chosen]
+
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
+        """Everything about them, in the order of the file."""
+        flagged = await self._flags()
+        unapproved = _grouped(self.approvals.findings())
+        left_out = _grouped(self.hub.catalog.view(None).quarantined)
+        return [self._info(status, unapproved, flagged, left_out) for status in self.statuses(profile)]
+
+    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
+        """One; None if the profile does not have it."""
+        found = [own for own in await self.servers(profile) if own.server == name]
+        return found[0] if found else None
+
+    def last_reload(self, profile: str | None) -> LastReload | None:
+        last = self.reloader.last
+        if last is None:
+            return None
+        findings = [hide(text)[:_TEXT] for text in last.errors] if profile is None else []
+        return LastReload(last.trigger, timestamp(last.at), last.is_applied, findings)
+
+    def entries(self, server: str) -> Mapping[Kind, int]:
+        """How many of each kind the server listed last."""
+        snapshot = self.upstreams[server].snapshot()
+        return {} if snapshot is None else {kind: len(own) for kind, own in snapshot.lists.items()}
+
+    def unapproved(self) -> Iterator[tuple[str, str]]:
+        """Server and kind of each tool that is not what was approved."""
+        self.hub.catalog.view(None)  # looks at the tools, and so judges them
+        return ((own.server, own.kind) for own in self.approvals.findings())
+
+    def quarantined(self) -> Iterator[str]:
+        """The server of each definition that nobody is listed because it is malformed."""
+        return (own.server for own in self.hub.catalog.view(None).quarantined)
+
+    def reloads(self) -> tuple[int, int, float | None]:
+        """Reloads that were applied, that were refused, and when the last one was."""
+        own = self.reloader
+        return own.applied, own.failed, None if own.last is None else own.last.at
+
+    async def _flags(self) -> Grouped[Flagged]:
+        """By server; looked for in a worker thread, and only when the lists are others: 10,000 tools take seconds."""
+        async with self._turn:
+            view = self.hub.catalog.view(None)  # looks at the tools, and so judges them
+            if self._flagged[0] is not view:
+                inspect, tools = self._inspector.inspect, view.entries(Kind.TOOL)
+                found = await anyio.to_thread.run_sync(inspect, tools, abandon_on_cancel=True)
+                self._flagged = view, _grouped(found)
+            return self._flagged[1]
+
+    def _info(
+        self,
+        status: UpstreamStatus,
+        unapproved: Grouped[UnapprovedTool],
+        flagged: Grouped[Flagged],
+        left_out: Grouped[Quarantined],
+    ) -> ServerInfo:
+        missing = (*status.warnings, *(own.text for own in left_out.get(status.server, ())))
+        listed, info = status.listed_at, status.server_info or {}
+        software = [text for key in ("name", "version") if isinstance(text := info.get(key), str)]
+        return ServerInfo(
+            server=status.server,
+            state=status.state.value,
+            restarts=status.restarts,
+            reason=UNSET if status.reason is None else _told(status.reason),
+            code=UNSET if status.code is None else status.code,
+            era=UNSET if status.era is None else status.era.value,
+            version=UNSET if status.version is None else _told(status.version),
+            software=_told(" ".join(software)) if software else UNSET,
+            pid=UNSET if status.pid is None else status.pid,
+            rests=status.rests,
+            listed=UNSET if listed is None else timestamp(listed),
+            age=UNSET if listed is None else round(max(wall_time() - listed, 0.0), 3),
+            entries={kind.value: count for kind, count in self.entries(status.server).items()},
+            warnings=[_told(text) for text in missing[:_MOST]],
+            unapproved=[
+                UnapprovedInfo(_told(own.tool), own.kind, list(own.members), own.is_held)
+                for own in unapproved.get(status.server, ())[:_MOST]
+            ],
+            flags=[
+                FlagInfo(_told(own.tool), own.flag.kind, _told(own.flag.where), _told(own.flag.why))
+                for own in flagged.get(status.server, ())[:_MOST]
+            ],
+            stderr=[_told(line) for line in status.stderr[-_LINES:]],
+        )
+
+
+def _grouped(found: Iterable[_Found]) -> dict[str, list[_Found]]:
+    groups: dict[str, list[_Found]] = {}
+    for own in found:
+        groups.setdefault(own.server, []).append(own)
+    return groups
+
+
+def _told(text: str) -> str:
+    return decoded(hide(text), _TEXT)

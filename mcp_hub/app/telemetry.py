@@ -1,0 +1,65 @@
+"""Whether a hub is traced by OpenTelemetry, as `hub.telemetry` says: part of the composition root.
+
+What traces (`tracing`) is imported only then: without it a call costs one comparison more, and `traceparent` in `_meta`
+is relayed as any other member.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from mcp_hub.clock import Clock
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.masking import learn
+from mcp_hub.types import UpstreamStatus
+
+if TYPE_CHECKING:
+    from mcp_hub.app.tracing import Tracing
+
+__all__ = ["tracing_of"]
+
+_HEADERS: Final = (
+    "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+)  # fmt: skip
+_SHORTEST: Final = 6
+"""Characters of a header that may be secret."""
+
+
+def tracing_of(
+    settings: Settings,
+    env: Mapping[str, str],
+    clock: Clock,
+    status: Callable[[str], UpstreamStatus],
+    *,
+    is_http: bool,
+) -> "Tracing | None":
+    """What traces the calls of a hub; None if nobody asked for it. `is_http`: clients come over HTTP."""
+    chosen = settings.hub.telemetry
+    if not chosen.is_on:
+        return None
+    learn(_sent_by_environment(env))
+    from mcp_hub.app.tracing import Places, Tracing, exporting
+
+    places = Places(clock, status, _addresses(settings), is_http=is_http)
+    headers = {name: value.get_secret_value() for name, value in chosen.headers.items()}
+    providers = exporting(chosen.endpoint, headers, _resource(settings, env), metrics=chosen.metrics)
+    return Tracing(providers, places)
+
+
+def _addresses(settings: Settings) -> Callable[[str], str | None]:
+    """The URL of a remote server; those that a reload adds are known only after the next start."""
+    urls = {name: own.url for name, own in settings.servers.items()}
+    return urls.get
+
+
+def _resource(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
+    """What the environment does not say of the service."""
+    is_named = env.get("OTEL_SERVICE_NAME") or "service.name=" in env.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return {} if is_named else {"service.name": settings.hub.name}
+
+
+def _sent_by_environment(env: Mapping[str, str]) -> set[str]:
+    """Values of headers in the variables, which are lists of `name=value`, percent-encoded."""
+    pairs = [pair for name in _HEADERS for pair in env.get(name, "").split(",")]
+    values = {form for pair in pairs for value in [pair.partition("=")[2].strip()] for form in (value, unquote(value))}
+    return {value for value in values if len(value) >= _SHORTEST}

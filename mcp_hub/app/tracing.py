@@ -1,0 +1,235 @@
+"""Spans and durations of both hops of a call by OpenTelemetry, and its context through `params._meta`.
+
+A server span is the client's request as the hub sees it, from its arrival to its answer; a client span, below it, is
+the request to the server, waiting for that included. The context comes from `_meta` and goes on in it, unprefixed
+(SEP-414); `baggage` goes on as it came. Names and attributes: semantic-conventions-genai, gen-ai/mcp. On purpose in no
+span: arguments, results, URIs, ids of sessions and requests, messages of servers; all of these may hold secrets.
+
+Not here: sending, which threads of the SDK do behind queues that drop what does not fit; a collector that is slow or
+gone delays nothing. The module needs the extra `otel`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import msgspec
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import Histogram
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from mcp_hub import __version__
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.calls.metering import BOUNDS, Outcome, outcome_of
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.clock import Clock
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Cancelled, Completed, Ending, Failed
+from mcp_hub.masking import hide
+from mcp_hub.types import OWN, RawObject, UpstreamStatus
+
+__all__ = ["Places", "Providers", "Tracing", "exporting"]
+
+_CONTEXT: Final = ("traceparent", "tracestate")
+_LONGEST: Final = 8192
+"""Bytes of a member of `_meta` that is read as context."""
+_TIMEOUT: Final = 5.0
+"""Seconds of one export."""
+_LAST_SPANS: Final = 0.5
+"""Seconds in which what is still queued has to be sent when the hub stops."""
+_NAMED: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+
+Attributes = dict[str, str | int]
+
+
+class Providers(msgspec.Struct, frozen=True):
+    """Where spans go, and durations, if they do."""
+
+    tracers: TracerProvider
+    meters: MeterProvider | None = None
+
+
+def exporting(
+    endpoint: str | None, headers: Mapping[str, str], resource: Mapping[str, str], *, metrics: bool
+) -> Providers:
+    """Providers that send by OTLP over HTTP; without an endpoint to where the `OTEL_*` variables say."""
+    about = Resource.create({"service.version": __version__, **resource})
+    base = None if endpoint is None else endpoint.rstrip("/")
+    tracers = TracerProvider(resource=about, shutdown_on_exit=False)
+    spans = OTLPSpanExporter(base and f"{base}/v1/traces", headers=dict(headers) or None, timeout=_TIMEOUT)
+    tracers.add_span_processor(BatchSpanProcessor(spans))
+    if not metrics:
+        return Providers(tracers)
+    durations = OTLPMetricExporter(base and f"{base}/v1/metrics", headers=dict(headers) or None, timeout=_TIMEOUT)
+    return Providers(tracers, MeterProvider([PeriodicExportingMetricReader(durations)], about, shutdown_on_exit=False))
+
+
+class Places:
+    """What is known of the two sides of a call. `address` is the URL of a remote server."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        status: Callable[[str], UpstreamStatus],
+        address: Callable[[str], str | None],
+        *,
+        is_http: bool,
+    ) -> None:
+        self.clock = clock
+        self._status = status
+        self._address = address
+        self._is_http = is_http
+
+    def of_client(self, call: Call) -> Attributes:
+        """How the client came."""
+        version = {"mcp.protocol.version": call.version} if call.version else {}
+        return {**version, "network.transport": "tcp" if self._is_http else "pipe"}
+
+    def of_server(self, server: str) -> Attributes:
+        """How the server is reached."""
+        known = self._status(server)
+        version = {"mcp.protocol.version": known.version} if known.version else {}
+        found: Attributes = {"mcp_hub.server": server, **version}
+        url = self._address(server)
+        if url is not None:
+            parts = urlsplit(url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            return {**found, "network.transport": "tcp", "server.address": parts.hostname or "", "server.port": port}
+        return {**found, "network.transport": "pipe"} if known.pid is not None else found
+
+
+class Tracing:
+    """Traces the calls of a registry: a `calls.registry.Tracer`."""
+
+    def __init__(self, providers: Providers, places: Places) -> None:
+        self._providers = providers
+        self._tracer = providers.tracers.get_tracer("mcp_hub", __version__)
+        self._places = places
+        self._open: dict[str, tuple[Span, Attributes]] = {}
+        meter = None if providers.meters is None else providers.meters.get_meter("mcp_hub", __version__)
+        self._durations: dict[SpanKind, Histogram] = {}
+        for kind, side in ((SpanKind.SERVER, "server"), (SpanKind.CLIENT, "client")) if meter is not None else ():
+            assert meter is not None
+            self._durations[kind] = meter.create_histogram(
+                f"mcp.{side}.operation.duration", "s", explicit_bucket_boundaries_advisory=BOUNDS
+            )
+
+    def begun(self, record: CallRecord) -> CallHandler:
+        """A call has begun: what is to handle it in place of its handler."""
+        call = record.call
+        place = {"mcp.method.name": call.method, **_target(call, call.asked), **self._places.of_client(call)}
+        context = _PROPAGATOR.extract(_carrier(call.meta), Context())
+        span = self._tracer.start_span(_name(place), context, SpanKind.SERVER, dict(place))
+        self._open[call.id] = span, place
+        return record.handler if call.upstream == OWN else partial(self._relayed, record, record.handler, span)
+
+    def ended(self, record: CallRecord) -> None:
+        """The call has its ending."""
+        span, place = self._open.pop(record.call.id)
+        self._end(span, SpanKind.SERVER, place, record.log.ending, record.started)
+
+    async def _relayed(
+        self, record: CallRecord, handler: CallHandler, above: Span, call: Call, channel: CallChannel
+    ) -> Completed:
+        """The second hop."""
+        place: Attributes = {"mcp.method.name": call.method, **_target(call, call.params.get("name", msgspec.UNSET))}
+        place |= self._places.of_server(call.upstream)
+        context = set_span_in_context(above, Context())
+        span = self._tracer.start_span(_name(place), context, SpanKind.CLIENT, dict(place))
+        began = self._places.clock.now()
+        ending: Ending | None = None
+        try:
+            ending = done = await handler(msgspec.structs.replace(call, meta=_sent_on(call.meta, span)), channel)
+            return done
+        except RpcError as error:
+            ending = Failed(error)
+            raise
+        finally:
+            self._end(span, SpanKind.CLIENT, place, ending or record.stopping or Cancelled(), began)
+
+    def _end(self, span: Span, kind: SpanKind, place: Attributes, ending: Ending, began: float) -> None:
+        wrong = _failure(place, ending)
+        if wrong:
+            span.set_attributes(wrong)
+            span.set_status(Status(StatusCode.ERROR, _said(ending)))
+        span.end()
+        if kind in self._durations:
+            self._durations[kind].record(self._places.clock.now() - began, {**place, **wrong})
+
+    async def close(self) -> None:
+        """Sends what is queued, within a bound; what could not be sent by then is lost."""
+        with anyio.move_on_after(_LAST_SPANS, shield=True):
+            await anyio.to_thread.run_sync(self._shut_down, abandon_on_cancel=True)
+
+    def _shut_down(self) -> None:
+        self._providers.tracers.shutdown()
+        if self._providers.meters is not None:
+            self._providers.meters.shutdown(timeout_millis=_LAST_SPANS * 1000)
+
+
+def _target(call: Call, name: msgspec.Raw | msgspec.UnsetType) -> Attributes:
+    """The tool or prompt, by a name that its server has listed, so that there are not too many of them."""
+    key = _NAMED.get(call.method)
+    if key is None or name is msgspec.UNSET:
+        return {}
+    about: Attributes = {key: msgspec.json.decode(name, type=str)}
+    return {**about, "gen_ai.operation.name": "execute_tool"} if call.method == "tools/call" else about
+
+
+def _name(place: Attributes) -> str:
+    target = place.get("gen_ai.tool.name", place.get("gen_ai.prompt.name"))
+    return f"{place['mcp.method.name']}" if target is None else f"{place['mcp.method.name']} {target}"
+
+
+def _failure(place: Attributes, ending: Ending) -> Attributes:
+    """What is to be said of a call that went wrong; nothing of one that did not."""
+    if isinstance(ending, Completed):
+        is_error = place["mcp.method.name"] == "tools/call" and outcome_of(ending) is Outcome.TOOL_ERROR
+        return {"error.type": "tool_error"} if is_error else {}
+    if isinstance(ending, Failed):
+        code = str(ending.error.code)
+        is_late = outcome_of(ending) is Outcome.TIMED_OUT
+        return {"error.type": "timeout" if is_late else code, "rpc.response.status_code": code}
+    return {"error.type": "cancelled"}
+
+
+def _said(ending: Ending) -> str | None:
+    """The hub's own words for it: those of a server may hold what it was given."""
+    if isinstance(ending, Failed) and ending.error.raw is None:
+        return hide(ending.error.message)[:500]
+    return None
+
+
+def _carrier(meta: RawObject) -> dict[str, str]:
+    """The context in a client's `_meta`; what is no text is none."""
+    found = {}
+    for key in _CONTEXT:
+        raw = meta.get(key)
+        if raw is not None and len(bytes(raw)) <= _LONGEST:
+            try:
+                found[key] = msgspec.json.decode(raw, type=str)
+            except msgspec.DecodeError:
+                continue
+    return found
+
+
+def _sent_on(meta: RawObject, span: Span) -> RawObject:
+    """`_meta` with the span as the parent of what its receiver does."""
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier, set_span_in_context(span, Context()))
+    if not carrier:
+        return meta  # the SDK is switched off (OTEL_SDK_DISABLED)
+    kept = {key: value for key, value in meta.items() if key not in _CONTEXT}
+    return {**kept, **{key: msgspec.Raw(msgspec.json.encode(value)) for key, value in carrier.items()}}

@@ -1,0 +1,161 @@
+"""What makes an upstream out of its entry under `servers`: part of the composition root."""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.aio import Turn
+from mcp_hub.app.logins import Logins
+from mcp_hub.call import Gate, Upstream
+from mcp_hub.catalog.definitions import prepare
+from mcp_hub.clock import Clock
+from mcp_hub.config.schema.settings import Defaults, ServerSettings, Settings
+from mcp_hub.notices import Notices
+from mcp_hub.types import Era
+from mcp_hub.upstreams.functions.upstream import LocalUpstream
+from mcp_hub.upstreams.lists.list_cache import ListCache, list_key
+from mcp_hub.upstreams.lists.list_reader import ListLimits
+from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
+from mcp_hub.upstreams.process import commands
+from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
+from mcp_hub.upstreams.process.watchdog import Watchdog
+from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
+from mcp_hub.upstreams.supervision.lifecycle import RestartRule
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream, SupervisorRules
+from mcp_hub.upstreams.supervision.scoped import Scoped
+
+__all__ = ["UpstreamFactory"]
+
+_IDLE: Final = 600.0
+"""`idle_stop` in seconds where it is not set: of a server that is started when it is needed, as it will be again."""
+
+
+class UpstreamFactory(msgspec.Struct, frozen=True):
+    """What all upstreams share. `folder` is where relative commands and modules are looked for."""
+
+    env: Mapping[str, str]
+    folder: str
+    memory: EraCache
+    clock: Clock
+    changes: Notices
+    guardian: Watchdog
+    last_lists: ListCache = ListCache(None)
+    logins: Logins | None = None
+    gate: Gate | None = None
+    turn: Turn | None = None
+
+    def make(self, settings: Settings, name: str) -> Upstream:
+        """The upstream of that name, not yet running."""
+        server = settings.servers[name]
+        if not server.enabled:
+            return DisabledUpstream(name)
+        if server.local is not None:
+            return LocalUpstream.load(name, server.local, self.folder, self.env)
+        connect: Callable[[], Connection] = partial(
+            StdioConnection,
+            name,
+            partial(_spec, settings, server, self.env, self.folder),
+            self.memory,
+            self.guardian,
+            self.turn,
+        )
+        if server.url is not None:
+            connect = _remote(name, settings, server, server.url, self.memory, self.logins)
+        rules = _supervisor_rules(settings, name)
+        lists = self.last_lists.of(name, _list_key(name, server))
+        has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
+        first = ManagedUpstream(
+            name,
+            connect,
+            rules,
+            clock=self.clock,
+            changes=self.changes,
+            lists=lists,
+            takes_turns=has_asked,
+            gate=self.gate,
+        )
+        if server.scope in ("session", "call"):
+            members = partial(_member, name, connect, rules, self.clock, self.gate)
+            return Scoped(first, members, server.scope, self.clock, _member_idle(settings, name))
+        return first
+
+
+def _member(
+    name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock, gate: Gate | None
+) -> ManagedUpstream:
+    """One of many processes of a server; its callers wait for it to start, and nobody else hears of its changes."""
+    patient = replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
+    return ManagedUpstream(name, connect, patient, clock=clock, changes=Notices(), gate=gate)
+
+
+def _list_key(name: str, server: ServerSettings) -> str:
+    """What the entry runs or connects to; its secrets are not part of it, but for those in arguments."""
+    what = (server.command, server.cwd, server.url, server.type, server.era)
+    return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
+
+
+def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
+    """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
+    cwd = server.cwd or os.getcwd()
+    path = server.env.get("PATH", env.get("PATH"))
+    program = commands.resolve(server.command or "", path, str(Path.home()), folder)
+    limits = settings.hub.limits
+    return StdioSpec(
+        argv=(program, *server.args),
+        env=commands.child_env(env, server.env, [os.path.dirname(program), os.path.dirname(sys.executable)]),
+        cwd=cwd,
+        era=None if server.era == "auto" else Era(server.era),
+        key=server_key(server.command or "", server.args),
+        line_limit=limits.line,
+        stderr_lines=limits.stderr_lines,
+    )
+
+
+def _remote(
+    name: str, settings: Settings, server: ServerSettings, url: str, memory: EraCache, logins: Logins | None
+) -> Callable[[], Connection]:
+    from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
+
+    spec = HttpSpec(
+        url=url,
+        key=url_key(url),
+        headers=server.sent_headers(),
+        transport=server.type,
+        era=None if server.era == "auto" else Era(server.era),
+        line_limit=settings.hub.limits.line,
+    )
+    return partial(HttpConnection, name, spec, memory, logins.access(name, server) if logins is not None else None)
+
+
+def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
+    own, limits = settings.effective(name), settings.hub.limits
+    # a remote server that is down says nothing about the next minute
+    is_patient = settings.servers[name].url is not None and settings.servers[name].restart is None
+    return SupervisorRules(
+        start_timeout=own.start_timeout,
+        request_timeout=own.request_timeout,
+        restart=RestartRule(None if is_patient else own.restart.intensity, own.restart.period),
+        lists=ListLimits(limits.pages, limits.tools_per_server, prepare),
+        lazy=own.start == "lazy",
+        idle_stop=_idle_stop(own, None if own.start == "eager" else _IDLE),
+    )
+
+
+def _idle_stop(own: Defaults, usual: float | None) -> float | None:
+    """Seconds; None for never, `usual` where the settings say nothing."""
+    if own.idle_stop is None:
+        return usual
+    return None if own.idle_stop == "never" else own.idle_stop
+
+
+def _member_idle(settings: Settings, name: str) -> float:
+    """Seconds after which one of many processes is ended; the next call of its session starts another."""
+    return _idle_stop(settings.effective(name), _IDLE) or math.inf

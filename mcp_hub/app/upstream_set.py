@@ -1,0 +1,141 @@
+"""The upstreams that run, and how one takes the place of another: part of the composition root.
+
+The new one starts while the old one lets its calls end; calls that the old one has not sent on go to the new one.
+What changes, changes between two steps of the event loop: nobody sees half of it. Source: reliability.md §3.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+import anyio
+import anyio.abc
+
+from mcp_hub.call import Upstream
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.scoped import Scoped
+
+__all__ = ["UpstreamSet"]
+
+log = get_logger(__name__)
+
+_MOST_OLD: Final = 4
+"""Predecessors of one server that may still have calls; the oldest is ended at once to make room."""
+
+
+class UpstreamSet:
+    """`upstreams` is the live mapping by name, in the order of the file.
+
+    One that was removed stays in it until it is stopped.
+    """
+
+    def __init__(self, upstreams: Mapping[str, Upstream], changes: Notices) -> None:
+        self.upstreams = dict(upstreams)
+        self._changes = changes
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._scopes: dict[Upstream, anyio.CancelScope] = {}
+        self._old: dict[Upstream, anyio.CancelScope] = {}
+
+    def __iter__(self) -> Iterator[Upstream]:
+        """All of them, those that only let their calls end included."""
+        yield from self.upstreams.values()
+        yield from (old for old in self._old if self.upstreams.get(old.name) is not old)
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Runs them until cancelled; then their processes have ended."""
+        async with anyio.create_task_group() as self._tasks:
+            for upstream in self.upstreams.values():
+                self._start(upstream)
+            task_status.started()
+            await anyio.sleep_forever()
+
+    def put(
+        self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: Callable[[str], str]
+    ) -> None:
+        """Puts `fresh` upstreams in the place of those of their names, beside the others; `order` names who stays.
+
+        Whoever is not named is removed. Calls of an old one have `seconds` to end; `why` by its name is for people. One
+        call of this is one change.
+        """
+        before, after = self.upstreams.copy(), self.upstreams
+        named = [name for name in order if name in fresh or name in before]
+        after.clear()
+        after.update({name: fresh[name] if name in fresh else before[name] for name in named})
+        for name, old in before.items():
+            if name not in after:
+                after[name] = old  # until it is stopped
+                self._retire(old, seconds, why(name))
+        for name, new in fresh.items():
+            if name in before:
+                _hand_over(before[name], new)
+                self._retire(before[name], seconds, why(name))
+            self._start(new)
+        self._changes.bump()
+
+    def adjust(self, twins: Iterable[Upstream]) -> None:
+        """Those that run go by the limits of their `twins` from now on, which never run."""
+        for twin in twins:
+            running = self.upstreams[twin.name]
+            if isinstance(running, ManagedUpstream) and isinstance(twin, ManagedUpstream):
+                running.use(twin)
+            elif isinstance(running, Scoped) and isinstance(twin, Scoped):
+                running.use(twin)
+
+    def revive(self, name: str) -> bool:
+        """Lets processes of its sessions that were given up be started anew; False if there are none."""
+        upstream = self.upstreams[name]
+        return isinstance(upstream, Scoped) and upstream.revive()
+
+    def relist(self, name: str) -> None:
+        """Its processes list something else than the one whose lists stand for all of them."""
+        if isinstance(upstream := self.upstreams.get(name), Scoped):
+            upstream.relist()
+
+    def wake(self, name: str) -> None:
+        """Starts one that would wait until it is needed."""
+        if isinstance(upstream := self.upstreams[name], ManagedUpstream | Scoped):
+            upstream.wake()
+
+    def _start(self, upstream: Upstream) -> None:
+        if self._tasks is not None and isinstance(upstream, ManagedUpstream | Scoped | ExecutorUpstream):
+            scope = self._scopes[upstream] = anyio.CancelScope()
+            self._tasks.start_soon(self._run, upstream, scope, name=f"upstream {upstream.name}")
+
+    async def _run(self, upstream: ManagedUpstream | Scoped | ExecutorUpstream, scope: anyio.CancelScope) -> None:
+        with scope:
+            await upstream.run()
+        self._scopes.pop(upstream, None)
+
+    def _retire(self, old: Upstream, seconds: float, why: str) -> None:
+        if old in self._old:
+            return
+        earlier = [scope for one, scope in self._old.items() if one.name == old.name]
+        if len(earlier) >= _MOST_OLD:
+            earlier[0].cancel()
+        self._old[old] = anyio.CancelScope()
+        if self._tasks is not None:
+            self._tasks.start_soon(partial(self._end, old, seconds, why), name=f"end of upstream {old.name}")
+
+    async def _end(self, old: Upstream, seconds: float, why: str) -> None:
+        """Lets its calls end, then stops it; where nothing of it runs outside of the hub, there is nothing to stop."""
+        with self._old[old]:
+            if isinstance(old, ManagedUpstream | Scoped):
+                await old.drain(seconds, why)
+        if (scope := self._scopes.get(old)) is not None:
+            scope.cancel()
+        del self._old[old]
+        if self.upstreams.get(old.name) is old:
+            del self.upstreams[old.name]
+        self._changes.bump()
+        log.info("upstream_retired", upstream=old.name, reason=why)
+
+
+def _hand_over(old: Upstream, new: Upstream) -> None:
+    """What clients asked of the old one is asked of the new one; lists stay as they are until it has its own."""
+    if isinstance(old, ManagedUpstream | Scoped):
+        old.successor = new.call
+        if isinstance(new, ManagedUpstream | Scoped):
+            new.inherit(old.legacy())

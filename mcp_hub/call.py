@@ -1,0 +1,277 @@
+"""The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from mcp_hub.errors import RpcError
+from mcp_hub.events import CallEvent, Completed
+from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, Status, UpstreamStatus
+
+__all__ = [
+    "Call", "CallChannel", "CallHandler", "Durations", "Figures", "Gate", "LoadFigures", "MethodFigures", "Post",
+    "Question", "SentCall", "StreamInfo", "Upstream",
+]  # fmt: skip
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """One upstream request: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
+
+    `params` carry the upstream's own name or URI and everything else as the client sent it, without `_meta`;
+    `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
+    `input_responses` and `request_state` belong to a retry that a modern server asked for.
+    `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
+    as the client sent it. `result_tokens` are those above which its result is cut, 0 for never.
+    """
+
+    id: CallId
+    upstream: str
+    method: str
+    params: RawObject
+    meta: RawObject
+    session: str
+    principal: str
+    era: Era
+    capabilities: JsonObject
+    version: str = ""
+    exported_uri: str | None = None
+    wants_progress: bool = False
+    log_level: str | None = None
+    asked: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    input_responses: RawObject | None = None
+    request_state: str | None = None
+    result_tokens: int = 0
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What an upstream asks its caller, params as sent."""
+
+    method: str
+    params: RawJson
+    answered: Callable[[RawJson | RpcError], None]
+
+
+class CallChannel(Protocol):
+    """Where an upstream puts what happens to one call. Endings are returned or raised, never sent."""
+
+    def send(self, event: CallEvent) -> None:
+        """Append an event; never blocks, never raises. After the call has ended it is counted and dropped."""
+        ...
+
+    def ask(self, question: Question) -> str:
+        """Put a question to the caller; returns the key under which it can be withdrawn.
+
+        `question.answered` is called exactly once: with the caller's result, or with the `RpcError` that stands for
+        it (the caller's own error answer, nobody there to ask, the call ended, the question withdrawn).
+        """
+        ...
+
+    def withdraw(self, key: str) -> None:
+        """The upstream no longer wants the answer. Unknown keys are ignored."""
+        ...
+
+    def touch(self) -> None:
+        """The upstream is at work on the call, though it has nothing to say. No news while the caller is asked."""
+        ...
+
+    def suspect(self) -> None:
+        """The upstream has answered nobody: it may have meant the call, which is given little time to be heard of."""
+        ...
+
+    def continuable(self, how: RawJson | None) -> None:
+        """From now on another hub could go on with the call by `Upstream.resume(…, how)`; None: no longer."""
+        ...
+
+    @property
+    def survives(self) -> bool:
+        """Whether the hub stops and another one can go on with the call: then its upstream's work is not cancelled."""
+        ...
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the call is being ended because it ran out of time: its upstream may hang."""
+        ...
+
+    async def kept(self, *, whole: bool) -> None:
+        """Wait until what was sent so far is stored, if the call is kept at all; if `whole`, also how it ended."""
+        ...
+
+    async def drained(self) -> None:
+        """Wait until readers have caught up enough to take more (a producer that can pause, does)."""
+        ...
+
+
+CallHandler = Callable[[Call, CallChannel], Awaitable[Completed]]
+"""Runs one call to its result. Raises `RpcError` for an error answer; cancellation of the task cancels the call."""
+
+
+Gate = Callable[[Call, Snapshot], None]
+"""Looks at a call that is about to be sent to a process that lists this. Raises `RpcError` if it must not be."""
+
+
+class SentCall(Protocol):
+    """A call whose request is written: it ends in place, or `finish` does the rest in a task."""
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Calls `callback` once, in place, when there is an answer or there will be none."""
+        ...
+
+    def result(self) -> Completed | None:
+        """The result, if it is there and needs nothing else; None: use `finish`."""
+        ...
+
+    def leave(self) -> None:
+        """The call ends in place with its result: its turn at the source is free."""
+        ...
+
+    def abandon(self) -> None:
+        """Nobody waits any more: cancels the request at the source, and leaves."""
+        ...
+
+    async def finish(self) -> Completed:
+        """The rest of `Upstream.call`. Raises as that does."""
+        ...
+
+
+class Upstream(Protocol):
+    """Any tool source: a child process, a remote server, Python functions."""
+
+    name: str
+
+    def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
+        """Writes the request in place if the source is up, free and needs nothing else; None: use `call`.
+
+        Raises `RpcError`: the call must not be sent.
+        """
+        ...
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """A `CallHandler`."""
+        ...
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """Goes on with a call that an earlier hub started and left, `how` being what its channel was told last.
+
+        Raises `RpcError`, as `call` does; `HubRestarted` where nothing can be gone on with.
+        """
+        ...
+
+    def status(self) -> UpstreamStatus: ...
+
+    def snapshot(self) -> Snapshot | None:
+        """What was last listed; None if it never was."""
+        ...
+
+    def set_log_level(self, level: str) -> None:
+        """Some client wants messages of `level` and above; a source that cannot be told ignores it."""
+        ...
+
+    def session_ended(self, session: str) -> None:
+        """A handshake session is over; what was kept for it alone can go. Unknown ones are ignored."""
+        ...
+
+    async def subscribe(self, uri: str) -> None:
+        """Takes a reference at once, then waits until updates of the resource are noted in `Changes`.
+
+        `uri` is the source's own. Each call, also one that fails or is cancelled, is made up for by an `unsubscribe`.
+        Raises `RpcError`: the source's error, `MethodNotFound` if it has no subscriptions, `UpstreamUnavailable`.
+        """
+        ...
+
+    def unsubscribe(self, uri: str) -> None:
+        """Gives a reference back; after the last one the source is told when it can be."""
+        ...
+
+
+class StreamInfo(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a stream beside its events. Times are Unix seconds.
+
+    `owner` is the instance id of the hub process that appends; `first` and `last` number the events that are kept
+    (`first` > 1: older ones were let go; `last` 0: none yet). `name` is what the client called: exported tool name or
+    URI. `session` is the handshake session that started it, else "". `message` is the last progress message.
+    `continuation` is what another hub needs to go on with the call (JSON), `info` what the front wants to keep (JSON).
+    `key` is the idempotency key and `digest` stands for the request that it was used for. `expires` is set at the end.
+    """
+
+    id: CallId
+    principal: str
+    owner: str
+    server: str
+    method: str
+    name: str
+    created: float
+    updated: float
+    epoch: int = 1
+    status: Status = "working"
+    first: int = 1
+    last: int = 0
+    session: str = ""
+    ttl: float = 86400.0
+    message: str | None = None
+    continuation: bytes | None = None
+    info: bytes | None = None
+    key: str | None = None
+    digest: str = ""
+    expires: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status not in ("working", "input_required")
+
+
+class Durations(msgspec.Struct, frozen=True):
+    """`counts` by bucket, the last one without an upper end; `seconds` in all."""
+
+    counts: tuple[int, ...]
+    seconds: float
+
+
+class MethodFigures(msgspec.Struct, frozen=True):
+    """Calls of one method at one server that have ended; `server` is `OWN` for the hub's own tools.
+
+    `outcomes` by name. `events` went on to readers, `held` were merged or left out for slow ones, `refused` is what no
+    call may be told. `whole` is from the request to the answer, `at_server` the part that a server was at it.
+    """
+
+    server: str
+    method: str
+    outcomes: Mapping[str, int]
+    events: int
+    held: int
+    refused: int
+    whole: Durations
+    at_server: Durations
+
+
+class LoadFigures(msgspec.Struct):
+    """Calls of one server that have not ended; how many are durable streams, and who follows those."""
+
+    running: int = 0
+    waiting: int = 0
+    streams: int = 0
+    followers: int = 0
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """The calls of a hub in numbers; `bounds` are the upper ends of the buckets in seconds."""
+
+    bounds: tuple[float, ...]
+    load: Mapping[str, LoadFigures]
+    methods: tuple[MethodFigures, ...]
+
+
+class Post(msgspec.Struct, frozen=True):
+    """What a worker that executes a tool posts for one call, as it came.
+
+    `content` is short for one text delta; without it and `events` it is a sign of life.
+    `result` and `error`, at most one of them, belong to `complete`.
+    """
+
+    epoch: int
+    seq: int
+    events: Sequence[RawJson] = ()
+    content: str | None = None
+    complete: bool = False
+    result: RawJson | None = None
+    error: RawJson | None = None

@@ -1,0 +1,278 @@
+"""The hub's own tools, for clients that are answered before their calls end: `hub_wait` and `hub_cancel`.
+
+Both are told of a call by its stream, and a call of somebody else is as unknown as one that never was. They are called
+like any tool but make no stream of their own, and are listed only where a soft deadline holds. What a caller got wrong
+is a result for the model to read; an error answer is that of the call which was waited for. Source: streams.md §2,
+"Soft deadline". Not here: the answer that sends a client here (`fronts.mcp.soft_deadline`).
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from mcp_hub.aio import Bell
+from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
+from mcp_hub.calls.hub_tools.relay import Relay
+from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.streams.stored import fetched
+from mcp_hub.calls.streams.stream import Stream, StreamReader
+from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
+from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed
+from mcp_hub.protocol.extensions import with_mark
+from mcp_hub.protocol.rpc_errors import for_caller
+from mcp_hub.protocol.shape.stream_events import decoded
+from mcp_hub.types import RawJson
+
+__all__ = ["CANCEL", "OFFERED", "WAIT", "OwnToolCaller", "OwnTools", "limits"]
+
+WAIT: Final = "hub_wait"
+CANCEL: Final = "hub_cancel"
+
+_MOST: Final = 16 << 10
+"""Bytes of new output in one answer: the end of it."""
+_FEW: Final = 256
+"""Events that are looked at in one go."""
+_SHARE: Final = 0.9
+"""Of the soft deadline that a wait may take, so that it is never cut itself."""
+_DAY: Final = 86400.0
+
+_META: Final = {"anthropic/alwaysLoad": True}
+_STREAM: Final = {"type": "string"}
+_DEFINITIONS: Final = (
+    {
+        "name": WAIT,
+        "description": "Go on waiting for a tool call that was answered with 'still running'. Returns new output, or "
+        "the tool's own result once it is there.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "stream": _STREAM,
+                "after": {"type": "integer", "minimum": 0, "description": "as in the last answer"},
+            },
+            "required": ["stream"],
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        "_meta": _META,
+    },
+    {
+        "name": CANCEL,
+        "description": "End a tool call that was answered with 'still running'.",
+        "inputSchema": {"type": "object", "properties": {"stream": _STREAM}, "required": ["stream"]},
+        "annotations": {
+            "readOnlyHint": False,
+            "destructiveHint": True,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
+        "_meta": _META,
+    },
+)
+OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))
+"""The same bytes always."""
+
+
+class OwnToolCaller(msgspec.Struct, frozen=True):
+    """Who calls: their soft deadline in seconds, how a result's URIs look to them, and what letting go of a call is."""
+
+    deadline: float
+    exported: Callable[[Call, RawJson], RawJson]
+    leave: Callable[[CallRecord], None]
+
+
+def limits(deadline: float) -> TimeLimits:
+    """Of a call of these tools: none that it could reach, however long the questions stay open that it passes on."""
+    return TimeLimits(deadline + 60, max(deadline + 60, _DAY), answer=_DAY)
+
+
+class _Stream(msgspec.Struct):
+    stream: str
+
+
+class _Wait(_Stream):
+    after: int | str | None = None
+
+
+_T = TypeVar("_T", bound=_Stream)
+
+
+class OwnTools:
+    """The handlers of both tools."""
+
+    def __init__(self, streams: StreamTable) -> None:
+        self._streams = streams
+
+    def handler(self, caller: OwnToolCaller) -> CallHandler:
+        """Runs one call of one of them."""
+        return partial(self._answered, caller)
+
+    async def _answered(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed:
+        name = msgspec.json.decode(call.params["name"], type=str)
+        try:
+            answer = await (self._cancel(call) if name == CANCEL else self._wait(caller, call, channel))
+        except (StoreError, InvalidParams, EventsGone, Busy) as problem:
+            return _text(f"{name}: {problem}", is_error=True)
+        return _passed_on(caller, call, answer) if isinstance(answer, _Ended) else answer
+
+    async def _cancel(self, call: Call) -> Completed:
+        id_ = _arguments(call, _Stream).stream
+        row = (await self._opened(call, id_)).row
+        if row.has_ended:
+            return _text(f"The call of {row.name} has ended already: {WAIT} returns its result.")
+        await self._streams.cancel(call.principal, row.id, f"cancelled by the client ({CANCEL})")
+        return _text(f"The call of {row.name} is being cancelled.")
+
+    async def _opened(self, call: Call, id_: str) -> Stream:
+        """Raises `UnknownStream`, also for what is no tool's: its result would be none of a tool."""
+        stream = await self._streams.open(call.principal, id_)
+        if stream.row.method != "tools/call":
+            raise UnknownStream
+        return stream
+
+    # -- hub_wait
+
+    async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> "Completed | _Ended":
+        wanted = _arguments(call, _Wait)
+        after = _cursor(wanted.after)
+        stream = await self._opened(call, wanted.stream)
+        if stream.row.has_ended:
+            return _Ended(stream.row, await self._ending(stream.row))
+        writer = self._streams.owned(stream.row.id)
+        is_alone = writer is not None and writer.orphaned_at is not None
+        waiting = _Waiting(self._streams, stream, after, Relay(self._streams, call, channel, stream.row))
+        try:
+            ending = await waiting.ending(caller.deadline * _SHARE)
+        finally:
+            waiting.close()
+            if is_alone and writer is not None:
+                caller.leave(writer.record)
+        if ending is not None:
+            return _Ended(stream.row, ending)
+        text = still_running(stream.row.id, waiting.cursor, waiting.said, "New output")
+        answer = with_mark(_text(text).result, stream.row.id, waiting.cursor, stream.row.status)
+        return Completed(answer)
+
+    async def _ending(self, row: StreamInfo) -> Ending:
+        lines = await fetched(self._streams.store, row.id, row.last - 1, 1)
+        ending = _event(lines[-1]) if lines else None
+        if not isinstance(ending, Ending):
+            raise UnknownStream
+        return ending
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    """The call that was waited for has come to this."""
+
+    row: StreamInfo
+    ending: Ending
+
+
+class _Waiting:
+    """Follows one stream for one call of `hub_wait`. Raises as `StreamTable.follow` does, but skips what is gone."""
+
+    def __init__(self, streams: StreamTable, stream: Stream, after: int, relay: Relay) -> None:
+        self.said = Transcript(_MOST)
+        self._streams = streams
+        self._stream = stream
+        self._relay = relay
+        self._bell = Bell()
+        relay.wake = self._bell.ring
+        self._reader = self._follow(after)
+
+    @property
+    def cursor(self) -> int:
+        return self._reader.cursor
+
+    def _follow(self, after: int) -> StreamReader:
+        try:
+            return self._streams.follow(self._stream, self._bell.ring, after)
+        except EventsGone as gone:
+            self.said.is_cut = True
+            return self._streams.follow(self._stream, self._bell.ring, gone.earliest - 1)
+
+    async def ending(self, seconds: float) -> Ending | None:
+        """The call's, if it comes in time. Nobody's time is over while a question is open."""
+        until = anyio.current_time() + seconds
+        with anyio.CancelScope(deadline=until) as patience:
+            await self._relay.begin()
+            while True:
+                for event in self._taken():
+                    if isinstance(event, Ending):
+                        return event
+                    self.said.add(event)
+                await self._relay.pass_on()
+                patience.deadline = math.inf if self._relay.is_asking else until
+                if self._reader.has_more:
+                    await anyio.lowlevel.checkpoint()
+                else:
+                    await self._bell.wait()
+        return None
+
+    def _taken(self) -> list[CallEvent]:
+        reader = self._reader
+        if isinstance(reader.failed, EventsGone):
+            reader.close()
+            self._reader = self._follow(reader.failed.earliest - 1)
+            self.said.is_cut = True
+        elif reader.failed is not None:
+            raise reader.failed
+        first = self._reader.cursor + 1
+        events = self._reader.take(_FEW)
+        for seq, event in enumerate(events, first):
+            self._relay.take(seq, event)
+        return events
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _passed_on(caller: OwnToolCaller, call: Call, ended: "_Ended") -> Completed:
+    """The ending of the call that was waited for, as its own caller would have got it. Raises its `RpcError`."""
+    row = ended.row
+    match ended.ending:
+        case Completed(result, era):
+            return Completed(caller.exported(_as_called(call, row), result), era)
+        case Failed(error):
+            raise for_caller(error, call.era, row.server, call.capabilities)
+        case Cancelled(reason):
+            return _text(f"The call of {row.name} was cancelled: {reason or 'no reason was given'}.", is_error=True)
+
+
+def _as_called(call: Call, row: StreamInfo) -> Call:
+    """The call that was waited for, as far as its result is concerned."""
+    params = {"name": msgspec.Raw(msgspec.json.encode(row.name))}
+    return msgspec.structs.replace(call, id=row.id, upstream=row.server, method=row.method, params=params)
+
+
+def _arguments(call: Call, shape: type[_T]) -> _T:
+    """Raises `InvalidParams`."""
+    try:
+        return msgspec.json.decode(call.params.get("arguments", b"{}"), type=shape, strict=False)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise InvalidParams(f"wrong arguments: {problem}") from None
+
+
+def _cursor(after: int | str | None) -> int:
+    """Models write numbers as text now and then. Raises `InvalidParams`."""
+    text = str(after or 0)
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise InvalidParams(f"wrong arguments: `after` is the number of an event, not {text[:50]!r}")
+    return int(text)
+
+
+def _event(line: bytes) -> CallEvent:
+    """Raises `StoreError` for a line that cannot be read."""
+    try:
+        return decoded(line)[1]
+    except ValueError as problem:
+        raise StoreError(str(problem)) from None
+
+
+def _text(text: str, *, is_error: bool = False) -> Completed:
+    return Completed(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error}))

@@ -1,0 +1,72 @@
+"""Questions of a call that runs without its client, passed on by another call of that client which waits for it."""
+
+from collections.abc import Callable
+from functools import partial
+
+from mcp_hub.call import Call, CallChannel, Question, StreamInfo
+from mcp_hub.calls.streams.stored import open_questions
+from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.errors import RpcError
+from mcp_hub.events import CallEvent, InputReceived, InputRequired
+from mcp_hub.types import RawJson
+
+__all__ = ["Relay"]
+
+
+class Relay:
+    """Asks through `channel` what the stream of `row` asks, and passes the answers on.
+
+    What is still open when the waiting call ends stays open where it came from: nothing is passed on any more. `wake`
+    is called when there is an answer to `pass_on`.
+    """
+
+    def __init__(self, streams: StreamTable, call: Call, channel: CallChannel, row: StreamInfo) -> None:
+        self.wake: Callable[[], None] = lambda: None
+        self._streams = streams
+        self._principal = call.principal
+        self._channel = channel
+        self._row = row
+        self._asked: set[str] = set()
+        self._open: dict[str, str] = {}  # keys of the stream, to those of the channel
+        self._answers: list[tuple[str, RawJson | RpcError]] = []
+
+    @property
+    def is_asking(self) -> bool:
+        return bool(self._open)
+
+    async def begin(self) -> None:
+        """Asks what is open as of the row."""
+        for question in (await open_questions(self._streams.store, self._row)).values():
+            self._ask(question)
+
+    def take(self, seq: int, event: CallEvent) -> None:
+        """An event of the stream; those up to the row's last are known."""
+        if isinstance(event, InputReceived):
+            self._withdraw(event.key)
+        elif isinstance(event, InputRequired) and seq > self._row.last:
+            self._ask(event)
+
+    async def pass_on(self) -> None:
+        """Hands over what was answered. Raises `UnknownStream`, `StoreError`."""
+        answers, self._answers = self._answers, []
+        for key, outcome in answers:
+            await self._streams.answer(self._principal, self._row.id, key, outcome)
+
+    def _ask(self, question: InputRequired) -> None:
+        if question.key in self._asked:
+            return
+        self._asked.add(question.key)
+        self._open[question.key] = ""
+        own = self._channel.ask(Question(question.method, question.params, partial(self._answered, question.key)))
+        if question.key in self._open:
+            self._open[question.key] = own
+
+    def _answered(self, key: str, outcome: RawJson | RpcError) -> None:
+        if self._open.pop(key, None) is not None:
+            self._answers.append((key, outcome))
+            self.wake()
+
+    def _withdraw(self, key: str) -> None:
+        own = self._open.pop(key, None)
+        if own is not None:
+            self._channel.withdraw(own)

@@ -1,0 +1,108 @@
+"""What a running call has said so far, as text for a model: for answers that are not the result."""
+
+from collections import deque
+from typing import Final, TypeVar
+
+import msgspec
+
+from mcp_hub.events import CallEvent, Delta, Progressed
+from mcp_hub.types import CallId
+
+__all__ = ["Transcript", "still_running"]
+
+_ROUGHLY: Final = 2
+"""How much more than will be shown is held, so that not every event cuts."""
+
+
+_T = TypeVar("_T")
+
+
+class Transcript:
+    """The end of it, at most `most` bytes of UTF-8: partial content, or where there is none the messages of progress.
+
+    `is_cut` if something that came before is not shown. What is beside the content (channel `aux`) is left out.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.is_cut = False
+        self._most = most
+        self._content = _Tail(most)
+        self._messages = _Tail(most)
+        self._last = ""
+
+    def add(self, event: CallEvent) -> None:
+        if isinstance(event, Delta):
+            if event.channel == "content":
+                self._content.add(_shown(event.content))
+        elif isinstance(event, Progressed) and event.rest and "message" in event.rest:
+            message = _decoded(event.rest["message"], str, "").strip()
+            if message and message != self._last:
+                self._last = message
+                self._messages.add(message + "\n")
+
+    @property
+    def text(self) -> str:
+        tail = self._content if self._content.size else self._messages
+        text, is_cut = tail.end()
+        self.is_cut = self.is_cut or is_cut
+        return text
+
+
+class _Tail:
+    """The end of a text that comes in pieces. `size` in bytes, of all of it."""
+
+    def __init__(self, most: int) -> None:
+        self.size = 0
+        self._most = most
+        self._pieces: deque[bytes] = deque()
+        self._held = 0
+
+    def add(self, text: str) -> None:
+        piece = text.encode(errors="replace")
+        self.size += len(piece)
+        self._held += len(piece)
+        self._pieces.append(piece)
+        if self._held > _ROUGHLY * self._most and len(self._pieces) > 1:
+            rest = b"".join(self._pieces)[-self._most :]
+            self._pieces = deque([rest])
+            self._held = len(rest)
+
+    def end(self) -> tuple[str, bool]:
+        """The text, and whether it is not all; it begins with a whole character."""
+        end = b"".join(self._pieces)[-self._most :]
+        is_cut = self.size > len(end)
+        return end.decode(errors="ignore") if is_cut else end.decode(), is_cut
+
+
+def still_running(stream: CallId, cursor: int, said: Transcript, heading: str) -> str:
+    """The text of an answer that is not the result: what was said, and how to go on from event `cursor`."""
+    text = said.text
+    lines = [
+        "Still running: this is not the result yet.",
+        f'To go on waiting, call hub_wait with {{"stream":"{stream}","after":{cursor}}}; it returns new output, '
+        f'or the result once it is there. To end the call: hub_cancel with {{"stream":"{stream}"}}. '
+        "Do not start the same call again.",
+    ]
+    if text:
+        lines += ["", f"{heading}{' (the end of it)' if said.is_cut else ''}:", text]
+    else:
+        lines += ["", f"{heading}: none"]
+    return "\n".join(lines)
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+
+
+def _shown(content: bytes) -> str:
+    """The text of content blocks; of any other block what it is."""
+    blocks = _decoded(content, list[_Block], [])
+    return "".join(block.text if block.text is not None else f"[{block.type}]" for block in blocks)
+
+
+def _decoded(raw: bytes, shape: type[_T], otherwise: _T) -> _T:
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except (msgspec.DecodeError, RecursionError):
+        return otherwise

@@ -1,0 +1,155 @@
+"""Calls that wait while a modern client gathers input: each leg ends with a sealed `requestState`, good for one retry.
+
+Source: specification 2026-07-28, basic/patterns/mrtr "Server Requirements": the state is bound to the principal, to the
+request that it came from and to a time; single use is enforced here. The call itself goes on in the registry, whose
+deadlines end it when nobody comes back. A modern server's own state is passed on, bound to the principal too: to that
+server all clients of the hub are one.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from mcp_hub.call import Call
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.clock import Clock
+from mcp_hub.errors import InvalidParams
+
+__all__ = ["CallHandle", "PendingInput", "is_parked"]
+
+_MARK: Final = "hub1."
+_UPSTREAM: Final = "up1."
+_BOND: Final = 32
+"""Hexadecimal digits, which make 128 bits."""
+_MOST: Final = 1024
+"""Parked calls; the one parked first makes room and is cancelled."""
+
+
+def _new_key() -> bytes:
+    return secrets.token_bytes(32)
+
+
+class CallHandle(msgspec.Struct, frozen=True, gc=False):
+    """A call from a place in its events on: from the start, or from where it was parked.
+
+    `early` is after how many seconds its client is answered though it still runs, None for never.
+
+    `name` tells a parked leg from the others of its call, `until` is when it may be fetched last.
+    """
+
+    record: CallRecord
+    after: int = 0
+    name: str = ""
+    until: float = 0.0
+    early: float | None = None
+
+
+class PendingInput:
+    """The calls that wait. `cancel` is told of one that had to make room. `key` is asked once, at the first seal."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        seconds: float,
+        cancel: Callable[[CallRecord, str], None],
+        key: Callable[[], bytes] = _new_key,
+    ) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._cancel = cancel
+        self._new_key = key
+        self._parked: OrderedDict[str, CallHandle] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def park(self, record: CallRecord, cursor: int) -> str:
+        """Keeps the call for one retry; returns the `requestState` that the retry must carry."""
+        self._sweep()
+        leg = secrets.token_urlsafe(12)
+        self._parked[record.call.id] = CallHandle(record, cursor, leg, self._clock.now() + self._seconds)
+        self._parked.move_to_end(record.call.id)
+        if len(self._parked) > _MOST:
+            _, oldest = self._parked.popitem(last=False)
+            self._cancel(oldest.record, "too many calls wait for input")
+        return f"{_MARK}{record.call.id}.{leg}.{self._seal(record.call, leg)}"
+
+    def fetch(self, state: str, call: Call) -> CallHandle:
+        """The parked call that `call` is the retry of; a state opens it once.
+
+        Raises `InvalidParams`, the same for a state that is forged, foreign, replayed or too old.
+        """
+        self._sweep()
+        id_, _, rest = state.removeprefix(_MARK).partition(".")
+        leg, _, seal = rest.partition(".")
+        parked = self._parked.get(id_)
+        if (
+            parked is None
+            or not hmac.compare_digest(parked.name.encode(), leg.encode())
+            or not hmac.compare_digest(self._seal(call, leg, id_).encode(), seal.encode())
+        ):
+            raise InvalidParams(
+                "params.requestState is unknown: it was used, has expired or belongs to another request"
+            )
+        del self._parked[id_]
+        return parked
+
+    def mark(self, call: Call, state: str) -> str:
+        """A modern server's own `requestState`: not taken for one of the hub's, and good for this client alone."""
+        return f"{_UPSTREAM}{self._bond(call, state)}.{state}"
+
+    def unmark(self, call: Call, state: str) -> str:
+        """The server's own again. Raises `InvalidParams`, the same for a forged, a foreign, another server's."""
+        own = state.removeprefix(_UPSTREAM).partition(".")[2]
+        if not hmac.compare_digest(_bytes(self.mark(call, own)), _bytes(state)):
+            raise InvalidParams("params.requestState was not given by this server to this client")
+        return own
+
+    def _bond(self, call: Call, state: str) -> str:
+        who = msgspec.json.encode([call.principal, call.upstream])
+        return hmac.new(self._key, who + _bytes(state), hashlib.sha256).hexdigest()[:_BOND]
+
+    @cached_property
+    def _key(self) -> bytes:
+        return self._new_key()
+
+    def _sweep(self) -> None:
+        """Lets go of what nobody came back for. All wait equally long, so the first in order are the oldest."""
+        now = self._clock.now()
+        while self._parked and next(iter(self._parked.values())).until <= now:
+            _, parked = self._parked.popitem(last=False)
+            self._cancel(parked.record, "the client did not come back with its input")
+
+    def _seal(self, call: Call, leg: str, id_: str | None = None) -> str:
+        """Binds a leg of a call to who asked and what for; `id_` is that of the call where `call` is a retry."""
+        what = [id_ or call.id, leg, call.principal, call.upstream, call.method, _digest(call)]
+        return hmac.new(self._key, msgspec.json.encode(what), hashlib.sha256).hexdigest()
+
+
+def is_parked(state: str) -> bool:
+    """Whether a `requestState` names (or claims to name) a call that waits here."""
+    return state.startswith(_MARK)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _digest(call: Call) -> str:
+    """The params by content: a client may write the same arguments in another order."""
+    params = {key: _content(raw) for key, raw in call.params.items()}
+    return hashlib.sha256(msgspec.json.encode(params, order="sorted")).hexdigest()
+
+
+def _content(raw: msgspec.Raw) -> object:
+    """The value, or as it is written what no value can hold: numbers beyond all bounds, half a character, the abyss."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return [bytes(raw)]

@@ -1,0 +1,212 @@
+"""Selects values of a JSON text by a JSON path (RFC 9535), within bounds. Pure.
+
+Every node that is looked at counts, those of nested queries in filters too, so that no path takes long however it is
+written. The patterns of `match` and `search` are RE2's, as those of `grep` are, since Python's may take exponential
+time; other than in I-Regexp (RFC 9485), `^` and `$` are anchors and `.` takes a carriage return. Whole numbers
+are exact, others come out as Python's floats have them. Not imported with the hub: it takes a tenth of a second.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError, JSONPathMatch
+from jsonpath.filter import BaseExpression, FilterQuery, FunctionExtension, IntegerLiteral, StringLiteral, walk
+from jsonpath.function_extensions import Count, ExpressionType, FilterFunction, Length, Value
+from jsonpath.match import NodeList
+from jsonpath.parse import Parser
+from jsonpath.selectors import Filter
+from jsonpath.stream import TokenStream
+
+from mcp_hub.calls.results.patterns import compiled
+from mcp_hub.errors import InvalidParams
+
+if TYPE_CHECKING:
+    import re2  # type: ignore[import-untyped]  # ships no types
+
+__all__ = ["Selected", "select"]
+
+_MOST_PATH: Final = 1000
+_MOST_NODES: Final = 3_000_000
+_MOST_BYTES: Final = 32 << 20
+_SHOWN: Final = 200
+"""Characters of what the library says, which may repeat the path."""
+_LOOK: Final = 64
+"""Nodes between two looks at the time."""
+_BUDGET: Final = "budget"
+_MATCHING: Final = ("match", "search")
+_MOST_MATCHED: Final = 256 << 10
+"""Bytes of one text for a pattern: nothing looks at the time within it."""
+
+
+class Selected(msgspec.Struct, frozen=True):
+    """The values in UTF-8, each as JSON on a line of its own, and how many they are."""
+
+    body: bytes
+    count: int
+
+
+class _TooMuch(Exception):
+    pass
+
+
+class _Budget:
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._left = _MOST_NODES
+        self._is_over = is_over
+
+    def spend(self) -> None:
+        self._left -= 1
+        if self._left < 0 or (self._left % _LOOK == 0 and self._is_over()):
+            raise _TooMuch
+
+
+class _Node(JSONPathMatch):
+    """A node that is paid for and does not remember where it is."""
+
+    def __init__(self, *, filter_context: Mapping[str, Any], obj: object, **more: Any) -> None:
+        super().__init__(filter_context=filter_context, obj=obj, **{**more, "path": "", "parts": ()})
+        filter_context[_BUDGET].spend()
+
+    def add_child(self, *children: JSONPathMatch) -> None:
+        pass
+
+
+class _Path(JSONPath):
+    """A path, with those within its filters, that makes such nodes; the library's own knows but one kind."""
+
+    def __init__(self, path: JSONPath) -> None:
+        super().__init__(env=path.env, segments=path.segments)
+        for selector in chain.from_iterable(segment.selectors for segment in path.segments):
+            if isinstance(selector, Filter):
+                for expression in walk(selector.expression):
+                    if isinstance(expression, FilterQuery) and not isinstance(expression.path, _Path):
+                        expression.path = _Path(expression.path)
+                    if isinstance(expression, FunctionExtension) and expression.name in _MATCHING:
+                        _check_pattern(expression.args[1])
+
+    def finditer(self, data: Any, *, filter_context: Mapping[str, Any] | None = None) -> Iterable[JSONPathMatch]:
+        root = _Node(filter_context=filter_context or {}, obj=data, parent=None, path="", parts=(), root=data)
+        nodes: Iterable[JSONPathMatch] = (root,)
+        for segment in self.segments:
+            nodes = segment.resolve(nodes)
+        return nodes
+
+
+class _Count(Count):
+    def __call__(self, nodes: object) -> int:
+        return super().__call__(nodes) if isinstance(nodes, NodeList) else 1
+
+
+class _Value(Value):
+    def __call__(self, nodes: object) -> object:
+        return super().__call__(nodes) if isinstance(nodes, NodeList) else nodes
+
+
+class _Matching(FilterFunction):
+    """`match`, if the `whole` text has to be what the pattern says, or `search`."""
+
+    arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]
+    return_type = ExpressionType.LOGICAL
+
+    def __init__(self, is_over: Callable[[], bool], *, whole: bool) -> None:
+        self._is_over = is_over
+        self._whole = whole
+        self._compiled = lru_cache(maxsize=64)(_pattern)
+
+    def __call__(self, text: object, pattern: object) -> bool:
+        if not (isinstance(text, str) and isinstance(pattern, str)):
+            return False
+        if self._is_over():
+            raise _TooMuch
+        if (regexp := self._compiled(pattern)) is None:
+            return False
+        body = text.encode()
+        if len(body) > _MOST_MATCHED:
+            raise InvalidParams(f"path: match and search take texts of up to {_MOST_MATCHED} bytes; use grep")
+        return bool(regexp.fullmatch(body) if self._whole else regexp.search(body))
+
+
+def _pattern(pattern: str) -> "re2._Regexp | None":
+    """None for what is no pattern: one that comes out of the text matches nothing then."""
+    try:
+        return compiled(pattern, "path", by_line=False)
+    except InvalidParams:
+        return None
+
+
+def _check_pattern(written: object) -> None:
+    """Raises `InvalidParams` for a pattern in the path itself that is none."""
+    if isinstance(written, StringLiteral):
+        compiled(written.value, "path", by_line=False)
+
+
+class _Parser(Parser):
+    """Whole numbers as they are written: the library takes them for floats, so that long ids are others."""
+
+    def parse_integer_literal(self, stream: TokenStream) -> BaseExpression:
+        written = stream.current().value
+        literal = super().parse_integer_literal(stream)
+        return IntegerLiteral(value=int(written)) if written.removeprefix("-").isdecimal() else literal
+
+
+class _Environment(JSONPathEnvironment):
+    """Its functions know that the library has for a bare `@` the value itself in place of a node."""
+
+    parser_class = _Parser
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+        super().__init__(strict=True)
+
+    def setup_function_extensions(self) -> None:
+        self.function_extensions.update(length=Length(), count=_Count(), value=_Value())
+        for name in _MATCHING:
+            self.function_extensions[name] = _Matching(self._is_over, whole=name == "match")
+
+
+def select(body: bytes, path: str, is_over: Callable[[], bool]) -> Selected:
+    """The values of the JSON text `body` that `path` selects, in its order.
+
+    Raises `InvalidParams` for a path that cannot be read, a text that is no JSON, and what goes beyond the bounds.
+    """
+    nodes = _parsed(path, is_over)
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise InvalidParams(f"path: the text is no JSON ({problem}); read it by offset or with grep") from None
+    lines: list[bytes] = []
+    left = _MOST_BYTES
+    try:
+        for node in nodes.finditer(value, filter_context={_BUDGET: _Budget(is_over)}):
+            lines.append(msgspec.json.encode(node.obj))
+            left -= len(lines[-1]) + 1
+            if left < 0:
+                raise _TooMuch
+    except _TooMuch:
+        raise InvalidParams(f"path: {path[:100]!r} selects too much or takes too long; narrow it down") from None
+    except RecursionError:
+        raise InvalidParams(f"path: {path[:100]!r}: the text is nested too deeply for it") from None
+    except JSONPathError as problem:
+        raise InvalidParams(f"path: {path[:100]!r}: {str(problem.message)[:_SHOWN]}") from None
+    return Selected(b"\n".join(lines), len(lines))
+
+
+def _parsed(path: str, is_over: Callable[[], bool]) -> _Path:
+    if len(path) > _MOST_PATH:
+        raise InvalidParams(f"path: it has {len(path)} characters; {_MOST_PATH} are allowed")
+    path = path.strip()
+    if not path.startswith("$"):
+        raise InvalidParams(f"path: {path[:100]!r} is no JSON path: a path begins with $")
+    try:
+        parsed = _Environment(is_over).compile(path)
+    except (RecursionError, ValueError, OverflowError):
+        raise InvalidParams(f"path: {path[:100]!r} is no JSON path: nested too deeply, or a number too large") from None
+    except JSONPathError as problem:
+        at = problem.token.index if problem.token is not None else -1
+        place = f"at character {at + 1}" if at >= 0 else "at its end"
+        raise InvalidParams(f"path: {path[:100]!r} is no JSON path: {str(problem.message)[:_SHOWN]} {place}") from None
+    assert isinstance(parsed, JSONPath)  # unions are not of the standard
+    return _Path(parsed)

@@ -1,0 +1,172 @@
+"""The hub's own tool `read_result`: what was cut from a long result, by offset, by pattern or by JSON path.
+
+Its answers are within the same limit as any result. A text that is somebody else's is as unknown as one that has
+expired or never was. What a caller got wrong is a result for the model to read. Source: context.md §2 and §5. Not here:
+who is offered the tool.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.calls.results import paging
+from mcp_hub.calls.results.token_fit import DENSE, Estimate, head_within
+from mcp_hub.calls.results.truncate import LEAST
+from mcp_hub.clock import Clock
+from mcp_hub.errors import InvalidParams
+from mcp_hub.events import Completed
+from mcp_hub.stores.documents.base import Documents, Part
+
+__all__ = ["READ_RESULT", "ReadResult"]
+
+READ_RESULT: Final = "read_result"
+
+_NOTICE: Final = 128
+"""Tokens that are left for what is said about a page."""
+_PER_TOKEN: Final = 16
+"""Bytes that are looked at for one token of a page."""
+_SECONDS: Final = 5.0
+"""That a pattern or a path may take."""
+_AT_ONCE: Final = 2
+"""Searches that may run, each with up to some hundred megabytes; more wait."""
+_MATCHES: Final = 50
+_SHOWN: Final = 60
+"""Characters of an argument that are repeated."""
+_REASON: Final = 200
+"""Of what is wrong with them."""
+_MOST: Final = 1 << 53
+
+_Number = int | float | str | None
+
+
+class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    id: str
+    offset: _Number = None
+    limit: _Number = None
+    grep: str | None = None
+    path: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Wanted).decode
+
+
+class ReadResult:
+    """The handlers of the tool. `clock` bounds how long a search takes."""
+
+    def __init__(self, documents: Documents, estimate: Estimate, clock: Clock) -> None:
+        self._documents = documents
+        self._estimate = estimate
+        self._clock = clock
+        self._searches = anyio.CapacityLimiter(_AT_ONCE)
+
+    def handler(self, limit: int) -> CallHandler:
+        """Runs one call, whose answer has at most `limit` tokens."""
+        return partial(self._answered, max(limit, LEAST) - _NOTICE)
+
+    async def _answered(self, tokens: int, call: Call, channel: CallChannel) -> Completed:
+        try:
+            wanted = _arguments(call)
+            offset, limit = _number("offset", wanted.offset, 0), _number("limit", wanted.limit, 1)
+            if wanted.grep is None and wanted.path is None:
+                return await self._paged(call.principal, wanted.id, offset or 0, limit, tokens)
+            return await self._searched(call.principal, wanted, offset or 0, limit, tokens)
+        except InvalidParams as problem:
+            text = f"{READ_RESULT}: {problem}"
+            return _said(text[: head_within(text, tokens, self._estimate)], is_error=True)
+
+    async def _paged(self, principal: str, id_: str, offset: int, limit: int | None, tokens: int) -> Completed:
+        at = max(offset - paging.MARGIN, 0)
+        size = min(limit or _MOST, tokens * _PER_TOKEN) + 2 * DENSE
+        part = await self._read(principal, id_, at, size)
+        _check_offset(offset, part.size)
+        page = partial(paging.page, part.data, at, offset, limit, tokens, self._estimate)
+        return _page(await anyio.to_thread.run_sync(page), part.size)
+
+    async def _searched(
+        self, principal: str, wanted: _Wanted, offset: int, limit: int | None, tokens: int
+    ) -> Completed:
+        part = await self._read(principal, wanted.id, 0, sys.maxsize)
+        search = partial(self._search, part.data, wanted, offset, limit, tokens)
+        return await anyio.to_thread.run_sync(search, limiter=self._searches, abandon_on_cancel=True)
+
+    async def _read(self, principal: str, id_: str, offset: int, size: int) -> Part:
+        """Raises `InvalidParams` for what is not found."""
+        part = await self._documents.read(principal, id_, offset, size)
+        if part is None:
+            raise InvalidParams(
+                f"{id_[:_SHOWN]!r} is not found: it has expired or never was. "
+                "Call the tool that it came from again for a fresh one."
+            )
+        return part
+
+    # -- in a thread
+
+    def _search(self, body: bytes, wanted: _Wanted, offset: int, limit: int | None, tokens: int) -> Completed:
+        until = self._clock.now() + _SECONDS
+        is_over: Callable[[], bool] = lambda: self._clock.now() > until  # noqa: E731  it is handed on
+        about = ""
+        if wanted.path is not None:
+            from mcp_hub.calls.results.json_paths import select  # a tenth of a second, which most hubs do without
+
+            selected = select(body, wanted.path, is_over)
+            if not selected.count:
+                return _said(f"[path {wanted.path[:_SHOWN]!r} selects nothing]")
+            body, about = selected.body, f"{selected.count} values, one a line; "
+        _check_offset(offset, len(body))
+        if wanted.grep is None:
+            return _page(paging.page(body, 0, offset, limit, tokens, self._estimate), len(body), about)
+        most = min(limit or _MATCHES, paging.MOST_MATCHES)
+        found = paging.grep(body, wanted.grep, offset, most, tokens, self._estimate, is_over)
+        return _matches(found, offset, about)
+
+
+def _arguments(call: Call) -> _Wanted:
+    """Raises `InvalidParams`."""
+    try:
+        return _decode(call.params.get("arguments", b"{}"))
+    except (msgspec.DecodeError, RecursionError) as problem:
+        reason = str(problem)[:_REASON]
+        raise InvalidParams(f"wrong arguments: {reason}; known are id, offset, limit, grep, path") from None
+
+
+def _number(name: str, given: _Number, least: int) -> int | None:
+    """Models write numbers as text now and then. Raises `InvalidParams`."""
+    if given is None:
+        return None
+    text = str(int(given)) if isinstance(given, float) and given.is_integer() else str(given).strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= least):
+        raise InvalidParams(f"wrong arguments: `{name}` is a whole number from {least} on, not {text[:_SHOWN]!r}")
+    return int(text)
+
+
+def _check_offset(offset: int, size: int) -> None:
+    """Raises `InvalidParams`."""
+    if offset > size:
+        raise InvalidParams(f"offset {offset} is behind the end: there are {size} bytes")
+
+
+def _page(page: paging.TextPage, size: int, about: str = "") -> Completed:
+    """The page is a block of its own: all of them, one after the other, are the text."""
+    after = f"next: offset={page.end}" if page.end < size else "this is the end"
+    return _said(page.text, f"[{about}bytes {page.start} to {page.end} of {size}; {after}]")
+
+
+def _matches(found: paging.Matches, offset: int, about: str) -> Completed:
+    what = f"{len(found.lines)} matches as line:offset: text" if found.lines else "nothing matches"
+    since = f" from offset {offset} on" if offset else ""
+    if found.next is None:
+        after = "this is all"
+    else:
+        after = f"{'not searched to the end in time' if found.is_slow else 'there may be more'}: offset={found.next}"
+    notice = f"[{about}{what}{since}; {after}]"
+    return _said("\n".join(found.lines), notice) if found.lines else _said(notice)
+
+
+def _said(*texts: str, is_error: bool = False) -> Completed:
+    blocks = [{"type": "text", "text": text} for text in texts]
+    return Completed(msgspec.json.encode({"content": blocks, "isError": is_error}))

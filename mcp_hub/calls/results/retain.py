@@ -1,0 +1,62 @@
+"""Cuts long results and keeps what was cut, so that `read_result` can give it back.
+
+A result that cannot be kept is passed on whole: nothing is lost. Source: context.md §5. Not here: how it is cut
+(`truncate`), and where it is kept (`stores.documents.base`).
+"""
+
+from functools import partial
+from typing import Final
+
+import anyio
+
+from mcp_hub.call import Call
+from mcp_hub.calls.results.token_fit import Estimate
+from mcp_hub.calls.results.truncate import LEAST, cut
+from mcp_hub.errors import StoreError
+from mcp_hub.events import Completed
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.documents.base import Documents
+from mcp_hub.types import RawJson
+
+__all__ = ["Retention"]
+
+log = get_logger(__name__)
+
+_AT_ONCE: Final = 64 << 10
+"""Bytes of a result that is looked at where it is: a thread for it would take longer."""
+
+
+class Retention:
+    """What stands for long results. `estimate` must be safe to call in a thread."""
+
+    def __init__(self, documents: Documents, estimate: Estimate) -> None:
+        self._documents = documents
+        self._estimate = estimate
+
+    async def fitted(self, call: Call, done: Completed, *, may_drop_structured: bool) -> Completed:
+        """What stands for the result of the call: at most the tokens that the call asks for."""
+        shown = await self.shortened(
+            call.principal, done.result, call.result_tokens, may_drop_structured=may_drop_structured
+        )
+        return done if shown is done.result else Completed(shown, done.era)
+
+    async def shortened(
+        self, principal: str, result: RawJson, limit: int, *, may_drop_structured: bool = False
+    ) -> RawJson:
+        """The result in at most `limit` tokens of text (`cutting.cut`), its cut texts kept for the principal.
+
+        The very same object if it fits or cannot be kept. Always the same bytes for the same result and limit.
+        """
+        if len(result) <= max(limit, LEAST):
+            return result
+        run = partial(cut, result, limit, self._estimate, may_drop_structured=may_drop_structured)
+        found = run() if len(result) <= _AT_ONCE else await anyio.to_thread.run_sync(run)
+        if found is None:
+            return result
+        try:
+            for kept in found.kept:
+                await self._documents.put(principal, kept.body)
+        except StoreError as problem:
+            log.warning("result_not_cut", size=len(result), reason=str(problem))
+            return result
+        return found.result

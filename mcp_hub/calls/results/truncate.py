@@ -1,0 +1,303 @@
+"""Cuts a result that is too long for a model: the head and the tail of its texts, and in between how to read the rest.
+
+Texts are cut at line borders where there are any, JSON arrays between two records, so that they stay JSON. The result
+of an error is cut like any other and stays one. Nothing else is touched, byte for byte: images, audio, blobs, links,
+`_meta` and unknown members pass whole, and structured content too unless the caller allows otherwise. What was cut is
+handed back to be kept (`stores.documents`). The same result is always cut the same way. Source: context.md §5. Pure.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from mcp_hub.calls.results.json_records import Records, json_records
+from mcp_hub.calls.results.token_fit import Estimate, head_within, is_surely_over, tail_within
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.stores.documents.base import document_id
+from mcp_hub.types import RawJson, RawObject
+
+__all__ = ["LEAST", "Cut", "Kept", "cut"]
+
+LEAST: Final = 256
+"""Tokens: a lower limit counts as this one, which leaves room for some text beside the notices."""
+_SHARE: Final = 128
+"""Tokens that one text of many is cut to at least; where there are too many for that, whole blocks are left out."""
+_BLOCK: Final = 4
+"""Tokens that a block costs beside its text."""
+_HEAD: Final = 0.7
+_TAIL: Final = 0.2
+_SMALLER: Final = 0.85
+_TRIES: Final = 24
+_ESTIMATED: Final = 64
+"""Times the limit: of more characters than these the tokens are counted no more, but taken to be as many as can be."""
+
+_blocks = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A text that was cut, in UTF-8, under the id that the result names."""
+
+    id: str
+    body: bytes
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What takes the place of a result, and the texts that are to be kept for it."""
+
+    result: bytes
+    kept: tuple[Kept, ...]
+
+
+class _Block(msgspec.Struct):
+    """A content block, or the resource in one, as far as its text is concerned."""
+
+    type: str = ""
+    text: str | msgspec.UnsetType = msgspec.UNSET
+    resource: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_block = msgspec.json.Decoder(_Block).decode
+
+
+class _Text(msgspec.Struct):
+    """The text of the block at `place`; `cost` in tokens, `note` is to be said where it is cut."""
+
+    place: int
+    text: str
+    cost: int = 0
+    note: str = ""
+
+
+def cut(result: RawJson, limit: int, estimate: Estimate, *, may_drop_structured: bool = False) -> Cut | None:
+    """Cuts the encoded result of `tools/call` or `resources/read` to `limit` tokens of text; None if it fits.
+
+    The limit is for all texts together; a structured content that is let go (`may_drop_structured`: no client was told
+    its schema) is among them, unless a text says the same. Linear in the size of the result.
+    """
+    limit = max(limit, LEAST)
+    members = raw_object(result) if len(result) > limit else None
+    if members is None:
+        return None
+    name = "contents" if "contents" in members else "content"
+    try:
+        items = _blocks(members.get(name, b"[]"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    texts = list(_texts(items, is_tool=name == "content"))
+    kept_members = members
+    if may_drop_structured and _is_over(members.get("structuredContent"), limit, estimate):
+        kept_members = {key: value for key, value in members.items() if key != "structuredContent"}
+        _take_structured(members["structuredContent"], items, texts)
+    _count(texts, limit, estimate)
+    if sum(text.cost for text in texts) <= limit:
+        return None if kept_members is members else Cut(object_bytes(kept_members), ())
+    cutting = _Cutting(items, estimate)
+    cutting.run(texts, limit)
+    blocks = [block for block in cutting.blocks if block is not None]
+    whole = {**kept_members, name: msgspec.Raw(object_bytes(blocks))}
+    return Cut(object_bytes(whole), tuple(cutting.kept.values()))
+
+
+def _texts(items: list[msgspec.Raw], *, is_tool: bool) -> Iterator[_Text]:
+    for place, item in enumerate(items):
+        try:
+            block = _block(item)
+            if is_tool and block.type == "resource" and block.resource is not msgspec.UNSET:
+                block = _block(block.resource)
+            elif is_tool and block.type != "text":
+                continue
+        except (msgspec.DecodeError, RecursionError):  # not of the shape that the specification gives it
+            continue
+        if block.text is not msgspec.UNSET:
+            yield _Text(place, block.text)
+
+
+def _is_over(structured: msgspec.Raw | None, limit: int, estimate: Estimate) -> bool:
+    text = "" if structured is None else bytes(structured).decode("utf-8", "replace")
+    return is_surely_over(text, limit) or estimate(text) > limit
+
+
+def _take_structured(structured: msgspec.Raw, items: list[msgspec.Raw], texts: list[_Text]) -> None:
+    """The text that says the same speaks for it; else it becomes one more."""
+    compact = msgspec.json.format(bytes(structured), indent=-1)
+    for text in texts:
+        if _is_same(text.text, compact):
+            text.note = "; structuredContent, the same, is left out"
+            return
+    said = bytes(structured).decode("utf-8", "replace")
+    items.append(msgspec.Raw(object_bytes({"type": "text", "text": said})))
+    texts.append(_Text(len(items) - 1, said, note="; this is structuredContent"))
+
+
+def _is_same(text: str, compact: bytes) -> bool:
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        return msgspec.json.format(text.encode(), indent=-1) == compact
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _count(texts: list[_Text], limit: int, estimate: Estimate) -> None:
+    """Sets what each text costs: exactly, unless that cannot matter."""
+    left = limit * _ESTIMATED if len(texts) * _BLOCK <= limit else 0
+    for text in texts:
+        length = len(text.text)
+        if is_surely_over(text.text, limit):
+            text.cost = limit + 1
+        elif length > left:
+            text.cost = length if text.text.isascii() else len(text.text.encode())
+        else:
+            text.cost = estimate(text.text)
+            left -= length
+        text.cost += _BLOCK
+
+
+class _Cutting:
+    """The blocks of one result while they are being cut, and what is to be kept of them."""
+
+    def __init__(self, items: list[msgspec.Raw], estimate: Estimate) -> None:
+        self.blocks: list[msgspec.Raw | None] = list(items)
+        self.kept: dict[str, Kept] = {}
+        self._items = items
+        self._estimate = estimate
+
+    def run(self, texts: list[_Text], limit: int) -> None:
+        share = _share([text.cost for text in texts], limit)
+        if share < _SHARE:
+            self._leave_out(texts, limit)
+            return
+        for text in texts:
+            if text.cost > share:
+                self._replace(text, share - _BLOCK)
+
+    def _leave_out(self, texts: list[_Text], limit: int) -> None:
+        """Keeps the first and the last blocks, and leaves out those in between; the first of them may be cut."""
+        room = limit - _SHARE
+        first = self._whole(texts, room * _HEAD)
+        left = int(room * _HEAD) - sum(text.cost for text in texts[:first])
+        if left >= _SHARE:
+            self._replace(texts[first], left - _BLOCK)
+            first += 1
+        last = self._whole(texts[first:][::-1], room * _TAIL)
+        middle = texts[first : len(texts) - last]
+        whole = [bytes(self._items[text.place]) for text in middle]
+        id_ = self._keep(b"[" + b",\n".join(whole) + b"]")
+        notice = (
+            f"[… {len(middle)} of {len(texts)} texts cut: {first} to {first + len(middle) - 1} "
+            f"({sum(map(len, whole))} bytes); read_result id={id_}: JSON array of their blocks]"
+        )
+        self._set(middle[0].place, notice)
+        for text in middle[1:]:
+            self.blocks[text.place] = None
+
+    def _whole(self, texts: list[_Text], room: float) -> int:
+        """How many of the first of these fit, at what they cost exactly."""
+        for index, text in enumerate(texts):
+            if not is_surely_over(text.text, int(room)):
+                text.cost = self._estimate(text.text) + _BLOCK
+            room -= text.cost
+            if room < 0:
+                return index
+        return len(texts)
+
+    def _replace(self, text: _Text, tokens: int) -> None:
+        body = text.text.encode()
+        self._set(text.place, _shortened(text, body, self._keep(body), tokens, self._estimate))
+
+    def _keep(self, body: bytes) -> str:
+        id_ = document_id(body)
+        self.kept[id_] = Kept(id_, body)
+        return id_
+
+    def _set(self, place: int, text: str) -> None:
+        """Puts another text into the block; everything else of it stays."""
+        members: RawObject = raw_object(self._items[place]) or {}
+        if "text" in members:
+            changed = {**members, "text": msgspec.Raw(object_bytes(text))}
+        else:
+            resource = raw_object(members["resource"]) or {}
+            inner = {**resource, "text": msgspec.Raw(object_bytes(text))}
+            changed = {**members, "resource": msgspec.Raw(object_bytes(inner))}
+        self.blocks[place] = msgspec.Raw(object_bytes(changed))
+
+
+def _share(costs: list[int], limit: int) -> int:
+    """The most that each may cost for all to be within the limit; who costs less leaves the rest to the others."""
+    left = limit
+    costs = sorted(costs)
+    for index, cost in enumerate(costs):
+        share = left // (len(costs) - index)
+        if cost > share:
+            return share
+        left -= cost
+    return limit
+
+
+def _shortened(text: _Text, body: bytes, id_: str, tokens: int, estimate: Estimate) -> str:
+    """Head, notice and tail of a text that costs more than `tokens`."""
+    records = json_records(body)
+    for shorten in (_between_records, _between_lines):
+        room = tokens / _SMALLER
+        for _ in range(_TRIES):
+            room *= _SMALLER
+            parts = _Parts(text, body, records, id_, int(room * _HEAD), int(room * _TAIL))
+            short = shorten(parts, estimate)
+            if short is not None and estimate(short) <= tokens:
+                return short
+            if short is None and shorten is _between_records:
+                break
+    return f"[… {len(body)} bytes cut; read_result id={id_}{text.note}]"
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """A text to shorten, and the tokens that its head and its tail may have."""
+
+    text: _Text
+    body: bytes
+    records: Records | None
+    id: str
+    head: int
+    tail: int
+
+    def notice(self, what: str, where: str) -> str:
+        return f"[… {what} cut; read_result id={self.id} {where}{self.text.note}]"
+
+
+def _between_lines(parts: _Parts, estimate: Estimate) -> str | None:
+    """None if the two overlap."""
+    text = parts.text.text
+    head = head_within(text, parts.head, estimate)
+    border = text.rfind("\n", head // 2, head)
+    if border >= 0:
+        head = border + 1
+    tail = tail_within(text, parts.tail, estimate)
+    start = len(text) - tail
+    border = text.find("\n", start, start + tail // 2)
+    if border >= 0:
+        start = border + 1
+    if head >= start:
+        return None
+    lines, size = text.count("\n", head, start), len(text[head:start].encode())
+    what = f"{lines} lines ({size} bytes)" if lines else f"{size} bytes"
+    notice = parts.notice(what, f"offset={len(text[:head].encode())}")
+    before = "" if head == 0 or text[head - 1] == "\n" else "\n"
+    return f"{text[:head]}{before}{notice}\n{text[start:]}"
+
+
+def _between_records(parts: _Parts, estimate: Estimate) -> str | None:
+    """None if not even the first record can be shown, or what is around the array is too much."""
+    records, text, body = parts.records, parts.text.text, parts.body
+    if records is None:
+        return None
+    count = len(records.lengths)
+    first, end = records.head(len(text[: head_within(text, parts.head, estimate)].encode()))
+    room = len(text[len(text) - tail_within(text, parts.tail, estimate) :].encode())
+    last, start = records.tail(max(len(body) - room, end))
+    if first == 0 or first + last >= count or len(body) - records.end > room:
+        return None
+    what = f"{count - first - last} of {count} records, {first} to {count - last - 1} ({start - end} bytes),"
+    notice = object_bytes(parts.notice(what, f"path={records.path}[{first}:{count - last}]")).decode()
+    between = ",\n" if last else "\n"
+    return f"{body[:end].decode()},\n{notice}{between}{body[start:].decode()}"

@@ -1,0 +1,119 @@
+"""Starts calls at their upstreams, and takes up those that a dead hub has left."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo, Upstream
+from mcp_hub.calls.metering import is_tool_error
+from mcp_hub.calls.plan import CallPlan, Truncate
+from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.results.retain import Retention
+from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.streams.continuation import Continuation
+from mcp_hub.calls.streams.orphans import DETACHED
+from mcp_hub.calls.streams.stored import asked, last_progress
+from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.events import Completed
+from mcp_hub.protocol import questions
+from mcp_hub.types import Era
+
+__all__ = ["CallStarter", "FollowUp"]
+
+FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Completed]]
+"""Asks the caller what a modern server's result asks for and repeats the call with it, until there is a result."""
+
+_UNKNOWN = TimeLimits(60, 60), TimeLimits(60, 60)
+"""Of a call of a server that is not configured any more."""
+
+
+class CallStarter:
+    """`limits` holds each server's time limits: of tool calls, and of everything else that is relayed (reads).
+
+    `follow_up` serves calls of modern servers that run without a request. Without `retention` no result is truncated.
+    """
+
+    def __init__(
+        self,
+        registry: CallRegistry,
+        streams: StreamTable,
+        upstreams: Mapping[str, Upstream],
+        limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
+        follow_up: FollowUp | None,
+        retention: Retention | None,
+    ) -> None:
+        self._registry = registry
+        self._streams = streams
+        self._upstreams = upstreams
+        self._limits = limits
+        self._follow_up = follow_up
+        self._retention = retention
+
+    def start(
+        self,
+        call: Call,
+        truncate: Truncate | None,
+        *,
+        explaining: Callable[[CallHandler], CallHandler] | None = None,
+        asks: bool = False,
+        in_place: bool = True,
+    ) -> CallRecord:
+        """Starts a call at its upstream. Raises `Busy`.
+
+        `explaining` is put around a handler whose refusals are explained to a model; `asks` says that the call may run
+        on without its request and ask then. `in_place`: its request may be written before this returns.
+        """
+        of_tools, of_reads = self._limits[call.upstream]
+        limits = of_tools if call.method == "tools/call" else of_reads
+        upstream = self._upstreams[call.upstream]
+        layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
+        passes = _is_no_refusal if explaining is not None else None
+        plan = CallPlan(upstream if in_place else None, layers, passes, truncate)
+        return self._registry.start(call, upstream.call if layers is None else layers(upstream.call), limits, plan)
+
+    def _layered(
+        self, explaining: Callable[[CallHandler], CallHandler] | None, asks: bool, handler: CallHandler
+    ) -> CallHandler:
+        if explaining is not None:
+            handler = explaining(handler)
+        return self._asking(handler) if asks else handler
+
+    def _asking(self, handler: CallHandler) -> CallHandler:
+        """`handler`, where what a modern server asks for becomes a question of the call once it runs on alone."""
+
+        async def asking(call: Call, channel: CallChannel) -> Completed:
+            done = await handler(call, channel)
+            writer = self._streams.owned(call.id)
+            is_alone = writer is not None and writer.is_detached
+            if is_alone and self._follow_up is not None and done.era is Era.MODERN and questions.may_ask(done.result):
+                return await self._follow_up(call, channel, handler, done)
+            return done
+
+        return asking
+
+    def truncation(self, shows_output: Callable[[str], bool] | None) -> Truncate | None:
+        """Truncates and keeps results that are too long for the caller; None where none are.
+
+        Structured content is left alone where the caller is shown a schema of it (`shows_output`), or nobody knows.
+        """
+        return None if self._retention is None else partial(self._truncate, self._retention, shows_output)
+
+    async def _truncate(
+        self, retention: Retention, shows_output: Callable[[str], bool] | None, call: Call, done: Completed
+    ) -> Completed:
+        may_drop = shows_output is not None and not shows_output(asked(call))
+        return await retention.fitted(call, done, may_drop_structured=may_drop)
+
+    async def take_up(self, row: StreamInfo) -> None:
+        """Takes up a call that another hub has left behind: its stream is this one's now."""
+        left = Continuation.of(row)
+        limits, _ = self._limits.get(left.call.upstream, _UNKNOWN)
+        progressed = await last_progress(self._streams.store, row)
+        plan = CallPlan(truncate=self.truncation(None))
+        record = left.started(self._upstreams.get(left.call.upstream), self._registry, limits, plan)
+        record.take_up(left.how, progressed, row.last, left.revoked)
+        self._streams.take_up(record, row)
+        self._streams.orphan(record, DETACHED)
+
+
+def _is_no_refusal(done: Completed) -> bool:
+    return not is_tool_error(done.result)

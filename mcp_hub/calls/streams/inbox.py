@@ -1,0 +1,59 @@
+"""What another process has to say to the owner of a stream: that its call is to end, or what a question is answered,
+or that somebody reads it there.
+
+The letters themselves lie in the store (`EventStore.post`, `inbox`).
+"""
+
+import msgspec
+
+from mcp_hub.errors import RpcError
+from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.stores.base import Letter
+from mcp_hub.types import CallId, RawJson
+
+__all__ = ["InputAnswer", "answer_in", "answering", "cancelling", "reason_in", "touching"]
+
+
+class InputAnswer(msgspec.Struct, frozen=True):
+    """The caller's answer to the question `key`."""
+
+    key: str
+    outcome: RawJson | RpcError
+
+
+class _Body(msgspec.Struct):
+    key: str
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def cancelling(stream: CallId, reason: str) -> Letter:
+    return Letter(stream, "cancel", reason.encode("utf-8", "replace"))
+
+
+def reason_in(letter: Letter) -> str:
+    return letter.body.decode("utf-8", "replace")
+
+
+def touching(stream: CallId) -> Letter:
+    return Letter(stream, "touch", b"")
+
+
+def answering(stream: CallId, key: str, outcome: RawJson | RpcError) -> Letter:
+    """The answer to the question `key`: a result, or the error that stands for it."""
+    is_error = isinstance(outcome, RpcError)
+    value = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
+    return Letter(stream, "input", msgspec.json.encode({"key": key, "error" if is_error else "result": value}))
+
+
+def answer_in(letter: Letter) -> InputAnswer:
+    """Raises `ValueError` for a letter that holds no answer."""
+    try:
+        body = msgspec.json.decode(letter.body, type=_Body)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+    if body.error is not msgspec.UNSET:
+        return InputAnswer(body.key, from_wire(body.error, "client"))
+    if body.result is msgspec.UNSET:
+        raise ValueError("neither result nor error")
+    return InputAnswer(body.key, body.result)

@@ -1,0 +1,119 @@
+"""What the store knows of a stream, beyond following it; and what a call goes by there."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call, StreamInfo
+from mcp_hub.calls.streams.placeholders import event_of
+from mcp_hub.errors import StoreError, UnknownStream
+from mcp_hub.events import InputReceived, InputRequired, Progressed
+from mcp_hub.stores.base import Change, Chunk, EventPage, EventStore
+from mcp_hub.types import CallId, RawJson
+
+__all__ = ["PAGE", "appended", "asked", "asked_last", "fetched", "last_progress", "open_questions", "own_name"]
+
+PAGE: Final = 4096
+"""Events that are fetched at once."""
+_LOOK: Final = 256
+"""Events that are looked through at once for what is asked."""
+
+
+async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:
+    """A page of events, encoded; empty at the end. Raises `StoreError`, `UnknownStream`."""
+    news = anyio.Event()
+    found: list[EventPage | StoreError | None] = []
+
+    def done(page: EventPage | StoreError | None) -> None:
+        found.append(page)
+        news.set()
+
+    store.fetch(id_, after, most, done)
+    await news.wait()
+    (page,) = found
+    if isinstance(page, StoreError):
+        raise page
+    if page is None:
+        raise UnknownStream
+    return page.lines
+
+
+async def appended(store: EventStore, row: StreamInfo, lines: Sequence[bytes], change: Change) -> None:
+    """Adds events behind the last one of a stream that this process owns and nobody writes to. Raises `StoreError`."""
+    news = anyio.Event()
+    errors: list[StoreError | None] = []
+
+    def done(error: StoreError | None) -> None:
+        errors.append(error)
+        news.set()
+
+    store.append(row.id, row.epoch, Chunk(row.last + 1, tuple(lines)), change, done)
+    await news.wait()
+    if errors[0] is not None:
+        raise errors[0]
+
+
+async def open_questions(store: EventStore, row: StreamInfo) -> dict[str, InputRequired]:
+    """What a stream still asks, by key, oldest first."""
+    if row.status != "input_required":
+        return {}
+    asked: dict[str, InputRequired] = {}
+    after = row.first - 1
+    while after < row.last:
+        lines = await fetched(store, row.id, after)
+        if not lines:
+            break
+        for line in lines:
+            if b'"type":"input-' in line:
+                event = event_of(line)
+                if isinstance(event, InputRequired):
+                    asked[event.key] = event
+                elif isinstance(event, InputReceived):
+                    asked.pop(event.key, None)
+        after += len(lines)
+    return asked
+
+
+async def asked_last(store: EventStore, row: StreamInfo, keys: Collection[str]) -> dict[str, InputRequired]:
+    """The committed questions of these keys, looked for from the end: a call that waits says little else."""
+    found: dict[str, InputRequired] = {}
+    last = row.last
+    while last >= row.first and not all(key in found for key in keys):
+        at = start = max(row.first - 1, last - _LOOK)
+        while at < last and (lines := await fetched(store, row.id, at, last - at)):
+            events = (event_of(line) for line in lines if b'"type":"input-required"' in line)
+            found.update((event.key, event) for event in events if isinstance(event, InputRequired))
+            at += len(lines)
+        last = start
+    return found
+
+
+async def last_progress(store: EventStore, row: StreamInfo) -> float:
+    """The last value that its progress had, as far as the latest events tell; 0 if it had none."""
+    last, after = 0.0, max(row.last - PAGE, row.first - 1)
+    while after < row.last and (lines := await fetched(store, row.id, after)):
+        for line in lines:
+            if b'"type":"progress"' in line and isinstance(event := event_of(line), Progressed):
+                last = event.progress
+        after += len(lines)
+    return last
+
+
+def asked(call: Call) -> str:
+    """What the client called: the exported name or the URI."""
+    return _string(call.asked) if isinstance(call.asked, msgspec.Raw) else own_name(call)
+
+
+def own_name(call: Call) -> str:
+    """What the upstream knows it by."""
+    raw = call.params.get("name", call.params.get("uri"))
+    return _string(raw) if raw is not None else call.method
+
+
+def _string(raw: RawJson) -> str:
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except msgspec.DecodeError:
+        return ""

@@ -1,0 +1,259 @@
+"""A durable stream as this process knows it: its row, its latest committed events, and who follows it.
+
+Followers see committed events only, so a cursor never points past what survives (streams.md §1). They have no queue:
+what is recent comes from a bounded tail in memory, what is older from the store, a page at a time; being slow costs
+nobody else anything. A stream of another process has no tail: its news come with a look into the store.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import anyio
+import msgspec
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.log import nobody
+from mcp_hub.calls.streams.placeholders import ending_of, event_of
+from mcp_hub.errors import EventsGone, HubError, StoreError, UnknownStream
+from mcp_hub.events import CallEvent
+from mcp_hub.stores.base import EventPage, EventStore
+
+__all__ = ["Committed", "Stream", "StreamReader", "LogWriter"]
+
+_TAIL_EVENTS: Final = 8192
+_TAIL_BYTES: Final = 2 << 20
+"""Of committed events that stay in memory for those who keep up, if there are any; the latest one in any case."""
+_PAGE: Final = 4096
+"""Events that are fetched from the store at once."""
+
+
+class LogWriter(Protocol):
+    """Who writes the call's events to its stream."""
+
+    def wake(self) -> None:
+        """There is something new."""
+        ...
+
+    async def committed(self) -> None:
+        """Returns once all that the log holds now is in the store, or never will be."""
+        ...
+
+
+class Committed(NamedTuple):
+    """One event that the store has: encoded, and decoded as far as that was asked for."""
+
+    line: bytes
+    event: CallEvent | None = None
+
+    @property
+    def read(self) -> CallEvent:
+        """The event; one that cannot be decoded says nothing (`Started`)."""
+        return self.event if self.event is not None else event_of(self.line)
+
+
+class Stream:
+    """One stream. `row` is as of the last commit that this process knows of.
+
+    `failed` says why nothing more will be known of it here.
+    """
+
+    __slots__ = ("__weakref__", "_bytes", "_store", "_tail", "_tail_first", "failed", "readers", "row")
+
+    def __init__(self, row: StreamInfo, store: EventStore) -> None:
+        self.row = row
+        self.readers: tuple[StreamReader, ...] = ()
+        self.failed: HubError | None = None
+        self._store = store
+        self._tail: deque[Committed] | None = None  # from event `_tail_first` on
+        self._tail_first = row.last + 1
+        self._bytes = 0
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is committed now survives this process."""
+        return self._store.is_durable
+
+    def committed(self, row: StreamInfo, events: Sequence[Committed] = ()) -> None:
+        """The store has `events` now, the last of which `row` knows of; without any: it was seen in the store.
+
+        What is older than what is known already is ignored.
+        """
+        if (row.epoch, row.last) < (self.row.epoch, self.row.last):
+            return
+        self.row = row if row.first >= self.row.first else msgspec.structs.replace(row, first=self.row.first)
+        if not self.readers:
+            self._tail = None
+        elif events:
+            self._extend(row.last + 1 - len(events), events)
+        for reader in self.readers:
+            if not reader.is_closed:
+                reader.look()
+
+    def _extend(self, first: int, events: Sequence[Committed]) -> None:
+        tail = self._tail
+        if tail is None or first != self._tail_first + len(tail):
+            tail = self._tail = deque()
+            self._tail_first, self._bytes = first, 0
+        tail.extend(events)
+        self._bytes += sum(len(event.line) for event in events)
+        while len(tail) > 1 and (len(tail) > _TAIL_EVENTS or self._bytes > _TAIL_BYTES):
+            self._bytes -= len(tail.popleft().line)
+            self._tail_first += 1
+
+    def seen(self, row: StreamInfo) -> None:
+        """What the store says of a stream that is written here: it lets go of events on its own.
+
+        Others may have read there already what this hub is only about to be told that it is written.
+        """
+        if row.last > self.row.last:
+            self.committed(row)
+        elif row.first > self.row.first:
+            self.row = msgspec.structs.replace(self.row, first=row.first)
+
+    def fail(self, error: HubError) -> None:
+        """Nothing more will be known of it here."""
+        self.failed = error
+        for reader in self.readers:
+            reader.failed = error
+            reader.wake()
+
+    async def begun(self) -> None:
+        """Returns once the first event is committed, or never will be."""
+        news = anyio.Event()
+        reader = self.reader(news.set, 0)
+        try:
+            while not self.row.last and reader.failed is None:
+                await news.wait()
+                news = anyio.Event()
+                reader.wake = news.set
+        finally:
+            reader.close()
+
+    def reader(self, wake: Callable[[], None], after: int, *, is_follower: bool = False) -> "StreamReader":
+        """Follows the stream from the event behind `after` on; `wake` is called (soon, often) when there is more.
+
+        `is_follower`: for somebody who asked for this stream, and not for what the hub itself has to know of it.
+        """
+        reader = StreamReader(self, self._store, after, wake, is_follower=is_follower)
+        self.readers += (reader,)
+        reader.look()
+        return reader
+
+    @property
+    def followers(self) -> int:
+        """How many of the readers are somebody's who asked for the stream."""
+        return sum(reader.is_follower for reader in self.readers)
+
+    @property
+    def behind(self) -> float:
+        """How many events the best of those who follow has not taken; infinity if nobody does."""
+        return min((self.row.last - reader.cursor for reader in self.readers), default=math.inf)
+
+    def has_recent(self, after: int) -> bool:
+        """Whether the event behind `after` is in memory."""
+        return self._tail is not None and 0 <= after + 1 - self._tail_first < len(self._tail)
+
+    def recent(self, after: int, most: int) -> list[Committed]:
+        """What follows `after`, if it is in memory."""
+        tail = self._tail
+        if tail is None or not self.has_recent(after):
+            return []
+        start = after + 1 - self._tail_first
+        if start == 0 and most >= len(tail):
+            return list(tail)
+        return [tail[index] for index in range(start, min(start + most, len(tail)))]
+
+
+class StreamReader:
+    """A place in a stream: behind event `cursor`. `failed` says why there will be nothing more before the end."""
+
+    __slots__ = ("_asked", "_page", "_store", "cursor", "failed", "is_closed", "is_follower", "stream", "wake")
+
+    def __init__(
+        self, stream: Stream, store: EventStore, after: int, wake: Callable[[], None], *, is_follower: bool
+    ) -> None:
+        self.stream = stream
+        self.is_follower = is_follower
+        self.cursor = after
+        self.wake = wake
+        self.failed = stream.failed
+        self.is_closed = False
+        self._store = store
+        self._page: deque[Committed] | None = None  # fetched, from the one behind the cursor on
+        self._asked: int | None = None  # the cursor that a page is being fetched for
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something can be taken now."""
+        return self._page is not None or self.stream.has_recent(self.cursor)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the ending has been taken."""
+        row = self.stream.row
+        return row.has_ended and self.cursor >= row.last
+
+    def take(self, most: int | None = None) -> list[CallEvent]:
+        """The next events, `most` of them; what is not at hand is fetched meanwhile."""
+        return [entry.read for entry in self.take_entries(most)]
+
+    def take_entries(self, most: int | None = None) -> list[Committed]:
+        """The same with their lines; not all are decoded, but an ending always is."""
+        page = self._page
+        if page is not None:
+            entries = [page.popleft() for _ in range(min(most or _PAGE, len(page)))]
+            if not page:
+                self._page = None
+        else:
+            entries = self.stream.recent(self.cursor, most or _PAGE)
+        self.cursor += len(entries)
+        if entries and self.at_end and entries[-1].event is None:
+            line = entries[-1].line
+            entries[-1] = Committed(line, ending_of(self.stream.row, line))
+        self._fill()
+        return entries
+
+    def close(self) -> None:
+        """Stops following. Idempotent."""
+        if not self.is_closed:
+            self.is_closed = True
+            self.wake = nobody
+            stream = self.stream
+            stream.readers = tuple(reader for reader in stream.readers if reader is not self)
+
+    def look(self) -> None:
+        """There may be news: says so, or has what is missing fetched."""
+        if self.has_more or self.at_end or self.failed is not None:
+            self.wake()
+        self._fill()
+
+    def _fill(self) -> None:
+        is_idle = self._asked is None and not (self.is_closed or self.failed or self.has_more)
+        if is_idle and self.cursor < self.stream.row.last:
+            self._asked = self.cursor
+            self._store.fetch(self.stream.row.id, self.cursor, _PAGE, self._fetched)
+
+    def _fetched(self, page: EventPage | StoreError | None) -> None:
+        asked, self._asked = self._asked, None
+        if self.is_closed:
+            return
+        if asked == self.cursor and not self.has_more:  # else it was committed meanwhile and came from memory
+            self._receive(page)
+        self.wake()
+        if isinstance(page, EventPage) and page.row.last > self.stream.row.last:
+            self.stream.committed(page.row)
+        self._fill()
+
+    def _receive(self, page: EventPage | StoreError | None) -> None:
+        if isinstance(page, StoreError):
+            self.failed = page
+        elif page is None:
+            self.failed = UnknownStream()
+        elif not page.lines:
+            self.failed = StoreError(f"stream {self.stream.row.id}: event {self.cursor + 1} cannot be read")
+        elif page.first > self.cursor + 1:
+            self.failed = EventsGone(page.first)
+        else:
+            self._page = deque(map(Committed, page.lines))

@@ -1,0 +1,397 @@
+"""All durable streams that this process knows: those of its own calls, and those that somebody here follows.
+
+A call's stream is begun when the call first emits something, outlives `QUIET`, or is asked to be durable; a short quiet
+one never gets here (streams.md §1). Streams of other processes are read from the same store; what is meant for their
+owner goes there through the inbox. What an owner that is gone left behind is closed, or gone on with.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from sys import intern
+from typing import Final
+from weakref import WeakValueDictionary
+
+import anyio
+
+from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
+from mcp_hub.calls.rules import StreamLimits
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.streams.inbox import answer_in, answering, cancelling, reason_in, touching
+from mcp_hub.calls.streams.stored import asked, own_name
+from mcp_hub.calls.streams.stream import Stream, StreamReader
+from mcp_hub.calls.streams.takeover import GoOn, Takeover
+from mcp_hub.calls.streams.writer import StreamWriter
+from mcp_hub.clock import Clock, wall_time
+from mcp_hub.errors import (  # fmt: skip
+    Busy,
+    EventsGone,
+    Fenced,
+    HubError,
+    InvalidParams,
+    KeyTaken,
+    RpcError,
+    StoreError,
+    UnknownStream,
+)
+from mcp_hub.events import Completed
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.shape.stream_events import start_data
+from mcp_hub.stores.base import EventStore, Letter
+from mcp_hub.types import CallId, RawJson
+
+__all__ = ["StreamLimits", "StreamTable"]
+
+log = get_logger(__name__)
+
+_NEWS: Final = 0.05
+"""Seconds between two looks for what other processes wrote, while somebody waits for it or they may write to us."""
+_ORPHANS: Final = 5.0
+_SWEEP: Final = 60.0
+"""Seconds between two looks for streams whose owner is gone, and for what has expired."""
+_LAST_DEADLINE: Final = 253_402_300_799.0
+"""Unix seconds; what is later has no date."""
+
+
+class StreamTable:
+    """`cancel` ends a call of this process. `go_on` takes up a call whose hub is gone, if that can be done."""
+
+    def __init__(self, store: EventStore, clock: Clock, limits: StreamLimits) -> None:
+        self.store = store
+        self.clock = clock
+        self._limits = limits
+        self._owned: dict[CallId, StreamWriter] = {}
+        self._foreign: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
+        """One object for each that somebody here has in hand: what is news to one reader is news to all."""
+        self._heirs = Takeover(store, self._inherited)
+        self._letters: list[Letter] = []
+        self._is_behind = False
+        self._detached: Counter[str] = Counter()
+        self._idle: anyio.Event | None = None
+        self._running: anyio.CancelScope | None = None
+        self.cancel_call: Callable[[CallRecord, str | None], None] = lambda record, reason: None
+        self.go_on: GoOn | None = None
+
+    @property
+    def retention(self) -> float:
+        """Seconds that a stream is kept after its end."""
+        return self._limits.retention
+
+    # -- streams of this process ----------------------------------------------------------------------------------
+
+    def owned(self, id_: CallId) -> StreamWriter | None:
+        """The writer of a stream whose call runs here."""
+        return self._owned.get(id_)
+
+    def begin(
+        self, record: CallRecord, *, info: bytes | None = None, key: str | None = None, digest: str = ""
+    ) -> StreamWriter:
+        """Makes a call durable; idempotent. The first event is committed soon (`settled`)."""
+        call = record.call
+        writer = self._owned.get(call.id)
+        if writer is not None:
+            return writer
+        if record.stream is not None:
+            return StreamWriter(record, record.stream, self.store, self.clock, self._written, is_over=True)
+        wall = wall_time()
+        row = StreamInfo(
+            id=call.id,
+            principal=call.principal,
+            owner=self.store.instance,
+            server=call.upstream,
+            method=call.method,
+            name=intern(asked(call)),
+            created=wall,
+            updated=wall,
+            session=call.session,
+            ttl=self._limits.retention,
+            info=info if info is not None or record.info is None else record.info(),
+            key=key,
+            digest=digest,
+        )
+        arguments = call.params.get("arguments", b"{}")
+        deadline = wall + record.limits.total - (self.clock.now() - record.started)
+        until = deadline if deadline < _LAST_DEADLINE else None
+        start = start_data(call.upstream, own_name(call), row.name, arguments, 1, until)
+        writer = StreamWriter(record, Stream(row, self.store), self.store, self.clock, self._written, start)
+        self._owned[call.id] = writer
+        record.has_stream(writer.stream)
+        return writer
+
+    def take_up(self, record: CallRecord, row: StreamInfo) -> StreamWriter:
+        """Goes on with a claimed stream: the call that `record` runs now writes behind its last event."""
+        stream = self._known(row)  # those who followed it while it was another's go on
+        writer = StreamWriter(record, stream, self.store, self.clock, self._written)
+        self._owned[row.id] = writer
+        self._detached[row.principal] += 1
+        writer.is_detached = True
+        record.has_stream(writer.stream)
+        return writer
+
+    def running(self, principal: str, *, key: str | None = None, digest: str = "") -> StreamWriter | None:
+        """The principal's call here that has this idempotency key; without one, that is of the request `digest`."""
+        for writer in self._owned.values():
+            row = writer.stream.row
+            if row.principal == principal and (row.digest == digest if key is None else row.key == key):
+                return writer
+        return None
+
+    def detach(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
+        """The call is to go on whatever becomes of its client. Raises `Busy` when its principal has too many such.
+
+        A call with an idempotency `key` must have been started just now: it goes upstream once the key is stored, and
+        not at all if another hub was sooner.
+        """
+        principal = record.call.principal
+        writer = self._owned.get(record.call.id)
+        if writer is not None and writer.is_detached:
+            return writer
+        if self._detached[principal] >= self._limits.detached:
+            most = self._limits.detached
+            raise Busy.at(f"{most} calls run without a client already", "hub.limits.detached_calls", most)
+        writer = self.begin(record, key=key, digest=digest)
+        if writer.is_over:
+            return writer
+        writer.is_detached = True
+        self._detached[principal] += 1
+        if key is not None:
+            record.handler = self._held(writer, record.handler)
+        return writer
+
+    def _held(self, writer: StreamWriter, handler: CallHandler) -> CallHandler:
+        async def held(call: Call, channel: CallChannel) -> Completed:
+            await self.settled(writer)
+            if writer.error is not None:
+                raise RpcError(f"the call was not sent: {writer.error}")
+            return await handler(call, channel)
+
+        return held
+
+    def _written(self, writer: StreamWriter) -> None:
+        """Nothing more will be written: the call has ended, or belongs to another process now."""
+        call = writer.record.call
+        self._owned.pop(call.id, None)
+        if writer.is_detached:
+            self._detached[call.principal] -= 1
+            if not self._detached[call.principal]:
+                del self._detached[call.principal]
+        if isinstance(writer.error, Fenced | KeyTaken):
+            self.cancel_call(writer.record, "its stream belongs to another hub now")
+        elif writer.error is None:  # with any other the call goes on without being kept
+            self._foreign[call.id] = writer.stream  # those who still read it need no second one
+        if self._idle is not None and not self._owned:
+            self._idle.set()
+
+    # -- streams of anybody ---------------------------------------------------------------------------------------
+
+    async def find(self, principal: str, id_: str) -> StreamInfo:
+        """The row of a principal's stream. Raises `UnknownStream`, the same for a foreign one."""
+        return (await self.open(principal, id_)).row
+
+    async def open(self, principal: str, id_: str) -> Stream:
+        """A principal's stream, to be followed. Raises `UnknownStream`, the same for a foreign one; `StoreError`."""
+        writer = self._owned.get(CallId(id_))
+        if writer is not None:
+            if writer.stream.row.principal != principal:
+                raise UnknownStream
+            await self.settled(writer)
+            if writer.error is None:
+                kept = await self.store.find(writer.stream.row.id)
+                if kept is not None:
+                    writer.stream.seen(kept)
+                return writer.stream
+        row = await self._found(principal, id_)
+        if not row.has_ended and (self._heirs.is_at(row.id) or await self.store.is_orphan(row)):
+            await self._heirs.take_over(row, self.go_on)
+            row = await self._found(principal, id_)
+        if not row.has_ended and row.owner != self.store.instance:
+            await self._touch(row.id)  # whoever asks after a call wants it to go on
+        return self._known(row)
+
+    async def _found(self, principal: str, id_: str) -> StreamInfo:
+        """Raises `UnknownStream`."""
+        row = await self.store.find(CallId(id_)) if id_.isascii() else None
+        if row is None or row.principal != principal:
+            raise UnknownStream
+        return row
+
+    def _known(self, row: StreamInfo) -> Stream:
+        """The stream as everybody here has it, which is at least as far as the row."""
+        writer = self._owned.get(row.id)
+        if writer is not None:
+            return writer.stream
+        stream = self._foreign.get(row.id)
+        if stream is None:
+            stream = self._foreign[row.id] = Stream(row, self.store)
+        else:
+            stream.committed(row)
+        return stream
+
+    async def settled(self, writer: StreamWriter) -> None:
+        """Returns once the stream's first event is committed (or never will be)."""
+        if writer.error is None:
+            await writer.stream.begun()
+
+    def follow(self, stream: Stream, wake: Callable[[], None], after: int) -> StreamReader:
+        """Reads the stream from the event behind `after` on.
+
+        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
+        """
+        row = stream.row
+        if after > row.last:
+            raise InvalidParams(f"cursor {after} is beyond the stream's last event, {row.last}")
+        if after + 1 < row.first:
+            raise EventsGone(row.first)
+        if stream.followers >= self._limits.followers:
+            most = self._limits.followers
+            raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
+        writer = self._owned.get(row.id)
+        if writer is not None:
+            writer.orphaned_at = None
+        return stream.reader(wake, after, is_follower=True)
+
+    async def cancel(self, principal: str, id_: str, reason: str) -> StreamInfo:
+        """Asks for the end of a call, whichever process runs it; its row. Raises `UnknownStream`, `StoreError`."""
+        row = await self.find(principal, id_)
+        writer = self._owned.get(row.id)
+        if writer is not None:
+            self.cancel_call(writer.record, reason)
+            if writer.record.revoked is not None:
+                await writer.committed()  # whoever goes on with the call knows it, too
+        elif not row.has_ended:
+            await self.store.post(cancelling(row.id, reason))
+        return row
+
+    async def answer(self, principal: str, id_: str, key: str, outcome: RawJson | RpcError) -> StreamInfo:
+        """Answers an open question of a call, whichever process runs it; its row. Unknown keys are ignored.
+
+        Raises `UnknownStream`, `StoreError`.
+        """
+        row = await self.find(principal, id_)
+        writer = self._owned.get(row.id)
+        if writer is not None:
+            writer.record.answer(key, outcome)
+        elif not row.has_ended:
+            await self.store.post(answering(row.id, key, outcome))
+        return row
+
+    # -- other processes ------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Looks after what other processes write and leave behind, and what has expired; until `close`."""
+        next_orphans, next_sweep = self.clock.now(), self.clock.now() + _SWEEP
+        problem = ""
+        with anyio.CancelScope() as self._running:
+            while True:
+                now = self.clock.now()
+                try:
+                    if now >= next_orphans:
+                        next_orphans = now + _ORPHANS
+                        await self._inherit()
+                    if now >= next_sweep:
+                        next_sweep = now + _SWEEP
+                        await self.store.sweep(wall_time())
+                    await self._look()
+                    problem = ""
+                except HubError as error:
+                    if str(error) != problem:
+                        problem = str(error)
+                        log.warning("store_unreadable", reason=problem)
+                self._end_orphans(self.clock.now())
+                await anyio.sleep(_NEWS if self._followed or self._owned else _ORPHANS / 10)
+
+    @property
+    def _followed(self) -> list[Stream]:
+        """Those of other processes whose news somebody here waits for."""
+        return [stream for stream in self._foreign.values() if stream.readers and not stream.row.has_ended]
+
+    async def _look(self) -> None:
+        """Takes in what others have written: letters for our calls, events of streams that somebody follows here."""
+        if not (self._followed or self._owned):
+            return
+        if await self.store.has_news():
+            self._is_behind = True  # until all of it is taken in, whatever fails on the way
+        if not (self._is_behind or self._letters):
+            return
+        self._letters += await self.store.inbox()
+        letters, self._letters = self._letters, []
+        for letter in letters:
+            self._take(letter)
+        for stream in self._followed:
+            row = await self.store.find(stream.row.id)
+            if row is None:
+                stream.fail(UnknownStream())
+            elif (row.epoch, row.last, row.status) != (stream.row.epoch, stream.row.last, stream.row.status):
+                stream.committed(row)
+        self._is_behind = False
+
+    def _take(self, letter: Letter) -> None:
+        writer = self._owned.get(letter.stream)
+        if writer is None:
+            if self._heirs.is_at(letter.stream):
+                self._letters.append(letter)  # its call is about to be gone on with
+            return
+        if letter.kind == "cancel":
+            self.cancel_call(writer.record, reason_in(letter))
+            return
+        if letter.kind == "touch":
+            writer.followed_until = self.clock.now() + 2 * _ORPHANS  # whoever reads there sends the next one sooner
+            if writer.orphaned_at is not None:
+                writer.orphaned_at = self.clock.now() + writer.patience
+            return
+        try:
+            answer = answer_in(letter)
+        except ValueError as problem:
+            log.warning("letter_unreadable", stream=letter.stream, reason=str(problem))
+        else:
+            writer.record.answer(answer.key, answer.outcome)
+
+    async def _inherit(self) -> None:
+        """Takes over what owners that are gone have left; what cannot be does not keep the others waiting.
+
+        Owners that are there hear who is followed here: a call that somebody reads goes on.
+        """
+        for stream in self._followed:
+            await self._touch(stream.row.id)
+        for row in await self.store.orphans():
+            try:
+                await self._heirs.take_over(row, self.go_on)
+            except HubError as error:
+                log.warning("stream_not_inherited", stream=row.id, reason=str(error))
+
+    async def _touch(self, id_: CallId) -> None:
+        with suppress(StoreError):  # there are too many letters, or the file is locked: the next one may get through
+            await self.store.post(touching(id_))
+
+    def _inherited(self, row: StreamInfo) -> None:
+        """A stream has been ended here: what this process writes is no news to it, but to those who follow."""
+        if (stream := self._foreign.get(row.id)) is not None:
+            stream.committed(row)
+
+    # -- calls whose client is gone -------------------------------------------------------------------------------
+
+    def orphan(self, record: CallRecord, seconds: float) -> None:
+        """The call's client is gone: it goes on for at most that long, unless somebody follows it again."""
+        writer = self._owned.get(record.call.id)
+        if writer is not None:
+            writer.patience = seconds
+            writer.orphaned_at = self.clock.now() + seconds
+
+    def _end_orphans(self, now: float) -> None:
+        for writer in list(self._owned.values()):
+            until = None if writer.orphaned_at is None else max(writer.orphaned_at, writer.followed_until)
+            if until is not None and until <= now and not writer.stream.readers:
+                writer.orphaned_at = None
+                log.info("call_orphaned", call_id=writer.record.call.id, upstream=writer.record.call.upstream)
+                self.cancel_call(writer.record, "its client did not come back")
+
+    async def close(self, seconds: float) -> None:
+        """Waits until everything is written, at most `seconds`; then lets go of the store."""
+        if self._owned:
+            self._idle = anyio.Event()
+            with anyio.move_on_after(seconds, shield=True):
+                await self._idle.wait()
+        if self._running is not None:
+            self._running.cancel()
+        with anyio.CancelScope(shield=True):
+            await self.store.close()

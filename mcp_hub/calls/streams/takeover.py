@@ -1,0 +1,105 @@
+"""What becomes of a stream whose owner is gone: it gets its ending, or its call is gone on with by this process.
+
+Source: streams.md §6, "hub `kill -9`".
+"""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import msgspec
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.streams.stored import appended, open_questions
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import HubError, HubRestarted, StoreError
+from mcp_hub.events import Failed, InputReceived
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.shape.stream_events import encoded, timestamp
+from mcp_hub.stores.base import Change, EventStore
+from mcp_hub.types import CallId
+
+__all__ = ["GoOn", "Takeover"]
+
+log = get_logger(__name__)
+
+GoOn = Callable[[StreamInfo], Awaitable[None]]
+"""Goes on with the call of a stream that this process owns now."""
+_UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
+"""How going on fails before it has begun: too many calls, or a continuation that this version cannot read."""
+
+
+class Takeover:
+    """Takes over from owners that are gone; `settled` is told of the row as it is then."""
+
+    def __init__(self, store: EventStore, settled: Callable[[StreamInfo], None]) -> None:
+        self._store = store
+        self._settled = settled
+        self._under_way: dict[CallId, anyio.Event] = {}
+
+    def is_at(self, id_: CallId) -> bool:
+        """Whether the stream is being taken over at the moment."""
+        return id_ in self._under_way
+
+    async def take_over(self, row: StreamInfo, go_on: GoOn | None) -> None:
+        """Does so, or waits until it is done; nothing happens if the stream is no longer as `row` says.
+
+        Raises `StoreError`. What has been begun is brought to its end even if the caller stops waiting: a stream that
+        is owned but written by nobody would never end.
+        """
+        if (other := self._under_way.get(row.id)) is not None:
+            await other.wait()
+            return
+        done = self._under_way[row.id] = anyio.Event()
+        try:
+            with anyio.CancelScope(shield=True):
+                await (self._close(row) if go_on is None or not row.continuation else self._go_on(row, go_on))
+        finally:
+            del self._under_way[row.id]
+            done.set()
+
+    async def _close(self, row: StreamInfo) -> None:
+        wall = wall_time()
+        line = _ending(row, wall, "the hub that ran this call is gone; the outcome is unknown")
+        closed = await self._store.claim(row, [line], Change(wall, "failed"))
+        if closed is not None:
+            log.warning("stream_closed", stream=row.id, upstream=row.server, reason="its hub is gone")
+            self._settled(closed)
+
+    async def _go_on(self, row: StreamInfo, go_on: GoOn) -> None:
+        wall = wall_time()
+        claimed = await self._store.claim(row, await self._withdrawals(row, wall), Change(wall, "working"))
+        if claimed is None:
+            return
+        try:
+            await go_on(claimed)
+        except _UNUSABLE as problem:
+            await self._give_up(claimed, problem)
+        else:
+            log.info("stream_taken_up", stream=row.id, upstream=row.server)
+
+    async def _give_up(self, row: StreamInfo, problem: Exception) -> None:
+        """Nobody will ever write to the stream: it ends here."""
+        log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))
+        wall = wall_time()
+        line = _ending(row, wall, f"the hub that ran this call is gone, and this one cannot go on: {problem}")
+        try:
+            await appended(self._store, row, [line], Change(wall, "failed"))
+        except StoreError as error:
+            log.error("stream_not_closed", stream=row.id, reason=str(error))
+            return
+        self._settled(msgspec.structs.replace(row, last=row.last + 1, updated=wall, status="failed"))
+
+    async def _withdrawals(self, row: StreamInfo, wall: float) -> list[bytes]:
+        """Events that close what the stream still asks: whoever goes on with the call asks anew."""
+        when, lines = timestamp(wall), []
+        keys = list(await open_questions(self._store, row))
+        for number, key in enumerate(keys, 1):
+            event = InputReceived(key, len(keys) - number)
+            lines.append(encoded(row.id, row.last + number, when, event))
+        return lines
+
+
+def _ending(row: StreamInfo, wall: float, reason: str) -> bytes:
+    data = {"upstream": {"server": row.server}, "outcome": "unknown"}
+    reason = reason.encode("utf-8", "replace").decode()
+    return encoded(row.id, row.last + 1, timestamp(wall), Failed(HubRestarted(reason, data=data)))

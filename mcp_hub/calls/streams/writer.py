@@ -1,0 +1,313 @@
+"""Writes the log of one running call to its durable stream: follows it, merges what may be merged, numbers, commits.
+
+One append is under way at a time; what comes meanwhile waits in the coalescer and goes with the next one, so that a
+slow store makes larger batches and not a queue. When too much waits, nothing more is taken from the log, which then
+treats the writer as the slow reader that it is (streams.md §4).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, cast
+
+import anyio
+import msgspec
+
+from mcp_hub import aio
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls import machine
+from mcp_hub.calls.coalesce import LAG, OFTEN, Coalescer
+from mcp_hub.calls.machine import CallStatus, IllegalEvent
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.streams.placeholders import UNWRITABLE, unwritable
+from mcp_hub.calls.streams.stream import Committed, Stream
+from mcp_hub.clock import Clock, wall_time
+from mcp_hub.errors import HubStopping, KeyTaken, StoreError
+from mcp_hub.events import CallEvent, Failed, Progressed, Started
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.shape.stream_errors import is_retryable
+from mcp_hub.protocol.shape.stream_events import encoded, timestamp
+from mcp_hub.stores.base import Change, Chunk, EventStore
+from mcp_hub.types import RawJson
+
+__all__ = ["StreamWriter"]
+
+log = get_logger(__name__)
+
+_PAUSE: Final = 0.01
+"""Seconds between two looks into a log that nobody follows by cursor: nothing waits for its events."""
+_HURRY: Final = LAG // 4
+"""Events after which a look is not put off any longer: nobody else is to be kept waiting by a log that fills up."""
+_BEHIND: Final = 8192
+"""Committed events that the best of the followers may be behind before progress is merged: what stays in memory."""
+_MOST: Final = 4096
+"""Events of one append; half of what stays in memory for followers, so that none who keeps up misses any there."""
+_SLICE: Final = 256
+"""Events that are taken from the log at once."""
+_MOST_WAITING: Final = 8192
+_MOST_BYTES: Final = 1 << 20
+"""Events and bytes that may wait for the append before them; a slice more, as it comes."""
+_STARTED: Final = 1
+"""The first event of every log, which a stream has of its own."""
+_GONE: Final = b""
+"""A continuation that no longer holds: None would leave the row as it is."""
+
+
+class StreamWriter:
+    """The owner's side of one stream; `on_end` is called once nothing more will be written.
+
+    `start` is the data of the first event; without it the stream exists already and goes on behind its last event.
+    One that `is_over` only stands for what has been written.
+    """
+
+    __slots__ = (
+        "_clock", "_coalescer", "_how", "_is_busy", "_is_due", "_is_new", "_leaves", "_lines", "_on_end", "_pending",
+        "_reader", "_revoked", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "_waiters",
+        "error", "followed_until", "is_detached", "is_over", "orphaned_at", "patience", "record", "stream",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        record: CallRecord,
+        stream: Stream,
+        store: EventStore,
+        clock: Clock,
+        on_end: Callable[["StreamWriter"], None],
+        start: RawJson | None = None,
+        *,
+        is_over: bool = False,
+    ) -> None:
+        self.record = record
+        self.stream = stream
+        self.error: StoreError | None = stream.failed if isinstance(stream.failed, StoreError) else None
+        self.orphaned_at: float | None = None
+        self.followed_until = -math.inf  # by somebody at another hub, as far as is known
+        self.patience = 0.0  # seconds that it goes on without a client, once more with each who asks after it
+        self.is_detached = False
+        self.is_over = is_over
+        self._store = store
+        self._clock = clock
+        self._on_end = on_end
+        self._start = start
+        self._is_new = start is not None
+        self._coalescer: Coalescer | None = None  # most streams say nothing for long
+        self._taken: Sequence[CallEvent] = ()  # what goes first: from the coalescer, too many for one append
+        self._pending: Sequence[CallEvent] = ()  # of the append that is under way
+        self._lines: Sequence[bytes] = ()
+        self._row = stream.row
+        self._how = None if self._is_new else record.continuation  # as the row has it
+        self._revoked = None if self._is_new else record.revoked
+        self._status: CallStatus | None = None if self._is_new else CallStatus.WORKING
+        self._is_busy = self._leaves = False
+        self._is_due = True
+        self._unread = 0
+        self._waiters: tuple[anyio.Event, ...] = ()
+        self._timer: aio.Timer | None = None
+        if is_over:
+            return
+        if self._is_new:  # the log's own may be gone, or not there yet
+            self._taken = (Started(),)
+        record.writer = self
+        self._reader = record.log.reader(self.wake, _STARTED)
+        aio.call_soon(self._pump)
+
+    # -- from the log to the coalescer
+
+    async def committed(self) -> None:
+        """Returns once all that the log holds now is in the store, or never will be; meanwhile nothing is merged."""
+        while not self.is_over and (self._is_busy or self._has_more):
+            news = anyio.Event()
+            self._waiters = (*self._waiters, news)
+            self.wake()
+            await news.wait()
+
+    def _tell(self) -> None:
+        waiters, self._waiters = self._waiters, ()
+        for news in waiters:
+            news.set()
+
+    def wake(self) -> None:
+        if self._is_due:
+            self._unread += 1
+            if self._unread >= _HURRY:
+                self._collect(self._clock.now())
+            return
+        self._is_due = True
+        if self.stream.readers or self._waiters or self.record.log.ended:
+            aio.call_soon(self._pump)
+        else:
+            aio.call_later(_PAUSE, self._pump)
+
+    def _pump(self) -> None:
+        self._is_due = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.is_over:
+            return
+        now = self._clock.now()
+        self._collect(now)
+        if not self._is_busy:
+            self._flush(now)
+
+    def _collect(self, now: float) -> None:
+        self._unread = 0
+        coalescer, reader = self._coalescer, self._reader
+        if coalescer is None:
+            if not reader.has_more:
+                return
+            coalescer = self._coalescer = Coalescer()
+        keeps_up = self.stream.behind <= _BEHIND or now < self.followed_until
+        coalescer.is_eager = keeps_up or bool(self._waiters)
+        while reader.has_more and coalescer.count < _MOST_WAITING and coalescer.size < _MOST_BYTES:
+            events = reader.take(_SLICE)
+            for event in events if coalescer.is_eager else _merged(events):
+                coalescer.add(event, now)
+
+    # -- from the coalescer to the store
+
+    def _flush(self, now: float) -> None:
+        due, is_news = self._due, self._has_news
+        if is_news or self._taken:
+            due = now
+        if due is None:
+            return
+        if due > now:
+            self._timer = aio.call_later(due - now, self._pump)
+            return
+        waiting = self._taken
+        if self._coalescer is not None and (self._is_new or not waiting):
+            waiting = [*waiting, *self._coalescer.take(now)]
+        events, self._taken = list(waiting[:_MOST]), waiting[_MOST:] or ()
+        if events and self._may_leave(events[-1]):
+            self._leaves = True
+            events.pop()
+        if events or is_news:
+            self._append(events, is_news)
+        elif self._leaves:
+            self._end()
+        elif (later := self._due) is not None:  # progress that may be replaced yet
+            self._timer = aio.call_later(max(later - now, 0), self._pump)
+
+    def _may_leave(self, last: CallEvent) -> bool:
+        """Whether the hub only stops, and another one can go on with the call: then it has not ended."""
+        return isinstance(last, Failed) and isinstance(last.error, HubStopping) and self.record.survives
+
+    def _append(self, events: list[CallEvent], is_news: bool) -> None:
+        """`is_news`: what another hub needs to go on with the call is not what the row says."""
+        self._is_busy = True
+        wall = wall_time()
+        before, self._pending = self.stream.row, events
+        self._lines, self._row = self._encoded(events, wall)
+        how = None
+        if is_news:
+            self._how, self._revoked = self.record.continuation, self.record.revoked
+            how = _GONE if self._how is None else self._go_on(self._how)
+            self._row = msgspec.structs.replace(self._row, continuation=how or None)
+        frees_key = before.key is not None and bool(events) and _may_repeat(events[-1])
+        if frees_key:
+            self._row = msgspec.structs.replace(self._row, key=None)
+        chunk = Chunk(before.last + 1, tuple(self._lines))
+        if self._is_new:
+            self._is_new, self._start = False, None
+            self._store.create(msgspec.structs.replace(self._row, last=before.last), chunk, self._appended)
+        else:
+            change = Change(wall, self._row.status, self._row.message, how, frees_key=frees_key)
+            self._store.append(self._row.id, self._row.epoch, chunk, change, self._appended)
+
+    def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamInfo]:
+        """The events' lines, and the row after them. What cannot be written is replaced in `events`."""
+        row, when, lines = self.stream.row, timestamp(wall), []
+        for place, event in enumerate(events):
+            seq = row.last + 1 + place
+            try:
+                status = machine.advance(self._status, event)
+                line = encoded(row.id, seq, when, event, self._start)
+            except (IllegalEvent, *UNWRITABLE) as problem:
+                log.warning("event_unwritable", stream=row.id, kind=type(event).__name__, reason=ascii(str(problem)))
+                event = events[place] = unwritable(event, problem)
+                status = machine.advance(self._status, event)
+                line = encoded(row.id, seq, when, event)
+            self._status = status
+            lines.append(line)
+        assert self._status is not None
+        message = _last_message(events) or row.message
+        last = row.last + len(events)
+        return lines, msgspec.structs.replace(row, last=last, updated=wall, status=self._status.value, message=message)
+
+    def _go_on(self, how: RawJson) -> bytes:
+        """What another hub needs: the call, what its upstream said of it, and why it is to be cancelled, if it is."""
+        left = {"call": self.record.call, "how": msgspec.Raw(bytes(how)), "revoked": self.record.revoked}
+        return msgspec.json.encode(left)
+
+    def _appended(self, error: StoreError | None) -> None:
+        if self.is_over:
+            return
+        if error is not None:
+            if not isinstance(error, KeyTaken):  # another hub was sooner: nothing is lost
+                log.error("stream_lost", stream=self._row.id, reason=str(error))
+            self.error = error
+            self.stream.fail(error)
+            self._end()
+            return
+        committed = [Committed(line, event) for line, event in zip(self._lines, self._pending, strict=True)]
+        self._is_busy = False
+        self._pending = self._lines = ()
+        self.stream.committed(self._row, committed)
+        if self._row.has_ended or self._leaves:
+            self._end()
+        elif self._has_more:
+            self.wake()
+        self._tell()
+
+    @property
+    def _due(self) -> float | None:
+        """When what waits in the coalescer should go; None if nothing does."""
+        return None if self._coalescer is None else self._coalescer.due
+
+    @property
+    def _has_more(self) -> bool:
+        is_waiting = bool(self._taken) or self._reader.has_more or self._due is not None
+        return is_waiting or self._has_news
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether what another hub needs to go on with the call is not what the row says."""
+        return self.record.continuation is not self._how or self.record.revoked is not self._revoked
+
+    def _end(self) -> None:
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.record.writer = None
+        self._reader.close()
+        self._tell()
+        self._on_end(self)
+
+
+def _may_repeat(last: CallEvent) -> bool:
+    """Whether a call has ended that may be made again as it is: under the same key, too."""
+    return isinstance(last, Failed) and is_retryable(last.error)
+
+
+def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
+    """The same with each long run of progress as its last: what the coalescer would make of it, only slower."""
+    for kind, group in groupby(events, type):
+        run = list(group)
+        if kind is Progressed and len(run) > OFTEN:
+            told = cast("list[Progressed]", run)
+            hidden = len(told) - 1 + sum(progress.skipped for progress in told)
+            run = [msgspec.structs.replace(told[-1], skipped=hidden)]
+        yield from run
+
+
+def _last_message(events: list[CallEvent]) -> str | None:
+    """The message of the last progress that has one."""
+    for event in reversed(events):
+        if type(event) is Progressed and event.rest and "message" in event.rest:
+            try:
+                return msgspec.json.decode(event.rest["message"], type=str)
+            except msgspec.DecodeError:
+                return None
+    return None

@@ -1,0 +1,105 @@
+"""Schemas said shorter with the same verdict on every instance (context.md §4).
+
+Dropped are keywords that assert nothing (but descriptions), definitions that nothing needs, and `$schema` where the
+meaning does not hang on it. `anyOf` of a type and null becomes a list of types, and a `$ref` becomes what it means
+where that is not longer. A schema without `$schema` must keep its meaning both in 2020-12, which MCP presumes
+(specification, basic, "JSON Schema usage"), and in draft-07, which many clients presume.
+
+What cannot be proved is left alone: references that do not lead to a schema of the same document, schemas with ids or
+anchors, dialects we do not know. Names of properties, order of keys, text of numbers and data are never touched.
+"""
+
+import json
+from typing import NoReturn
+
+import msgspec
+
+from mcp_hub.catalog.compact.inlining import Inlining
+from mcp_hub.catalog.compact.keywords import Json, Schema
+from mcp_hub.catalog.compact.references import Unproven, height, survey
+from mcp_hub.catalog.compact.rules import rules_of
+from mcp_hub.catalog.definitions import MAX_DEPTH
+from mcp_hub.types import RawObject
+
+__all__ = ["MAX_BYTES", "compact_schema", "compact_tool"]
+
+# the longest schema of 611 real tools has 24 kB; the slowest of this length takes a second or two
+MAX_BYTES = 1 << 18
+# a further round may find a little more, and the last one must find nothing; real schemas need two
+_MAX_ROUNDS = 8
+_OBJECT = msgspec.json.Decoder(RawObject)
+
+
+def compact_schema(raw: bytes) -> bytes:
+    """One encoded schema as short as it gets without a change of meaning, or the same bytes. Never raises.
+
+    Compacting twice changes nothing more. Left as they are: schemas of more than `MAX_BYTES`, deeper than `MAX_DEPTH`,
+    with a key twice, and what is no schema.
+    """
+    shortest = raw
+    for _ in range(_MAX_ROUNDS):
+        shorter = _shorter(shortest)
+        if len(shorter) >= len(shortest):
+            return shortest
+        shortest = shorter
+    return raw
+
+
+def compact_tool(raw: bytes) -> bytes:
+    """One encoded tool definition with a compact `inputSchema` and no `outputSchema` (context.md §1). Never raises.
+
+    Every other member stays byte for byte and in its order.
+    """
+    try:
+        fields = _OBJECT.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return raw
+    kept = {name: value for name, value in fields.items() if name != "outputSchema"}
+    if "inputSchema" in kept:
+        kept["inputSchema"] = msgspec.Raw(compact_schema(bytes(kept["inputSchema"])))
+    return raw if kept == fields else msgspec.json.encode(kept)
+
+
+def _shorter(raw: bytes) -> bytes:
+    """One round: the schema encoded anew, or `raw`."""
+    if len(raw) > MAX_BYTES:
+        return raw
+    try:
+        schema = _decoded(raw)
+        if not isinstance(schema, dict) or height(schema) > MAX_DEPTH:
+            return raw
+        return msgspec.json.encode(_compacted(schema))
+    except (ValueError, RecursionError):
+        return raw
+
+
+def _decoded(raw: bytes) -> Json:
+    """Raises: ValueError (also for a key twice, where decoders differ), RecursionError."""
+    value: Json = json.loads(
+        raw.decode(),
+        object_pairs_hook=_unique,
+        parse_int=msgspec.Raw,
+        parse_float=msgspec.Raw,
+        parse_constant=_reject,
+    )
+    return value
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> Schema:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a key twice")
+    return members
+
+
+def _reject(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _compacted(root: Schema) -> Schema:
+    try:
+        references = survey(root)
+        rules = rules_of(root, references)
+    except Unproven:
+        return root
+    return Inlining(root, references, rules).run()

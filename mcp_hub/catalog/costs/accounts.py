@@ -1,0 +1,37 @@
+"""Accounts of what tools cost, one at a time: texts that were measured once are not measured again."""
+
+from functools import partial
+
+import anyio
+import anyio.to_thread
+
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.costs.token_costs import HEAVIEST, CostQuery, Measures, account
+from mcp_hub.protocol.rest.tokens import TokenAccount
+from mcp_hub.types import ClientKind
+
+__all__ = ["TokenAccounts"]
+
+
+class TokenAccounts:
+    """Of one catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._measures = Measures()
+        self._turn = anyio.Lock()
+
+    async def account(
+        self, profile: str | None, client: str, kind: ClientKind, server: str | None, heaviest: int | None
+    ) -> TokenAccount:
+        """The account of a profile's tools, as clients of this kind are listed them now.
+
+        Counted in a worker thread, which a cancelled caller leaves to itself.
+        """
+        catalog = self._catalog
+        asked = CostQuery(
+            client, profile, catalog.starting(profile), server, HEAVIEST if heaviest is None else heaviest
+        )
+        async with self._turn:
+            count = partial(account, catalog.view(profile), catalog.rules(profile), kind, asked, self._measures)
+            return await anyio.to_thread.run_sync(count, abandon_on_cancel=True)

@@ -1,0 +1,184 @@
+"""What tools cost the context of a model: each of them, and all together in every way to list them. Pure.
+
+All figures are estimated tokens (`tokens.estimate`) of what a client is sent, added up over definitions; what the
+client makes of them for its model may cost a little more or less. Source: context.md §1 and §6.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from hashlib import blake2b
+from itertools import accumulate, pairwise
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.catalog.compact.schema import compact_tool
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.definitions import in_era
+from mcp_hub.catalog.discovery.signatures import all_names, signature
+from mcp_hub.catalog.exposure import decided, exposed
+from mcp_hub.catalog.rules import ViewRules
+from mcp_hub.catalog.view import CatalogView, Entry
+from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
+from mcp_hub.types import ClientKind, Era, Expose, Kind
+
+__all__ = ["HEAVIEST", "CostQuery", "Measures", "account"]
+
+HEAVIEST: Final = 10
+"""Tools that are named as the heaviest unless another number is asked for."""
+_EXPOSES: Final[tuple[Expose, ...]] = ("full", "search", "names", "auto")
+_ERA: Final = Era.HANDSHAKE
+"""Of what is sent: that of most clients. The other one differs in a few members of few definitions."""
+_MOST_COMPACTED: Final = 1 << 23
+"""Bytes of definitions that are compacted for one account, ten times those of 611 real tools, which take 0.6 s."""
+_REMEMBERED: Final = 1 << 16
+"""Texts whose tokens are remembered: some 10 MB."""
+
+_T = TypeVar("_T")
+
+
+class CostQuery(msgspec.Struct, frozen=True):
+    """What an account is of: the names go into it as they are. `starting` are servers that have never been listed.
+
+    With `server` only its tools are counted one by one and in `total`; lists are of all. `heaviest` is how many to
+    name.
+    """
+
+    client: str = ""
+    profile: str | None = None
+    starting: Sequence[str] = ()
+    server: str | None = None
+    heaviest: int = HEAVIEST
+
+
+class Measures:
+    """The tokens of texts that were measured before, by their digests, so that no text is kept.
+
+    Bounded: when there are too many, all are forgotten. Accounts of several threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, str | None], tuple[int, ...]] = {}
+        self._left = 0
+
+    def start(self) -> None:
+        """Another account begins, which may compact so many bytes."""
+        self._left = _MOST_COMPACTED
+
+    def tokens(self, raw: bytes) -> int:
+        """Of a definition as it is."""
+        key = (_digest(raw), None)
+        known = self._known.get(key)
+        if known is None:
+            known = self._keep(key, (estimate(raw),))
+        return known[0]
+
+    def of(self, entry: Entry) -> Tokens:
+        """Of a tool, without its share of the names. Beyond a bound of all together, compacted is as it is."""
+        raw = in_era(Kind.TOOL, entry.raw, _ERA)
+        full = self.tokens(raw)
+        key = (_digest(raw), entry.exported)
+        known = self._known.get(key)
+        if known is None:
+            line = estimate(signature(entry.exported, raw))
+            if len(raw) > self._left:
+                return Tokens(full, full, line)
+            self._left -= len(raw)
+            known = self._keep(key, (estimate(compact_tool(raw)), line))
+        return Tokens(full, *known)
+
+    def _keep(self, key: tuple[bytes, str | None], found: tuple[int, ...]) -> tuple[int, ...]:
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[key] = found
+        return found
+
+
+def _digest(raw: bytes) -> bytes:
+    return blake2b(raw, digest_size=16).digest()
+
+
+_ALL: Final = CostQuery()
+
+
+def account(
+    view: CatalogView, rules: ViewRules, audience: ClientKind, asked: CostQuery = _ALL, measures: Measures | None = None
+) -> TokenAccount:
+    """The account of the tools of `view`, without the hub's own, as the audience may be listed them. Never raises.
+
+    It follows from its arguments alone. 611 tools take a second; those that `measures` has seen some 50 ms.
+    """
+    measures = Measures() if measures is None else measures
+    measures.start()
+    tools = _tools([entry for entry in view.entries(Kind.TOOL) if asked.server in (None, entry.server)], measures)
+    modes = tuple(_mode(expose, view, rules, audience, bool(asked.starting), measures) for expose in _EXPOSES)
+    expose = audience.expose or rules.expose
+    return TokenAccount(
+        client=asked.client,
+        profile=asked.profile,
+        current=next(one for one in modes if one.expose == expose),
+        modes=modes,
+        budget=rules.budget,
+        max_tools=audience.max_tools,
+        defers=audience.defers_tools,
+        starting=tuple(asked.starting),
+        total=_sum(tools),
+        servers=tuple(
+            ServerTokens(server, len(own), _sum(own))
+            for server, own in _by_server((tool.server, tool) for tool in tools).items()
+        ),
+        heaviest=tuple(
+            tool.name for tool in sorted(tools, key=lambda tool: (-tool.tokens.full, tool.name))[: asked.heaviest]
+        ),
+        tools=tuple(tools),
+    )
+
+
+def _mode(
+    expose: Expose,
+    view: CatalogView,
+    rules: ViewRules,
+    audience: ClientKind,
+    is_partial: bool,
+    measures: Measures,
+) -> ModeTokens:
+    asking = replace(audience, expose=expose)
+    mode = decided(view, rules, asking)
+    listed = exposed(view, rules, asking, mode, is_partial=is_partial).entries(Kind.TOOL)
+    return ModeTokens(
+        expose, mode, len(listed), sum(measures.tokens(in_era(Kind.TOOL, one.raw, _ERA)) for one in listed)
+    )
+
+
+def _tools(entries: Sequence[Entry], measures: Measures) -> list[ToolTokens]:
+    """In the order of the list."""
+    shares: dict[str, int] = {}
+    for server, names in _by_server((entry.server, entry.exported) for entry in entries).items():
+        ordered = sorted(names)
+        line = estimate(all_names({server: ordered}))
+        shares |= zip(ordered, _shared(line, [estimate(f" {name}") for name in ordered]), strict=True)
+    return [
+        ToolTokens(
+            entry.exported, entry.server, msgspec.structs.replace(measures.of(entry), names=shares[entry.exported])
+        )
+        for entry in entries
+    ]
+
+
+def _by_server(found: Iterable[tuple[str, _T]]) -> dict[str, list[_T]]:
+    groups: dict[str, list[_T]] = {}
+    for server, one in found:
+        groups.setdefault(server, []).append(one)
+    return groups
+
+
+def _shared(whole: int, weights: Sequence[int]) -> list[int]:
+    """Whole numbers that add up to `whole`, in proportion to the weights, of which one at least is above 0."""
+    total = sum(weights)
+    borders = [0, *(whole * reached // total for reached in accumulate(weights))]
+    return [after - before for before, after in pairwise(borders)]
+
+
+def _sum(tools: Iterable[ToolTokens]) -> Tokens:
+    return reduce(Tokens.__add__, (tool.tokens for tool in tools), Tokens())

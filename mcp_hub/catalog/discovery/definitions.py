@@ -1,0 +1,190 @@
+"""What the model reads of tools that are not listed: the meta-tools' definitions and the answers of `find_tools`.
+
+The three definitions together are at most 250 tokens however many tools there are, `_meta` and annotations included,
+and depend on nothing but the tools. Answers show text that strangers wrote: a line that is not indented and no JSON is
+the hub's, or begins with a tool's name. Source: context.md §2. Not here: the ranking, and what the tools do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from mcp_hub.catalog.compact.schema import compact_tool
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.discovery.plain_text import escaped, one_line
+from mcp_hub.catalog.discovery.signatures import all_names, counted, parameter_notes, signature
+from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.types import JsonObject
+
+__all__ = ["META_NAMES", "READ_RESULT", "Detail", "answer", "definitions", "exact"]
+
+META_NAMES: Final = ("find_tools", "run_tool", "read_result")
+FIND, RUN, READ = META_NAMES
+Detail = Literal["brief", "full"]
+
+_MOST_NAMES: Final = 1800
+"""Bytes of names in the description of `find_tools`; clients cut a description after some 2,000."""
+_MOST_NAMES_IN_SCHEMA: Final = 12_000
+"""Bytes of names in the schema of `run_tool`, which clients do not cut: those of 611 captured tools are 11,000."""
+_HOW_TO_READ: Final = "Names, x_{a b} for x_a and x_b:\n"
+_SERVERS_TOKENS: Final = 12
+"""Tokens that 250 leave to the names of servers."""
+_SERVERS_BYTES: Final = 200
+"""Bytes of servers before weak hits, some 60 tokens."""
+_ONLY_SERVERS_BYTES: Final = 600
+"""Bytes of servers in an answer without hits."""
+_NOTED: Final = 2
+"""Hits whose parameters are explained: the tool that is called is mostly one of them."""
+_NOTES: Final = 220
+"""Characters of notes on one hit's parameters."""
+_MOST_ALSO: Final = 4
+"""Near-duplicates that are named with a hit."""
+
+_META: Final = {"anthropic/alwaysLoad": True}
+_READS: Final = {"readOnlyHint": True}
+_STRING: Final = {"type": "string"}
+_INTEGER: Final = {"type": "integer"}
+_DETAIL: Final = {"type": "string", "enum": ["brief", "full"]}
+_OF_A_TOOL: Final = ("name", "description", "inputSchema")
+
+
+def _tool(name: str, description: str, properties: JsonObject, annotations: JsonObject) -> bytes:
+    """An encoded definition whose first parameter is required."""
+    schema = {"type": "object", "properties": properties, "required": list(properties)[:1]}
+    hints = {"annotations": annotations} if annotations else {}
+    return msgspec.json.encode(
+        {"name": name, "description": description, "inputSchema": schema, **hints, "_meta": _META}
+    )
+
+
+READ_RESULT: Final = _tool(
+    READ,
+    "Read more of a long result by offset, grep or JSON path.",
+    {"id": _STRING, "offset": _INTEGER, "limit": _INTEGER, "grep": _STRING, "path": _STRING},
+    _READS,
+)
+"""`read_result`, the same bytes always."""
+
+
+def definitions(
+    groups: Mapping[str, Sequence[str]], *, is_names: bool, description_limit: int = 2000
+) -> tuple[bytes, ...]:
+    """`find_tools` and `run_tool`, encoded, for the exported names of every server's tools, in whatever order.
+
+    With `is_names` all names are in the description of `find_tools`. Where that would be longer than
+    `description_limit` bytes, or the names than 1,800, servers and counts are there and the names in the schema of
+    `run_tool`; over 12,000 bytes names are nowhere.
+    """
+    ordered = {server: sorted(groups[server]) for server in sorted(groups) if groups[server]}
+    counts = {server: len(names) for server, names in ordered.items()}
+    if is_names and counts:
+        description, name = _with_names(ordered, counts, description_limit)
+    else:
+        description, name = _search(_greatest(counts), counts), {}
+    query = {"query": _STRING, "server": _STRING, "limit": _INTEGER, "detail": _DETAIL}
+    # without annotations a tool may do anything, which is all that is known of this one (schema, ToolAnnotations)
+    run = _tool(
+        RUN, f"Run a tool that {FIND} found.", {"name": {**_STRING, **name}, "arguments": {"type": "object"}}, {}
+    )
+    return _tool(FIND, description, query, _READS), run
+
+
+def answer(
+    found: SearchAnswer,
+    raws: Mapping[str, bytes],
+    servers: Mapping[str, int],
+    *,
+    detail: Detail = "brief",
+    limit: int = 8,
+    budget_tokens: int = 2000,
+) -> str:
+    """What `find_tools` says: a line a hit, the first two with notes on their parameters; in full, their definitions.
+
+    `raws` has the encoded definition of every hit, `servers` how many tools each has. Of at most `limit` hits those
+    that do not fit into `budget_tokens` are in full shown as lines, else counted. A weak answer says that it is one.
+    """
+    hits = [hit for hit in found.hits if hit.id in raws][: max(limit, 1)]
+    lines = [] if hits and not found.is_weak else [_nothing_fits(servers, bool(hits))]
+    left = budget_tokens - sum(map(estimate, lines))
+    is_short, missing = False, 0
+    for place, hit in enumerate(hits):
+        notes = _NOTES if place < _NOTED and not found.is_weak else 0
+        text, is_full = _shown(hit, raws[hit.id], detail, notes, left)
+        cost = estimate(text) + 1
+        if cost > left:
+            missing = len(hits) - place
+            break
+        left -= cost
+        is_short = is_short or not is_full
+        lines.append(text)
+    return "\n".join([*lines, *_left_out(is_short and detail == "full", missing)])
+
+
+def exact(raw: bytes) -> str:
+    """The compact definition of one tool as JSON on one line: name, description and input schema. Never raises."""
+    try:
+        fields = raw_object(compact_tool(raw)) or {}
+        shown = msgspec.json.encode({name: fields[name] for name in _OF_A_TOOL if name in fields})
+        return escaped(msgspec.json.format(shown, indent=-1).decode())
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "{}"
+
+
+def _search(servers: str, counts: Mapping[str, int]) -> str:
+    of = f" of {servers}" if servers else ""
+    return f"Search {sum(counts.values())} tools{of} for one step, as 'create GitHub issue'."
+
+
+def _greatest(counts: Mapping[str, int]) -> str:
+    """The servers with the most tools, as many as fit."""
+    text = ""
+    for server in sorted(counts, key=lambda name: (-counts[name], name)):
+        longer = f"{text}, {one_line(server)}" if text else one_line(server)
+        if estimate(f"{longer}, …") > _SERVERS_TOKENS:
+            return f"{text}, …" if text else ""
+        text = longer
+    return text
+
+
+def _with_names(
+    groups: Mapping[str, Sequence[str]], counts: Mapping[str, int], limit: int
+) -> tuple[str, dict[str, str]]:
+    """The description of `find_tools`, and that of the name in `run_tool`, if any."""
+    first = _search("", counts)
+    names = _HOW_TO_READ + all_names(groups)
+    size = len(names.encode())
+    if size <= min(limit - len(first) - 1, _MOST_NAMES):
+        return f"{first}\n{names}", {}
+    servers = counted(counts, min(limit - len(first) - len("\nServers: "), _MOST_NAMES))
+    return f"{first}\nServers: {servers}", {"description": names} if size <= _MOST_NAMES_IN_SCHEMA else {}
+
+
+def _shown(hit: Hit, raw: bytes, detail: Detail, notes: int, left: int) -> tuple[str, bool]:
+    """One hit, and whether in the detail that was asked for."""
+    also = "\nalso: " + _listed(hit.also) if hit.also else ""
+    if detail == "full" and estimate(text := exact(raw) + also) < left:
+        return text, True
+    lines = parameter_notes(raw, notes) if detail == "brief" and notes else []
+    noted = "\n  " + "; ".join(lines) if lines else ""
+    return signature(hit.id, raw) + noted + also, detail == "brief"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = ", …" if len(names) > _MOST_ALSO else ""
+    return ", ".join(map(one_line, names[:_MOST_ALSO])) + more
+
+
+def _nothing_fits(servers: Mapping[str, int], is_something: bool) -> str:
+    if not servers:
+        return "No tool fits: there are none."
+    there = counted(servers, _SERVERS_BYTES if is_something else _ONLY_SERVERS_BYTES)
+    return f"No close match. Servers: {there}. Nearest:" if is_something else f"No tool fits. Servers: {there}."
+
+
+def _left_out(is_short: bool, missing: int) -> Iterator[str]:
+    if is_short:
+        yield f"Those in one line were too long in full: ask {FIND} for one by its exact name."
+    if missing:
+        yield f"{missing} more were left out."

@@ -1,0 +1,338 @@
+"""`find_tools` and `run_tool`: how a model uses the tools that it is not listed (context.md §2).
+
+`run_tool` is no call of its own: it is unwrapped before it is routed, so that progress, partial content, questions,
+cancellation, tasks and soft deadlines are those of the tool that it runs. Only a refusal is different: it comes with
+what the tool takes.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.catalog.discovery import definitions
+from mcp_hub.catalog.discovery.arguments import look_wrong
+from mcp_hub.catalog.discovery.signatures import signature
+from mcp_hub.catalog.routes import Route, Unlisted, route
+from mcp_hub.catalog.search.ranker import SearchAnswer
+from mcp_hub.catalog.view import CatalogView, Entry
+from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry
+from mcp_hub.events import Completed
+from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
+from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject
+
+__all__ = ["FIND", "MOST_HITS", "READ", "RUN", "ToolFinder", "Meant", "explaining", "finding", "meant", "refusing"]
+
+FIND: Final = "find_tools"
+RUN: Final = "run_tool"
+READ: Final = "read_result"
+MOST_HITS: Final = 50
+_HITS: Final = 8
+_RUN: Final = b'"run_tool"'
+_MOST_SPELLED: Final = len('""') + len(RUN) * len(r"\u0072")
+"""Bytes of the longest spelling of that name."""
+_MOST_ARGUMENTS: Final = 1 << 20
+"""Bytes of refused arguments that are still looked at for what is wrong with them."""
+_MOST_TAKES: Final = 16 << 10
+"""Characters of a definition that goes with a refusal: some 4,000 tokens."""
+_INVALID_PARAMS: Final = -32602
+_REASON: Final = 200
+"""Characters of what is wrong with arguments, which may repeat some."""
+
+
+# -- run_tool
+
+
+class _Run(msgspec.Struct):
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_KNOWN: Final = frozenset(_Run.__struct_fields__)
+
+
+def _is_run(params: RawObject) -> bool:
+    """Whether these are the params of a call of `run_tool`, however its name is spelled."""
+    name = params.get("name")
+    if name is None or len(name) > _MOST_SPELLED:
+        return False
+    spelled = bytes(name)
+    if spelled == _RUN or b"\\" not in spelled:
+        return spelled == _RUN
+    try:
+        return msgspec.json.decode(spelled, type=str) == RUN
+    except msgspec.DecodeError:
+        return False
+
+
+def selected(name: str, arguments: RawJson) -> str:
+    """The tool that a call is of: `run_tool` stands for another one. Raises `InvalidParams`."""
+    return _run({"arguments": msgspec.Raw(bytes(arguments))}).name if name == RUN else name
+
+
+def _run(params: RawObject) -> _Run:
+    """The arguments of a call of `run_tool`. Raises `InvalidParams`."""
+    try:
+        run = msgspec.json.decode(params.get("arguments", b"{}"), type=_Run)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        raise InvalidParams(f"{RUN}: wrong arguments: {problem}; it takes a tool's name and its arguments") from None
+    if run.name == RUN:
+        raise InvalidParams(f"{RUN} cannot run itself")
+    return run
+
+
+def _check_members(params: RawObject) -> None:
+    """Raises `InvalidParams` for arguments beside the tool's name, which would be lost: models write them there."""
+    given: RawObject = raw_object(params["arguments"]) or {}
+    if lost := ", ".join(repr(name) for name in given if name not in _KNOWN):
+        said = f"unknown {lost[:_REASON]}; put what the tool takes into `arguments`"
+        raise InvalidParams(f"{RUN}: wrong arguments: {said}")
+
+
+def _unwrapped(params: RawObject, run: _Run) -> RawObject:
+    """The params of the call that a call of `run_tool` stands for. Raises `InvalidParams`."""
+    own: RawObject = {**params, "name": msgspec.Raw(msgspec.json.encode(run.name))}
+    own.pop("arguments", None)
+    arguments = bytes(run.arguments)
+    if arguments[:1] == b'"':  # models write objects as text now and then
+        arguments = _out_of_text(arguments)
+    if arguments != b"null":
+        if arguments[:1] != b"{":
+            raise InvalidParams(f"{RUN}: wrong arguments: `arguments` must be an object")
+        own["arguments"] = msgspec.Raw(arguments)
+    return own
+
+
+def _out_of_text(arguments: bytes) -> bytes:
+    """The object, or null, that is written in a JSON string. Raises `InvalidParams`."""
+    try:
+        text = msgspec.json.decode(arguments, type=str).strip().encode() or b"null"
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw] | None)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        raise InvalidParams(f"{RUN}: wrong arguments: `arguments` must be an object: {problem}") from None
+    return one_line(text)  # a break between two tokens would end the message to a server, and begin another
+
+
+class Meant(msgspec.Struct, frozen=True, gc=False):
+    """What a request comes to: `run_tool` stands for another call, of the tool `entry`, or is `refused`.
+
+    `params` are those of that call in the caller's words.
+    """
+
+    to: Route
+    params: RawObject
+    entry: Entry | None = None
+    refused: RpcError | None = None
+
+
+def meant(
+    view: CatalogView,
+    era: Era,
+    method: str,
+    params: RawObject,
+    is_settled: Callable[[], bool],
+    unlisted: Unlisted = lambda name: None,
+) -> Meant:
+    """Raises `InvalidParams`, `UnknownEntry`."""
+    try:
+        to = route(view, era, method, params, unlisted)
+    except (UnknownEntry, InvalidParams):
+        if method != "tools/call" or not _is_run(params):
+            raise
+    else:
+        if to.server != OWN or not _is_run(params):
+            return Meant(to, params)  # a name of the hub's own is nobody else's
+    return _meant_by_run(view, era, params, is_settled, unlisted)
+
+
+def _meant_by_run(
+    view: CatalogView, era: Era, params: RawObject, is_settled: Callable[[], bool], unlisted: Unlisted
+) -> Meant:
+    entry = None
+    try:
+        run = _run(params)
+        entry = view.find(Kind.TOOL, run.name)
+        own = _unwrapped(params, run)
+        to = route(view, era, "tools/call", own, unlisted)
+        _check_members(params)
+    except UnknownEntry as problem:
+        if not is_settled():
+            raise  # its server may be on its way up
+        end = "" if problem.message.endswith("?") else "."
+        return _refused(params, f"{problem.message}{end} {FIND} says which there are.")
+    except InvalidParams as problem:
+        return _refused(params, _explained(problem.message, entry))
+    return Meant(to, own, entry if to.server != OWN else None)
+
+
+def _refused(params: RawObject, message: str) -> Meant:
+    return Meant(Route(OWN, params), params, refused=InvalidParams(message))
+
+
+def _explained(message: str, entry: Entry | None) -> str:
+    return message if entry is None else f"{message}\n\n{_takes(entry)}"
+
+
+def _takes(entry: Entry) -> str:
+    """The definition of a tool, or a line of it where that is long."""
+    text = definitions.exact(entry.raw)
+    if len(text) <= _MOST_TAKES:
+        return text
+    return f"{signature(entry.exported, entry.raw)}\n(definition: {FIND} with the query {entry.exported!r})"
+
+
+def refusing(problem: RpcError) -> CallHandler:
+    """Answers a call of `run_tool` that stands for none, in words for the model."""
+
+    async def refused(call: Call, channel: CallChannel) -> Completed:
+        return _text(problem.message, is_error=True)
+
+    return refused
+
+
+def explaining(handler: CallHandler, entry: Entry, given: RawJson = b"{}") -> CallHandler:
+    """`handler`, where a refusal that the arguments are to blame for says what the tool takes.
+
+    `given` are the arguments as the caller wrote them: what the settings add is nobody's fault.
+    """
+
+    async def explained(call: Call, channel: CallChannel) -> Completed:
+        try:
+            done = await handler(call, channel)
+        except RpcError as error:
+            if error.code != _INVALID_PARAMS:
+                raise
+            raise _with_definition(error, entry) from None
+        return _with_schema(done, given, entry) if b'"isError"' in bytes(done.result) else done
+
+    return explained
+
+
+def _with_definition(error: RpcError, entry: Entry) -> RpcError:
+    message = _explained(error.message, entry)
+    raw = None
+    if error.raw is not None:
+        raw = msgspec.json.encode({**(raw_object(msgspec.Raw(bytes(error.raw))) or {}), "message": message})
+    return RpcError(message, code=error.code, data=error.data, raw=raw)
+
+
+class _Outcome(msgspec.Struct):
+    content: list[msgspec.Raw] = []
+    isError: bool = False
+
+
+class _Takes(msgspec.Struct):
+    inputSchema: object = None
+
+
+def _with_schema(done: Completed, given: RawJson, entry: Entry) -> Completed:
+    """The same with the tool's definition as one more block, if it is an error that the arguments look like."""
+    try:
+        outcome = msgspec.json.decode(done.result, type=_Outcome)
+        if not outcome.isError or len(given) > _MOST_ARGUMENTS:
+            return done
+        schema = msgspec.json.decode(entry.raw, type=_Takes).inputSchema
+        if not look_wrong(msgspec.json.decode(given), schema):
+            return done
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return done
+    block = msgspec.Raw(msgspec.json.encode({"type": "text", "text": _takes(entry)}))
+    content = msgspec.Raw(msgspec.json.encode([*outcome.content, block]))
+    members = raw_object(msgspec.Raw(bytes(done.result))) or {}
+    return Completed(msgspec.json.encode({**members, "content": content}), done.era)
+
+
+# -- find_tools
+
+
+class _Find(msgspec.Struct, forbid_unknown_fields=True):
+    query: str
+    server: str | None = None
+    limit: int | str | None = None
+    detail: str | None = None
+
+
+class ToolFinder(msgspec.Struct, frozen=True):
+    """Where one caller's `find_tools` looks: the view without the hub's own tools, and `search(query, limit, server)`.
+
+    `budget` in tokens bounds an answer; `starting` are the servers whose tools are not known yet.
+    """
+
+    view: CatalogView
+    search: Callable[[str, int, str | None], Awaitable[SearchAnswer]]
+    budget: int
+    starting: Sequence[str]
+
+
+def finding(found: Callable[[], Awaitable[ToolFinder]]) -> CallHandler:
+    """Runs one call of `find_tools`."""
+
+    async def answered(call: Call, channel: CallChannel) -> Completed:
+        try:
+            return _text(await _answer(_arguments(call), await found()))
+        except InvalidParams as problem:
+            return _text(f"{FIND}: {problem}", is_error=True)
+
+    return answered
+
+
+def _arguments(call: Call) -> _Find:
+    """Raises `InvalidParams`."""
+    try:
+        wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        known = ", ".join(_Find.__struct_fields__)
+        raise InvalidParams(f"wrong arguments: {str(problem)[:_REASON]}; known are {known}") from None
+    if wanted.detail not in (None, "", "brief", "full"):
+        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {wanted.detail[:50]!r}')
+    return wanted
+
+
+def _limit(given: int | str | None) -> int:
+    """Models write numbers as text now and then. Raises `InvalidParams`."""
+    text = str(given or _HITS)
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidParams(f"wrong arguments: `limit` is a number from 1 to {MOST_HITS}, not {text[:50]!r}")
+    return min(max(int(text), 1), MOST_HITS)
+
+
+async def _answer(wanted: _Find, where: ToolFinder) -> str:
+    limit = _limit(wanted.limit)
+    tools = where.view.entries(Kind.TOOL)
+    servers = _counts(tools)
+    if wanted.server and wanted.server not in servers:
+        raise InvalidParams(_no_server(wanted.server, servers, where.starting))
+    entry = where.view.find(Kind.TOOL, wanted.query.strip())
+    if entry is not None:
+        return await anyio.to_thread.run_sync(definitions.exact, entry.raw)
+    found = await where.search(wanted.query, limit, wanted.server or None)
+    raws = {entry.exported: entry.raw for entry in tools}
+    detail: definitions.Detail = "full" if wanted.detail == "full" else "brief"
+    shown = partial(definitions.answer, found, raws, servers, detail=detail, limit=limit, budget_tokens=where.budget)
+    # a stranger's schema may take long to be compacted
+    text = await anyio.to_thread.run_sync(shown) if detail == "full" else shown()
+    if where.starting:
+        text += f"\nNot known yet, their servers are starting: {', '.join(where.starting)}"
+    return text
+
+
+def _no_server(name: str, servers: Iterable[str], starting: Sequence[str]) -> str:
+    if name in starting:
+        return f"server {name!r} is starting, its tools are not known yet"
+    later = f"; starting: {', '.join(starting)}" if starting else ""
+    return f"no server {name[:100]!r}; there are: {', '.join(servers) or 'none'}{later}"
+
+
+def _counts(tools: Sequence[Entry]) -> Mapping[str, int]:
+    counts: dict[str, int] = {}
+    for entry in tools:
+        counts[entry.server] = counts.get(entry.server, 0) + 1
+    return counts
+
+
+def _text(text: str, *, is_error: bool = False) -> Completed:
+    result: RawJson = msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error})
+    return Completed(result)

@@ -1,0 +1,255 @@
+"""A tool in one line, and many tools by their names alone: what a model needs to choose among them for few tokens.
+
+Read from definitions that strangers wrote: every text is bounded and on one line, and a schema may be anything at all,
+so what is not understood is left out. Source: context.md §2.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from os.path import commonprefix
+from typing import Any, Final
+
+import msgspec
+
+from mcp_hub.catalog.discovery.plain_text import first_sentence, one_line
+from mcp_hub.types import JsonObject
+
+__all__ = ["WIDTH", "all_names", "counted", "grouped_names", "parameter_notes", "signature"]
+
+WIDTH: Final = 200
+"""Characters of a line."""
+_ABOUT: Final = 64
+"""Characters that parameters leave to the description: fewer say too little to choose by."""
+_NOTE: Final = 72
+"""Characters of what a parameter says of itself."""
+_MOST_NOTED: Final = 32
+"""Parameters that are looked at for notes."""
+_MAX_NAME: Final = 64
+"""Characters of a server's or parameter's name: the limit that models set for tools."""
+_MAX_TYPE: Final = 40
+"""Characters of a type, so of all values of an enumeration; a longer one is not shown."""
+_MAX_MEMBERS: Final = 16
+"""Members of a union or an enumeration that are looked at."""
+_MAX_STEPS: Final = 48
+"""Schemas that are looked at for one type, so that one which refers to itself comes to an end."""
+
+_NULL: Final = "null"
+_ARRAY: Final = "list"
+_TYPES: Final = {
+    **{"string": "str", "integer": "int", "number": "num", "boolean": "bool", "object": "obj"},
+    **{"array": _ARRAY, "null": _NULL},
+}
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    **{str: "str", int: "int", float: "num", bool: "bool", dict: "obj", list: _ARRAY},
+    type(None): _NULL,
+}
+_PLAIN: Final = re.compile(r"[\w.$@/+-]+")
+_WORDS: Final = re.compile(r"[^\W_]+")
+_decode = msgspec.json.Decoder(JsonObject).decode
+
+_Parameter = tuple[str, Any, bool]
+"""Name, schema, and whether it is required."""
+
+
+def signature(exported: str, raw: bytes, width: int = WIDTH) -> str:
+    """`github_create_issue(owner:str, title:str, body?:str): Create a new issue` of an encoded definition.
+
+    Required parameters first, both kinds in the schema's order; `+2` and `+5?` count required and other ones that did
+    not fit. At most `width` characters.
+    """
+    tool = _object(raw)
+    about = first_sentence(_text(tool, "description") or _text(tool, "title"), width)
+    name = one_line(exported, width)
+    room = width - len(f"{name}()") - (len(": ") + min(len(about), _ABOUT) if about else 0)
+    head = f"{name}({', '.join(_parameters(tool, room))})"
+    return one_line(f"{head}: {about}" if about else head, width)
+
+
+def parameter_notes(raw: bytes, budget: int) -> list[str]:
+    """`name: first sentence about it` for parameters whose description says more than their name, required ones first.
+
+    Whole notes of at most `budget` characters together.
+    """
+    notes: list[str] = []
+    for name, schema, _ in _listed(_object(raw))[:_MOST_NOTED]:
+        about = first_sentence(_text(schema, "description"), _NOTE)
+        if not _words(about) - _words(name):
+            continue
+        note = f"{_shown(name)}: {about}"
+        budget -= len(note)
+        if budget < 0:
+            break
+        notes.append(note)
+    return notes
+
+
+def grouped_names(groups: Mapping[str, Sequence[str]], limit: int = 1800) -> str:
+    """All names as `all_names` writes them; over `limit` bytes, the servers as `counted` does."""
+    text = all_names(groups)
+    return text if len(text.encode()) <= limit else counted({name: len(group) for name, group in groups.items()}, limit)
+
+
+def all_names(groups: Mapping[str, Sequence[str]]) -> str:
+    """The names of every server's tools, a line a server, with what all of them begin with written once.
+
+    `github_{create_issue list_issues}`, after `git: ` where that does not begin with the server's name; spaces, since
+    a word and the space before it are one token.
+    """
+    return "\n".join(_braced(server, names) for server, names in groups.items() if names)
+
+
+def counted(servers: Mapping[str, int], limit: int) -> str:
+    """`github (26), notion (24)`: the servers and how many tools each has, the greatest first.
+
+    Those that do not fit into `limit` bytes are an ellipsis.
+    """
+    text, rest = "", ", …"
+    for server, count in sorted(servers.items(), key=lambda one: (-one[1], one[0])):
+        longer = f"{text}, {_server(server)} ({count})" if text else f"{_server(server)} ({count})"
+        if len((longer + rest).encode()) > limit:
+            return text + rest if text else "…"
+        text = longer
+    return text
+
+
+def _braced(server: str, names: Sequence[str]) -> str:
+    shared = commonprefix(list(names)) if len(names) > 1 else ""
+    # whole words only: no name is cut in the middle of one
+    shared = shared[: max(shared.rfind("_"), shared.rfind("-")) + 1]
+    listed = " ".join(one_line(name[len(shared) :]) for name in names)
+    text = f"{one_line(shared)}{{{listed}}}" if shared else listed
+    return text if text.startswith(server) else f"{_server(server)}: {text}"
+
+
+def _server(name: str) -> str:
+    return one_line(name, _MAX_NAME)
+
+
+def _object(raw: bytes) -> JsonObject:
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _text(of: Any, name: str) -> str:
+    value = of.get(name) if isinstance(of, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORDS.findall(text)}
+
+
+def _parameters(tool: JsonObject, room: int) -> list[str]:
+    """What fits into `room` characters, and how many did not."""
+    listed = _listed(tool)
+    shown: list[str] = []
+    for name, schema, is_required in listed:
+        shown.append(_parameter(name, schema, is_required, tool["inputSchema"]))
+        if len(", ".join(shown)) > room:
+            break
+    else:
+        return shown
+    while shown and len(", ".join([*shown, *_counts(listed[len(shown) :])])) > room:
+        shown.pop()
+    return [*shown, *_counts(listed[len(shown) :])]
+
+
+def _counts(left_out: list[_Parameter]) -> list[str]:
+    needed = sum(is_required for _, _, is_required in left_out)
+    counts = {"": needed, "?": len(left_out) - needed}
+    return [f"+{count}{mark}" for mark, count in counts.items() if count]
+
+
+def _listed(tool: JsonObject) -> list[_Parameter]:
+    """The parameters, required ones before others."""
+    schema = tool.get("inputSchema")
+    if not isinstance(schema, dict) or not isinstance(properties := schema.get("properties"), dict):
+        return []
+    required = schema.get("required")
+    needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    found = [(name, member, name in needed) for name, member in properties.items()]
+    return sorted(found, key=lambda one: not one[2])
+
+
+def _parameter(name: str, schema: Any, is_required: bool, root: JsonObject) -> str:
+    kinds = dict.fromkeys(_kinds(schema, root))
+    if not is_required:
+        kinds.pop(_NULL, None)  # who may leave it out needs no null
+    kind = "|".join(kinds)
+    text = _shown(name) + ("" if is_required else "?")
+    return f"{text}:{kind}" if 0 < len(kind) <= _MAX_TYPE else text
+
+
+def _shown(name: str) -> str:
+    """A parameter's name as it must be written; one that is no plain word as JSON in ASCII, which hides nothing."""
+    if not _PLAIN.fullmatch(name):
+        name = json.dumps(name[:_MAX_NAME])
+    return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
+
+
+def _kinds(schema: Any, root: JsonObject) -> Iterator[str]:
+    """The types that a schema allows in as few words as possible; of one that leads back to itself, the first."""
+    waiting: list[tuple[Any, bool]] = [(schema, False)]
+    for _ in range(_MAX_STEPS):
+        if not waiting:
+            return
+        found, is_listed = waiting.pop()
+        if not isinstance(found, dict):
+            continue
+        inner = _inner(found, root)
+        if inner is not None:
+            waiting += [(one, is_listed) for one in reversed(inner)]
+            continue
+        for kind in _own_kinds(found):
+            if kind == _ARRAY and not is_listed and isinstance(items := found.get("items"), dict):
+                waiting.append((items, True))
+            else:
+                yield f"list[{kind}]" if is_listed else kind
+
+
+def _inner(schema: JsonObject, root: JsonObject) -> list[Any] | None:
+    """What stands for `schema`: what it refers to, or the members of its union."""
+    if isinstance(reference := schema.get("$ref"), str):
+        return [_referred(reference, root)]
+    if "type" in schema or "enum" in schema or "const" in schema:
+        return None
+    for union in ("anyOf", "oneOf", "allOf"):
+        if isinstance(members := schema.get(union), list):
+            return members[:_MAX_MEMBERS]
+    return None
+
+
+def _referred(reference: str, root: JsonObject) -> Any:
+    """Of a reference into the schema itself by names, as `#/$defs/Point`."""
+    found: Any = root
+    for step in reference.removeprefix("#/").split("/", _MAX_STEPS):
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found
+
+
+def _own_kinds(schema: JsonObject) -> list[str]:
+    if "const" in schema:
+        return _values([schema["const"]])
+    if isinstance(values := schema.get("enum"), list):
+        return _values(values)
+    named = schema.get("type")
+    names = named[:_MAX_MEMBERS] if isinstance(named, list) else [named]
+    return [_TYPES[name] for name in names if isinstance(name, str) and name in _TYPES]
+
+
+def _values(values: list[Any]) -> list[str]:
+    """A few short plain values as they are, else the types that they have."""
+    shown = [_value(value) for value in values[: _MAX_MEMBERS + 1]]
+    if len(shown) <= _MAX_MEMBERS and len("|".join(shown)) <= _MAX_TYPE and all(map(_PLAIN.fullmatch, shown)):
+        return shown
+    return list(dict.fromkeys(_JSON_TYPES[type(value)] for value in values[:_MAX_MEMBERS]))
+
+
+def _value(value: Any) -> str:
+    """As text; of an array or object nothing."""
+    if isinstance(value, str):
+        return value
+    return "" if isinstance(value, dict | list) else json.dumps(value)

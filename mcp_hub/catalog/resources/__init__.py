@@ -1,0 +1,15 @@
+"""Resource URIs: exported, found again, and rewritten where they occur in results.
+
+In: the URIs and URI templates that servers list, those that their results mention, and the URI that a client sends.
+
+Out: an exported URI for each, and for any URI the server that serves it and the URI that this server knows.
+
+Held together by `uris.UriTable`, the map in both directions. A URI stays as it is while one server lists it; on a
+clash the others get `hub://<server>/…`. `links` finds the URIs in a result and rewrites them; a URI that no server
+lists belongs to the first server that mentioned it. `uri_variants` lists what a server may read into a URI, so that a
+filter cannot be passed by another spelling.
+
+Nothing here does I/O.
+
+Not here: filters themselves (`catalog.filters`) and subscriptions to resources (`sessions`, `upstreams.peer`).
+"""

@@ -1,0 +1,244 @@
+"""Exported resource URIs and templates, and the way back from any URI to the server that serves it.
+
+A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
+others' become `hub://<server>/<original>`; an original that is no valid URI is wrapped percent-encoded, as
+`hub://<server>!<n>/<encoded>`, which undoes exactly. Listed URIs are resolved by lookup, an upstream's own `hub://…`
+included; the prefix is taken off only for what no server lists (expanded templates). A URI that nobody lists belongs
+to the first server that mentioned it, for as long as that is remembered.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from mcp_hub.catalog.resources.links import Remembered
+
+__all__ = ["MAX_MATCHED", "Origin", "Templates", "UriTable", "assign", "assign_templates"]
+
+Origin = tuple[str, str]
+"""Server, and the URI or template that the server itself uses."""
+
+# longer URIs are data, not addresses; bounds the work of one look-up
+MAX_MATCHED = 8192
+_HUB = "hub://"
+_WEB = ("https://", "http://")
+_WRAPPED = re.compile(r"hub://([^/!]*)(!\d+)?/(.*)", re.DOTALL)
+_PATH = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
+_VALID = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_PATH}(?:#{_PATH})?")
+_EXPRESSION = re.compile(r"\{([^{}]*)\}")
+# RFC 6570 §2.2: operator → (what a non-empty expansion begins with, characters that it cannot hold). Wider than the
+# RFC where naive clients paste values in unencoded. Its reserved operators make a template that matches nothing.
+_OPERATORS = {
+    "+": ("", ""),
+    "#": ("#", ""),
+    ".": (".", "/?#"),
+    "/": ("/", "?#"),
+    ";": (";", "/?#"),
+    "?": ("?", "#"),
+    "&": ("&", "#"),
+}
+_SIMPLE = ("", "/?#")
+_RESERVED_OPERATORS = "=,!@|"
+
+
+def assign(wanted: Iterable[Origin]) -> dict[Origin, str]:
+    """The exported URI of each listed resource; `wanted` comes in configured order of servers."""
+    origins = list(dict.fromkeys(wanted))
+    owners = {uri: server for server, uri in reversed(origins)}
+    taken = set(owners)
+    exported: dict[Origin, str] = {}
+    for server, uri in origins:
+        if owners[uri] == server:
+            exported[server, uri] = uri
+        else:
+            name = next(name for name in _wrappings(server, uri) if name not in taken)
+            taken.add(name)
+            exported[server, uri] = name
+    return exported
+
+
+def assign_templates(wanted: Iterable[Origin]) -> dict[Origin, str]:
+    """The same for templates, whose braces stay. One that begins with `hub://` is always wrapped: what a client
+    makes of it is looked up by its prefix and would go astray."""
+    origins = list(dict.fromkeys(wanted))
+    owners = {template: server for server, template in reversed(origins)}
+    return {
+        (server, template): template
+        if owners[template] == server and not _is_of_hub(template)
+        else f"{_HUB}{_host(server)}/{template}"
+        for server, template in origins
+    }
+
+
+def _is_of_hub(uri: str) -> bool:
+    """Whether it names its server, or seems to."""
+    return uri[: len(_HUB)].lower() == _HUB
+
+
+def _wrappings(server: str, uri: str) -> Iterator[str]:
+    if _VALID.fullmatch(uri):
+        yield f"{_HUB}{_host(server)}/{uri}"
+    encoded = quote(uri, safe="", errors="surrogatepass")
+    for attempt in count(1):
+        yield f"{_HUB}{_host(server)}!{attempt}/{encoded}"
+
+
+def _host(server: str) -> str:
+    return quote(server, safe="", errors="surrogatepass")
+
+
+class _Matcher(msgspec.Struct, frozen=True):
+    """A template as alternating literals and expressions; the first part is a literal, maybe empty."""
+
+    literals: tuple[str, ...]
+    expressions: tuple[tuple[str, str], ...]
+
+    def matches(self, subject: "_Subject") -> bool:
+        """Whether some values of the variables, empty ones included, give the URI.
+
+        Bit i of `reached` says that the parts so far can cover the first i characters. Each part is a few
+        operations on whole integers, so no template can make this exponential.
+        """
+        uri = subject.uri
+        if not uri.startswith(self.literals[0]) or not uri.endswith(self.literals[-1]):
+            return False
+        reached = 1 << len(self.literals[0])
+        for (lead, stops), literal in zip(self.expressions, self.literals[1:], strict=True):
+            started = reached if not lead else (reached & subject.places(lead)) << 1
+            run = subject.run(stops)
+            # bit-parallel star: a carry ripples through each run of allowed characters that starts at a set bit
+            reached |= (((started & run) + run) ^ run) | started
+            if literal:
+                reached = (reached & subject.places(literal)) << len(literal)
+        return bool(reached >> len(uri) & 1)
+
+
+class _Subject:
+    """A URI and, as bit masks made once, where texts occur in it and where characters are allowed."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._places: dict[str, int] = {}
+        self._runs: dict[str, int] = {}
+
+    def places(self, text: str) -> int:
+        """Bit i: `text` begins at i."""
+        if text not in self._places:
+            marks = bytearray(len(self.uri) // 8 + 1)
+            at = self.uri.find(text)
+            while at >= 0:
+                marks[at >> 3] |= 1 << (at & 7)
+                at = self.uri.find(text, at + 1)
+            self._places[text] = int.from_bytes(marks, "little")
+        return self._places[text]
+
+    def run(self, stops: str) -> int:
+        """Bit i: the character at i is none of `stops`."""
+        if stops not in self._runs:
+            stopped = 0
+            for char in stops:
+                stopped |= self.places(char)
+            self._runs[stops] = ((1 << len(self.uri)) - 1) & ~stopped
+        return self._runs[stops]
+
+
+def _matcher(template: str) -> _Matcher | None:
+    """None for a template that is none; it then matches nothing."""
+    parts = _EXPRESSION.split(template)
+    literals, variables = parts[::2], parts[1::2]
+    if any("{" in text or "}" in text for text in literals):
+        return None
+    if any(not text or text[0] in _RESERVED_OPERATORS for text in variables):
+        return None
+    return _Matcher(tuple(literals), tuple(_OPERATORS.get(text[0], _SIMPLE) for text in variables))
+
+
+class Templates:
+    """Upstream templates in configured order, to tell whose expansion a URI is."""
+
+    def __init__(self, origins: Iterable[Origin]) -> None:
+        made = ((server, _matcher(template)) for server, template in origins)
+        self._matchers = [(server, matcher) for server, matcher in made if matcher is not None]
+
+    def server_for(self, uri: str) -> str | None:
+        return next(self._servers_for(uri), None)
+
+    def covers(self, server: str, uri: str) -> bool:
+        """Whether `uri` is an expansion of one of this server's templates."""
+        return server in self._servers_for(uri)
+
+    def _servers_for(self, uri: str) -> Iterator[str]:
+        if len(uri) <= MAX_MATCHED:
+            subject = _Subject(uri)
+            yield from (server for server, matcher in self._matchers if matcher.matches(subject))
+
+
+class UriTable:
+    """The map between exported URIs and (server, upstream's URI), both ways, also for URIs that nobody lists."""
+
+    def __init__(
+        self,
+        exported: Mapping[Origin, str],
+        templates: Templates,
+        servers: Iterable[str],
+        readers: Sequence[str],
+        remembered: Remembered,
+    ) -> None:
+        """`readers` are the servers with the resources capability; `remembered` is shared and may know others."""
+        self._exported = dict(exported)
+        self._origins = {name: origin for origin, name in self._exported.items()}
+        self._templates = templates
+        self._servers = frozenset(servers)
+        self._hosts = {_host(server): server for server in self._servers}
+        self._sole_reader = readers[0] if len(readers) == 1 else None
+        self._remembered = remembered
+
+    def resolve(self, uri: str) -> Origin | None:
+        """Listed → its origin; `hub://<server>/…` → that server, and no other; mentioned in a result → who mentioned
+        it; an expansion → the template's server; else the only server that has resources at all."""
+        origin = self._origins.get(uri) or self._unwrapped(uri)
+        if origin is not None or _is_of_hub(uri):
+            return origin
+        server = self._remembered.owner(uri)
+        if server not in self._servers:
+            server = self._templates.server_for(uri) or self._sole_reader
+        return None if server is None else (server, uri)
+
+    def exported(self, server: str, uri: str) -> str:
+        """The URI under which a client reaches `uri` of `server`; if it is not listed, it is remembered.
+
+        Of an unknown server, or longer than `MAX_MATCHED` characters, it is `uri` itself.
+        """
+        listed = self._exported.get((server, uri))
+        if listed is not None:
+            return listed
+        if server not in self._servers or len(uri) > MAX_MATCHED or self._keeps(server, uri):
+            return uri
+        return next(name for name in _wrappings(server, uri) if self.resolve(name) == (server, uri))
+
+    def _keeps(self, server: str, uri: str) -> bool:
+        """Whether an unlisted URI needs no wrapping: it is nobody else's, by list, template or memory.
+
+        One of the web needs none whoever else has it: clients fetch it themselves (2025-11-25, server/resources
+        "Common URI Schemes").
+        """
+        if uri.lower().startswith(_WEB):
+            self._remembered.claim(uri, server)
+            return True
+        if uri in self._origins or _is_of_hub(uri):
+            return False
+        if self._remembered.owner(uri) == server:
+            return True
+        if self._templates.server_for(uri) not in (None, server):
+            return False
+        return self._remembered.claim(uri, server) or self.resolve(uri) == (server, uri)
+
+    def _unwrapped(self, uri: str) -> Origin | None:
+        parts = _WRAPPED.fullmatch(uri)
+        server = self._hosts.get(parts[1]) if parts else None
+        if parts is None or server is None:
+            return None
+        return server, unquote(parts[3], errors="surrogatepass") if parts[2] else parts[3]

@@ -1,0 +1,16 @@
+"""The search for tools by what they do: a ranker over names, descriptions and parameters, without a model.
+
+In: the tools of one profile, and a query in plain language.
+
+Out: hits with scores, the best first, and whether the best one fits well at all.
+
+Held together by `ranker.SearchIndex`, the tools of several servers with one posting list; a change re-indexes only the
+server it belongs to. `indexes` keeps one index for each profile that is searched, so that a hidden tool cannot be
+found or guessed from scores. `documents` weighs the words of a tool, `words` splits and stems text, `postings` is the
+inverted index, `queries` prepares a query, `scores` is BM25F with additions for names and neighbouring words.
+
+Everything but `indexes` is pure, bounded and linear in the length of its texts.
+
+Not here: the wording of the answer (`catalog.discovery`) and the choice of tools that a client is listed
+(`catalog.exposure`).
+"""

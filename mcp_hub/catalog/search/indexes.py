@@ -1,0 +1,72 @@
+"""The search indexes of the profiles: built when somebody searches, and afterwards only what has changed."""
+
+from collections.abc import Mapping, Sequence
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from mcp_hub.catalog.search.ranker import Searchable, SearchAnswer, SearchIndex
+from mcp_hub.catalog.view import CatalogView, Entry
+from mcp_hub.types import Kind
+
+__all__ = ["Indexes"]
+
+
+class _Described(msgspec.Struct):
+    description: str | None = None
+    inputSchema: dict[str, object] = {}
+
+
+_described = msgspec.json.Decoder(_Described).decode
+
+
+class Indexes:
+    """One index for each profile that is searched; a tool that a profile hides is not in its index."""
+
+    def __init__(self, aliases: Mapping[str, Sequence[str]]) -> None:
+        self._aliases = aliases
+        self._indexes: dict[str | None, _Indexed] = {}
+        self._turn = anyio.Lock()
+
+    async def search(
+        self, profile: str | None, view: CatalogView, query: str, limit: int, server: str | None
+    ) -> SearchAnswer:
+        """What the tools of `view`, which is this profile's, have for the query. Indexing runs in a worker thread."""
+        async with self._turn:
+            indexed = self._indexes.setdefault(profile, _Indexed(SearchIndex(self._aliases)))
+            if indexed.is_behind(view):
+                await anyio.to_thread.run_sync(indexed.catch_up, view)
+            return indexed.index.search(query, limit, server)
+
+
+class _Indexed:
+    def __init__(self, index: SearchIndex) -> None:
+        self.index = index
+        self._view: CatalogView | None = None
+        self._tools: dict[str, list[Entry]] = {}
+
+    def is_behind(self, view: CatalogView) -> bool:
+        return view is not self._view
+
+    def catch_up(self, view: CatalogView) -> None:
+        """Indexes the servers whose tools are not the ones that are indexed."""
+        tools: dict[str, list[Entry]] = {}
+        for entry in view.entries(Kind.TOOL):
+            tools.setdefault(entry.server, []).append(entry)
+        if list(tools)[: len(self._tools)] != list(self._tools):  # equally good tools are in the order of their servers
+            for server in self._tools:
+                self.index.drop(server)
+            self._tools = {}
+        for server, entries in tools.items():
+            if entries != self._tools.get(server):
+                self.index.put(server, [_searchable(entry) for entry in entries])
+        self._tools, self._view = tools, view
+
+
+def _searchable(entry: Entry) -> Searchable:
+    try:
+        said = _described(entry.raw)
+    except (msgspec.DecodeError, RecursionError):
+        said = _Described()
+    return Searchable(entry.exported, entry.server, entry.key, said.description or "", said.inputSchema)

@@ -1,0 +1,115 @@
+"""A query, and what its words are worth to an index: bounded, without words that say nothing, with near spellings."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from mcp_hub.catalog.search.documents import pairs
+from mcp_hub.catalog.search.postings import Postings
+from mcp_hub.catalog.search.words import clauses, is_bare, words
+
+__all__ = ["Aliases", "SearchQuery", "read_aliases", "request"]
+
+Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
+"""By first word of what an alias is for: all its words, and the words that it may also mean."""
+
+# a long task description has 500 words; what comes later is no longer what it is about
+MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
+# guesses count less than words: one word from two, another spelling, another word
+_JOINED, _MISSPELLED, _ALIAS = 0.5, 0.7, 0.6
+# words that no document has for which other spellings are looked up
+_MAX_MISSPELLED = 8
+
+
+class SearchQuery(msgspec.Struct, frozen=True):
+    """What a query seeks: step 0 is the whole of it, the others are its clauses if it has several."""
+
+    words: dict[str, list[tuple[int, float]]]
+    """The words that some document has, with the steps that seek it, step 0 first, and what it is worth there."""
+    pairs: dict[str, list[tuple[int, float]]]
+    """The same of words that stand side by side."""
+    sought: list[float]
+    """By step, the rarity of all its words, also of those that no document has: how much there is to match."""
+
+
+def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
+    """Aliases in comparable words; those of no words are left out."""
+    read: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    for name, meanings in aliases.items():
+        of = tuple(words(name.lower(), 8))
+        meant = tuple(word for meaning in meanings for word in words(meaning, 8) if not is_bare(word))
+        if of and meant:
+            read.setdefault(of[0], []).append((of, meant))
+    return read
+
+
+def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
+    """What `text` seeks among these documents; it has no words if none has any of it."""
+    rows: list[list[str]] = []
+    room = MAX_WORDS
+    for clause in clauses(text[:MAX_CHARACTERS]):
+        row = words(clause, room)
+        room -= len(row)
+        if row:
+            rows.append(row)
+    return _Reader(postings, aliases).request(rows)
+
+
+class _Reader:
+    """Weighs the words of one query."""
+
+    def __init__(self, postings: Postings, aliases: Aliases) -> None:
+        self._postings = postings
+        self._aliases = aliases
+        self._near: dict[str, list[tuple[str, float]]] = {}
+
+    def request(self, rows: Sequence[Sequence[str]]) -> SearchQuery:
+        whole = [word for row in rows for word in row]
+        steps: list[tuple[Sequence[str], dict[str, float]]] = [(whole, self._weights(whole))]
+        if len(rows) > 1:
+            parts = ((row, self._weights(row)) for row in rows[:MAX_CLAUSES])
+            # one word is no step of its own
+            steps += [(row, weights) for row, weights in parts if len(weights) >= 2]
+        request = SearchQuery({}, {}, [])
+        for step, (row, weights) in enumerate(steps if len(steps) > 2 else steps[:1]):
+            self._add(request, step, row, weights)
+        return request
+
+    def _add(self, request: SearchQuery, step: int, row: Sequence[str], weights: Mapping[str, float]) -> None:
+        rarity = self._postings.rarity
+        for word, weight in weights.items():
+            request.words.setdefault(word, []).append((step, weight * rarity(word)))
+        for pair in dict.fromkeys(pairs(row)):
+            request.pairs.setdefault(pair, []).append((step, sum(map(rarity, pair.split(" "))) / 2))
+        # of words that say nothing, only an alias can make something
+        sought = {word for word in row if not is_bare(word)} or weights
+        request.sought.append(math.fsum(map(rarity, sought)))
+
+    def _weights(self, row: Sequence[str]) -> dict[str, float]:
+        """By word that some document has; said twice counts more, but not double."""
+        known = self._postings.weights
+        counts = Counter(word for word in row if not is_bare(word))
+        weights = {word: weight for word, weight in self._guesses(row, counts) if word in known}
+        weights.update((word, 1 + math.log(count)) for word, count in counts.items() if word in known)
+        return weights
+
+    def _guesses(self, row: Sequence[str], telling: Mapping[str, int]) -> Iterator[tuple[str, float]]:
+        for one, other in zip(row, row[1:], strict=False):
+            # a single letter is as likely the rest of something else
+            if len(one) > 1 and len(other) > 1 and not (is_bare(one) and is_bare(other)):
+                yield one + other, _JOINED
+        for word in telling:
+            if word not in self._postings.weights:
+                yield from ((near, like * _MISSPELLED) for near, like in self._spelled_like(word))
+        held = frozenset(row)
+        for word in self._aliases.keys() & held:
+            for of, meant in self._aliases[word]:
+                if held.issuperset(of):
+                    yield from ((also, _ALIAS) for also in meant)
+
+    def _spelled_like(self, word: str) -> list[tuple[str, float]]:
+        if word not in self._near:
+            self._near[word] = self._postings.near(word) if len(self._near) < _MAX_MISSPELLED else []
+        return self._near[word]

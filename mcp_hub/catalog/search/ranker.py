@@ -1,0 +1,219 @@
+"""Finding tools by what they do: a ranker over names, descriptions and parameters, without any model.
+
+How a score comes about, and what each part of the recipe is worth: docs/search.md. An index holds what one profile may
+see and nothing else, so what is hidden cannot be found or guessed from scores; documents are shared between indexes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mcp_hub.catalog.search.documents import Searchable, prepare
+from mcp_hub.catalog.search.postings import Postings
+from mcp_hub.catalog.search.queries import SearchQuery, read_aliases, request
+from mcp_hub.catalog.search.scores import Score, rough, rough_among, score
+from mcp_hub.catalog.search.words import key, telling
+
+__all__ = ["SearchAnswer", "Hit", "SearchIndex", "Searchable", "build"]
+
+# of the mean score of the server's tools; and times the rarity of a server's name that the query gives fully
+_SERVER, _NAMED = 0.5, 0.5
+# added to the score by how exactly the query is a name: not, the server's own name, the exported name
+_EXACT = (0.0, 1_000.0, 2_000.0)
+# tools of one name are shown once when they share this much of their words (Jaccard), their servers' names aside;
+# so many of one name are compared at most
+_ALIKE, _MAX_COMPARED = 0.8, 256
+# documents that are weighed in full, at least: four times as many made no difference to the first ten
+_WEIGHED = 24
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A tool that fits, with the ids of near-duplicates that it stands for.
+
+    `parts` add up to `score`: `words`, `name` and `pairs` (search_scores), `server` (its other tools fit, or the query
+    names it) and `exact` (the query is the tool's name).
+    """
+
+    id: str
+    score: float
+    also: tuple[str, ...]
+    parts: Mapping[str, float]
+
+
+class SearchAnswer(msgspec.Struct, frozen=True):
+    """The best first; `is_weak` when nothing fits well."""
+
+    hits: tuple[Hit, ...]
+    is_weak: bool
+
+
+class _Server(msgspec.Struct, eq=False):
+    name: tuple[str, ...]
+    """The distinct telling words of its name."""
+    place: int
+    numbers: range
+    """Of its documents."""
+
+
+class _Found(NamedTuple):
+    """A document that may become a hit; the least is the best."""
+
+    inexactness: int
+    less: float
+    place: int
+    number: int
+    bonus: float
+    score: Score
+
+
+class SearchIndex:
+    """The tools of several servers, to be searched; a change re-indexes only the server that it is of.
+
+    Ids are the caller's to keep unique. Ties are broken by the order in which servers came (a replaced one keeps its
+    place), then by the order of tools. No query is too long or too strange: beyond the limits of `queries` it
+    is cut. `aliases` are words that a query may have, each with words that it may also mean.
+    """
+
+    def __init__(self, aliases: Mapping[str, Sequence[str]] = {}) -> None:
+        self._aliases = read_aliases(aliases)
+        self._postings = Postings()
+        self._servers: dict[str, _Server] = {}
+        self._server_of: dict[int, _Server] = {}
+        self._places = count()
+        self._next = 0
+
+    def put(self, server: str, tools: Sequence[Searchable]) -> None:
+        """Replaces all tools of a server."""
+        documents = [prepare(tool) for tool in tools]
+        held = self._servers.get(server)
+        if held is None:
+            held = self._servers[server] = _Server(telling(server), next(self._places), range(0))
+        self._clear(held)
+        held.numbers = range(self._next, self._next + len(documents))
+        self._next += len(documents)
+        for number, document in zip(held.numbers, documents, strict=True):
+            self._server_of[number] = held
+            self._postings.add(number, document)
+
+    def drop(self, server: str) -> None:
+        """Removes all tools of a server, if there are any."""
+        held = self._servers.pop(server, None)
+        if held is not None:
+            self._clear(held)
+
+    def search(self, query: str, limit: int = 8, server: str | None = None) -> SearchAnswer:
+        """At most `limit` tools for a query, of one server if given; none for a query that says nothing."""
+        asked = request(query, self._postings, self._aliases)
+        exact = self._exact(query)
+        if server is None:
+            found = rough(asked, self._postings)
+        else:
+            numbers = self._servers[server].numbers if server in self._servers else range(0)
+            found = rough_among(asked, self._postings, numbers)
+            exact = {number: exactness for number, exactness in exact.items() if number in numbers}
+        bonuses = self._bonuses(asked, found)
+        few = max(_WEIGHED, 3 * limit)
+        while True:
+            best = dict.fromkeys(self._best(found, bonuses, few), 0) | exact
+            ranked = sorted(self._weigh(number, asked, bonuses, exactness) for number, exactness in best.items())
+            hits = tuple(self._hits(ranked, limit))
+            if len(hits) >= limit or few >= len(found):
+                return SearchAnswer(hits, is_weak=not hits or (not ranked[0].inexactness and ranked[0].score.is_weak))
+            few *= 4  # most of them were near-duplicates
+
+    def _clear(self, server: _Server) -> None:
+        for number in server.numbers:
+            self._postings.remove(number)
+            del self._server_of[number]
+
+    def _exact(self, query: str) -> dict[int, int]:
+        """Documents that the query names, whatever its case and separators: 2 by exported name, 1 by their own."""
+        name = key(query)
+        documents = self._postings.documents
+        named = self._postings.exact.get(name, {}) if name else {}
+        return {number: 1 + (documents[number].keys[0] == name) for number in named}
+
+    def _bonuses(self, asked: SearchQuery, found: Mapping[int, float]) -> dict[_Server, float]:
+        """What a server's tools get more: its other tools fit too, or the query names it."""
+        sums: defaultdict[_Server, float] = defaultdict(float)
+        for number, total in found.items():
+            sums[self._server_of[number]] += total
+        return {
+            server: _SERVER * total / len(server.numbers) + self._named(server, asked) for server, total in sums.items()
+        }
+
+    def _named(self, server: _Server, asked: SearchQuery) -> float:
+        if asked.words.keys().isdisjoint(server.name):
+            return 0.0
+        rarity = self._postings.rarity
+        covered = sum(rarity(word) for word in server.name if word in asked.words)
+        return _NAMED * covered * (covered / sum(map(rarity, server.name))) ** 2
+
+    def _best(self, found: Mapping[int, float], bonuses: Mapping[_Server, float], few: int) -> list[int]:
+        """The documents that are worth to be weighed in full."""
+        if len(found) <= few:
+            return list(found)
+        total = {number: score + bonuses[self._server_of[number]] for number, score in found.items()}
+        least = sorted(total.values())[-few]
+        reach = [number for number, score in total.items() if score >= least]
+        return sorted(reach, key=lambda number: (-total[number], self._server_of[number].place, number))[:few]
+
+    def _weigh(self, number: int, asked: SearchQuery, bonuses: Mapping[_Server, float], exactness: int) -> _Found:
+        server = self._server_of[number]
+        bonus = bonuses.get(server, 0.0)
+        weighed = score(asked, self._postings, number)
+        total = weighed.words + weighed.name + weighed.pairs + bonus + _EXACT[exactness]
+        return _Found(-exactness, -total, server.place, number, bonus, weighed)
+
+    def _hits(self, ranked: Sequence[_Found], limit: int) -> Iterator[Hit]:
+        """The best, each with the near-duplicates among the others that it stands for."""
+        documents = self._postings.documents
+        alike: dict[str, list[_Found]] = {}
+        for one in ranked:
+            alike.setdefault(documents[one.number].keys[1], []).append(one)
+        shown: set[int] = set()
+        for one in ranked:
+            if limit <= 0:
+                break
+            if one.number not in shown:
+                limit -= 1
+                others = alike[documents[one.number].keys[1]][:_MAX_COMPARED]
+                also = [other for other in others if other.number not in shown and self._is_alike(one, other)]
+                shown.update(other.number for other in also)
+                ids = (documents[other.number].id for other in also if other is not one)
+                score = one.score
+                parts = {"words": score.words, "name": score.name, "pairs": score.pairs, "server": one.bonus}
+                yield Hit(documents[one.number].id, -one.less, tuple(ids), parts | {"exact": _EXACT[-one.inexactness]})
+
+    def _is_alike(self, one: _Found, other: _Found) -> bool:
+        servers = {word for found in (one, other) for word in self._server_of[found.number].name}
+        mine, its = (self._postings.documents[found.number].weights.keys() - servers for found in (one, other))
+        return len(mine & its) >= _ALIKE * len(mine | its)
+
+
+class _Ranker:
+    """Ids in the order of hits, for grading."""
+
+    def __init__(self, index: SearchIndex) -> None:
+        self._index = index
+
+    def rank(self, query: str, k: int) -> list[str]:
+        return [hit.id for hit in self._index.search(query, k).hits]
+
+
+def build(tools: Iterable[Mapping[str, Any]]) -> _Ranker:
+    """A ranker over tools given as `id`, `server`, `name`, `description` and `inputSchema`.
+
+    Near-duplicates count once: what is ranked is what a model would see.
+    """
+    servers: dict[str, list[Searchable]] = {}
+    for tool in tools:
+        texts = (tool["id"], tool["server"], tool["name"], tool.get("description") or "")
+        servers.setdefault(tool["server"], []).append(Searchable(*texts, tool.get("inputSchema") or {}))
+    index = SearchIndex()
+    for server, its in servers.items():
+        index.put(server, its)
+    return _Ranker(index)

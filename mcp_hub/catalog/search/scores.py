@@ -1,0 +1,120 @@
+"""How well documents fit a query: BM25F over the words, more for a covered name and for words side by side.
+
+First all documents that have a word of the query are weighed roughly, then the best of them in full.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from mcp_hub.catalog.search.documents import PEAK, ToolDocument
+from mcp_hub.catalog.search.postings import Postings
+from mcp_hub.catalog.search.queries import SearchQuery
+
+__all__ = ["Score", "rough", "rough_among", "score"]
+
+# entries of postings that a rough weighing visits, or half as many as there are documents if that is more: the words
+# that most documents have tell them apart least, and come last
+MAX_VISITS = 1_000
+# shares of the whole query and of the clause that fits best, if there are several
+_WHOLE, _CLAUSE = 0.4, 0.6
+# what a name adds, in proportion, that the query covers fully
+_NAME = 0.3
+# times the mean rarity of two words that stand side by side in both
+_PAIR = 0.6
+
+# measured (docs/search.md): of right first hits about 1 % are below both, of hits for foreign queries nearly all
+_WEAK_SHARE, _WEAK_EVIDENCE = 0.25, 0.6
+
+
+class Score(NamedTuple):
+    """What a document's words, the cover of its name and its pairs of words add; and how well it fits at all.
+
+    `share` is how much it has of what the clause that fits best seeks, 0 to 1; `evidence` is how much it has of the
+    whole, in words that no other tool has.
+    """
+
+    words: float = 0.0
+    name: float = 0.0
+    pairs: float = 0.0
+    share: float = 0.0
+    evidence: float = 0.0
+
+    @property
+    def is_weak(self) -> bool:
+        """Little of what is sought, and little that is telling: more likely chance than a match."""
+        return self.share < _WEAK_SHARE and self.evidence < _WEAK_EVIDENCE
+
+
+def rough(asked: SearchQuery, postings: Postings) -> dict[int, float]:
+    """By document that has a word of the query, what its words add to the whole of it."""
+    found: defaultdict[int, float] = defaultdict(float)
+    room = max(MAX_VISITS, len(postings.documents) // 2)
+    for word in sorted(asked.words, key=lambda word: (postings.having(word), word)):
+        if found and postings.having(word) > room:
+            break
+        room -= postings.having(word)
+        _, worth = asked.words[word][0]
+        for number, weight in postings.weights[word].items():
+            found[number] += worth * weight
+    return found
+
+
+def rough_among(asked: SearchQuery, postings: Postings, numbers: Iterable[int]) -> dict[int, float]:
+    """The same of some documents, whatever the others have."""
+    found: dict[int, float] = {}
+    for number in numbers:
+        weights = postings.documents[number].weights
+        shared = sorted(asked.words.keys() & weights.keys())
+        if shared:
+            found[number] = sum(asked.words[word][0][1] * weights[word] for word in shared)
+    return found
+
+
+def score(asked: SearchQuery, postings: Postings, number: int) -> Score:
+    """The full score of one document."""
+    document = postings.documents[number]
+    shared = asked.words.keys() & document.weights.keys()
+    if not shared:
+        return Score()
+    words: dict[int, float] = {}
+    # in a fixed order: sums of floats depend on it
+    for word in sorted(shared):
+        weight = document.weights[word]
+        for step, worth in asked.words[word]:
+            words[step] = words.get(step, 0.0) + worth * weight
+    names = _names(asked, postings, document, words)
+    pairs = _pairs(asked, document)
+    totals = {step: words[step] + names.get(step, 0.0) + pairs.get(step, 0.0) for step in words}
+    best = max((step for step in totals if step), key=totals.__getitem__, default=0)
+    # a query of several clauses, of which only the whole has these words
+    clause = _CLAUSE if best or len(asked.sought) == 1 else 0.0
+    return Score(
+        _WHOLE * words[0] + clause * words[best],
+        _WHOLE * names.get(0, 0.0) + clause * names.get(best, 0.0),
+        _WHOLE * pairs.get(0, 0.0) + clause * pairs.get(best, 0.0),
+        share=min(1.0, words[best] / (PEAK * asked.sought[best])),
+        evidence=words[0] / (PEAK * postings.highest_rarity),
+    )
+
+
+def _names(
+    asked: SearchQuery, postings: Postings, document: ToolDocument, words: Mapping[int, float]
+) -> dict[int, float]:
+    """By step, what the words of the name that it has add to the score of all its words."""
+    covered: dict[int, float] = {}
+    for word in document.name:
+        for step, _ in asked.words.get(word, ()):
+            covered[step] = covered.get(step, 0.0) + postings.rarity(word)
+    if not covered:
+        return covered
+    share = _NAME / sum(map(postings.rarity, document.name))
+    return {step: words[step] * share * rarity for step, rarity in covered.items()}
+
+
+def _pairs(asked: SearchQuery, document: ToolDocument) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for pair in document.pairs:
+        for step, worth in asked.pairs.get(pair, ()):
+            found[step] = found.get(step, 0.0) + _PAIR * worth
+    return found

@@ -1,0 +1,308 @@
+"""Which tools are not what was approved, kept on disk so that it outlives the hub (reliability.md §4, "Pinning").
+
+`Approvals` compares what servers list with their records (`pins`) at once, in memory. What is new is written by its
+`run`, in a worker thread; approvals by other processes are seen within a second while there is anything to approve.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.call import Call
+from mcp_hub.catalog.definitions import parse
+from mcp_hub.catalog.entries import Origin
+from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.pins import (
+    Policy,
+    Record,
+    Told,
+    UnapprovedTool,
+    encoded,
+    findings_of,
+    read,
+    seen,
+    told,
+    without_texts,
+)
+from mcp_hub.catalog.routes import not_approved
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+from mcp_hub.types import Kind, Snapshot
+
+__all__ = ["Approvals", "PinStore", "record_key"]
+
+log = get_logger(__name__)
+
+_LOOK_AGAIN: Final = 1.0
+"""Seconds between looks for approvals by other processes, while there is something to approve."""
+_MOST_LOGGED: Final = 10
+"""Tools that one line of the log names; `mcp-hub approve` shows all."""
+_TRY_AGAIN: Final = 30.0
+"""Seconds until a record is written again that could not be."""
+_MOST_ORDERED: Final = 1000
+"""Definitions of one list, other than those approved, whose members are put in order: the event loop waits for it."""
+_MOST_LINES: Final = 100
+"""Of the log about one server, which could change its tools all the time."""
+
+
+class PinStore(Protocol):
+    """Small files by key, which several processes may change (`stores.keyed_files`). All raise `OSError`."""
+
+    def stamp(self, key: str) -> object: ...
+
+    def read(self, key: str) -> bytes | None: ...
+
+    def update(self, key: str, change: Callable[[bytes | None], bytes | None]) -> None: ...
+
+
+def record_key(config: str, server: str) -> str:
+    """Names the record of a server: by the configuration that it is in and what that calls it.
+
+    Not by what is run, so that another program under the same name is compared with the one before.
+    """
+    return sha256(f"{config}\0{server}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class Approvals:
+    """The findings of one hub. `policies` are those of the servers to look at; `config` is the configuration's place.
+
+    `relist` is told of a server whose processes say something else of a tool than the one whose list was compared.
+
+    `held` is for the catalog; it blocks only to read a record, once and when another process has changed it.
+    """
+
+    def __init__(
+        self,
+        store: PinStore,
+        config: str,
+        policies: Mapping[str, Policy],
+        changes: Notices,
+        now: Callable[[], float],
+        relist: Callable[[str], None] = lambda server: None,
+    ) -> None:
+        self._relist = relist
+        self._store = store
+        self._config = config
+        self._policies = dict(policies)
+        self._changes = changes
+        self._now = now
+        self._servers: dict[str, _Server] = {}
+        self._wake = anyio.Event()
+
+    def follow(self, policies: Mapping[str, Policy]) -> None:
+        """From now on these are the policies. Servers without one are left alone; what is kept of them stays."""
+        self._policies = dict(policies)
+        for name, server in list(self._servers.items()):
+            policy = self._policies.get(name, "off")
+            if policy == "off":
+                del self._servers[name]
+            elif policy != server.policy:
+                server.policy, server.snapshot = policy, None
+        self._changes.bump()
+
+    def held(self, snapshots: Iterable[Snapshot]) -> Mapping[Origin, UnapprovedTool]:
+        """The tools that nobody may be listed or call now, of what these servers list."""
+        found: dict[Origin, UnapprovedTool] = {}
+        for snapshot in snapshots:
+            name = snapshot.server
+            server = self._server(name)
+            if server is None:
+                continue
+            if server.snapshot is not snapshot:
+                server.snapshot = snapshot
+                self._judge(server)
+            found |= {(name, tool): own for tool, own in server.findings.items() if own.is_held}
+        return found
+
+    def _server(self, name: str) -> "_Server | None":
+        """None of one that is not looked at."""
+        policy = self._policies.get(name, "off")
+        if policy != "off" and name not in self._servers:
+            self._servers[name] = _Server(name, record_key(self._config, name), policy)
+        return self._servers.get(name)
+
+    def check(self, call: Call, snapshot: Snapshot) -> None:
+        """A `Gate`: what was listed when the call was let in, is not always what its process lists.
+
+        Raises `NotApproved`.
+        """
+        if call.method != "tools/call":
+            return
+        server = self._servers.get(call.upstream) or self._server(call.upstream)
+        if server is None or (server.snapshot is snapshot and not server.findings):
+            return
+        tool = msgspec.json.decode(call.params["name"], type=str)
+        found = server.findings.get(tool)
+        if not server.lists_as(snapshot):
+            self._load(server)
+            known, found = found, server.judged(tool, snapshot, self._now())
+            if found is not None and (known is None or known.digest != found.digest):
+                self._relist(server.name)
+        if found is not None and found.is_held:
+            asked = tool if call.asked is msgspec.UNSET else msgspec.json.decode(call.asked, type=str)
+            raise not_approved(asked, found)
+
+    def findings(self) -> list[UnapprovedTool]:
+        """All that is not approved, held or not, by servers as they were first listed, then by tools."""
+        return [own for server in self._servers.values() for own in server.findings.values()]
+
+    def _judge(self, server: "_Server") -> None:
+        self._load(server)
+        server.judge(self._now())
+        if server.unsaved or server.findings:
+            self._wake.set()
+
+    def _load(self, server: "_Server") -> None:
+        """Reads the record if it has changed since it was read or written."""
+        try:
+            stamp = self._store.stamp(server.key)
+            if not server.is_loaded or stamp != server.stamp:
+                server.load(read(self._store.read(server.key)), stamp)
+        except (OSError, ValueError) as problem:
+            server.has_failed("approvals_unread", str(problem))
+            server.is_unreadable = True
+
+    async def run(self) -> None:
+        """Keeps the records up to date until it is cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            for server in self._unsaved():
+                await anyio.to_thread.run_sync(self._save, server)
+                self._judge_again(server)
+            with anyio.move_on_after(self._pause()):
+                await self._wake.wait()
+            for server in self._servers.values():
+                if server.findings and self._is_stale(server):
+                    self._judge_again(server)
+
+    def close(self) -> None:
+        """Writes what `run` has not written yet."""
+        for server in self._unsaved():
+            self._save(server)
+
+    def _pause(self) -> float:
+        if any(server.findings for server in self._servers.values()):
+            return _LOOK_AGAIN
+        return _TRY_AGAIN if self._unsaved() else math.inf
+
+    def _unsaved(self) -> list["_Server"]:
+        return [server for server in self._servers.values() if server.unsaved]
+
+    def _save(self, server: "_Server") -> None:
+        """Puts what was seen of the server into its record, beside what others have put there."""
+        known, snapshot = server.record, server.snapshot
+        offered = {} if snapshot is None else _offered(snapshot, known)
+
+        def change(text: bytes | None) -> bytes:
+            record = read(text)
+            # what was first seen here stays the first, also if the server has changed it before this was written
+            first = replace(record, tools={**known.tools, **record.tools}, server=server.name, config=self._config)
+            return encoded(seen(first, offered, server.policy, self._now()))
+
+        try:
+            self._store.update(server.key, change)
+        except (OSError, ValueError) as problem:
+            server.has_failed("approvals_unwritten", str(problem))
+        else:
+            server.unsaved = False
+
+    def _judge_again(self, server: "_Server") -> None:
+        """By the record as it is on disk now; the catalog is told if that says something else."""
+        before = server.findings
+        self._judge(server)
+        if server.findings != before:
+            self._changes.bump()
+
+    def _is_stale(self, server: "_Server") -> bool:
+        try:
+            return self._store.stamp(server.key) != server.stamp
+        except OSError:
+            return False
+
+
+class _Server:
+    """What is known of one server's tools: the last list, the record as far as it matters, and what is wrong."""
+
+    def __init__(self, name: str, key: str, policy: Policy) -> None:
+        self.name = name
+        self.key = key
+        self.policy = policy
+        self.snapshot: Snapshot | None = None
+        self.is_loaded = self.is_unreadable = self.unsaved = False
+        self.stamp: object = None
+        self.findings: dict[str, UnapprovedTool] = {}
+        self.record = Record()
+        self._failure: str | None = None
+        self._lines = 0
+
+    def load(self, record: Record, stamp: object) -> None:
+        """What is on disk."""
+        self.record, self.stamp = without_texts(record), stamp
+        self.is_loaded, self.is_unreadable = True, False
+
+    def judge(self, now: float) -> None:
+        """Compares the list with the record; says so if there is something new to say."""
+        before, offered = self.findings, {} if self.snapshot is None else _offered(self.snapshot, self.record)
+        if self.is_unreadable:
+            held = self.policy == "block"
+            self.findings = {name: UnapprovedTool(self.name, name, "unreadable", is_held=held) for name in offered}
+        else:
+            after = seen(self.record, offered, self.policy, now)
+            self.unsaved = self.unsaved or after is not self.record
+            self.record = after
+            self.findings = findings_of(self.name, after, offered, self.policy)
+        news = [own for name, own in self.findings.items() if name not in before or before[name].digest != own.digest]
+        if news:
+            self._tell(news)
+
+    def lists_as(self, snapshot: Snapshot) -> bool:
+        """Whether these are the tools that were judged."""
+        mine = self.snapshot
+        return mine is not None and (mine is snapshot or mine.lists.get(Kind.TOOL) == snapshot.lists.get(Kind.TOOL))
+
+    def judged(self, tool: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
+        """What is wrong with a tool as another process lists it."""
+        usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), self.name)
+        offered = {own.key: told(own.fields, self.record.tools.get(tool)) for own in usable if own.key == tool}
+        if self.is_unreadable:
+            return UnapprovedTool(self.name, tool, "unreadable", is_held=self.policy == "block")
+        return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(tool)
+
+    def _tell(self, news: Sequence[UnapprovedTool]) -> None:
+        self._lines += 1
+        if self._lines > _MOST_LINES:
+            return
+        told_of = [f"{decoded(own.tool, 80)} {own.text}" for own in news[:_MOST_LOGGED]]
+        log.warning(
+            "tools_not_approved",
+            upstream=self.name,
+            count=len(news),
+            tools=told_of,
+            held=news[0].is_held,
+            mend=f"mcp-hub approve {decoded(self.name)}",
+            last=self._lines == _MOST_LINES,
+        )
+
+    def has_failed(self, event: str, reason: str) -> None:
+        """The record cannot be read or written; said once."""
+        if reason != self._failure:
+            log.warning(event, upstream=self.name, reason=decoded(reason))
+        self._failure = reason
+
+
+def _offered(snapshot: Snapshot, record: Record) -> dict[str, Told]:
+    """What it says of the tools that it lists and that can be used."""
+    usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), snapshot.server)
+    found: dict[str, Told] = {}
+    others = 0
+    for own in usable:
+        pin = record.tools.get(own.key)
+        found[own.key] = now = told(own.fields, pin, is_ordered=others < _MOST_ORDERED)
+        others += pin is None or now is not pin.approved
+    return found

@@ -1,0 +1,141 @@
+"""All tools looked through for what `flags` knows, and for names that belong to other servers. Pure.
+
+A definition may name its own server's tools as it likes. Names of others count where they cannot be words of a
+sentence (`send_mail`, `createIssue`), or where the text says when to use them ("before calling fetch").
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from mcp_hub.catalog.entries import Entry
+from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, folded, hidden_in, orders_in, texts_of
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.types import RawObject
+
+__all__ = ["Flagged", "Inspector", "flags_of"]
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_DISTINCT = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z0-9]+(?:[A-Z][a-z0-9]+)+")
+_SHORTEST: Final = 6
+_ABOUT_USE = re.compile(
+    r"\b(?:before|after|instead\s+of|prior\s+to|when(?:ever)?|while)\s+(?:you\s+)?(?:us(?:e|ing)|call(?:ing)?|"
+    r"invok(?:e|ing)|run(?:ning)?)\s+(?:the\s+|any\s+)?[`'\"]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)",
+    re.IGNORECASE,
+)
+_PROSE: Final = ("description", "title")
+
+
+class Flagged(msgspec.Struct, frozen=True):
+    """A flag of one tool, `exported` being the name that clients know."""
+
+    server: str
+    tool: str
+    exported: str
+    flag: Flag
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """Names of tools, and the servers that have them: distinct ones, all of them, and what they look like."""
+
+    distinct: Mapping[str, frozenset[str]]
+    every: Mapping[str, frozenset[str]]
+    looks: Mapping[str, frozenset[tuple[str, str]]]
+
+
+class Inspector(msgspec.Struct):
+    """Looks through lists of tools, and again only through what is new in them."""
+
+    _known: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = msgspec.field(default_factory=dict)
+
+    def inspect(self, tools: Sequence[Entry]) -> list[Flagged]:
+        """The flags of all these tools, in their order, at most `MOST_FLAGS` of each. Takes 0.3 ms or so a tool."""
+        names = _names(tools)
+        fresh = {}
+        found = []
+        for entry in tools:
+            fresh[entry.raw] = own, prose = self._known.get(entry.raw) or _looked_through(entry.raw)
+            flags = [*_of_name(entry), *own, *_others(entry, prose, names), *_lookalikes(entry, names)]
+            found += [Flagged(entry.server, entry.key, entry.exported, flag) for flag in flags[:MOST_FLAGS]]
+        self._known = fresh
+        return found
+
+
+def flags_of(fields: RawObject) -> list[Flag]:
+    """What one definition shows by itself, without the names of others."""
+    found: list[Flag] = []
+    for where, text in texts_of(fields):
+        for flag in (*hidden_in(where, text), *orders_in(where, text)):
+            if flag not in found:
+                found.append(flag)
+            if len(found) >= MOST_FLAGS:
+                return found
+    return found
+
+
+def _of_name(entry: Entry) -> Iterator[Flag]:
+    """What is hidden in the server's own name, of which the one that clients know has nothing."""
+    if entry.key != entry.exported:
+        yield from hidden_in("name", entry.key)
+
+
+def _looked_through(raw: bytes) -> tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]:
+    """The flags of a definition alone, and its prose with its paths."""
+    fields = raw_object(msgspec.Raw(raw)) or {}
+    prose = tuple((where, text) for where, text in texts_of(fields) if where.rpartition(".")[2] in _PROSE)
+    return tuple(flags_of(fields)), prose
+
+
+def _names(tools: Iterable[Entry]) -> _Names:
+    distinct: dict[str, set[str]] = {}
+    every: dict[str, set[str]] = {}
+    looks: dict[str, set[tuple[str, str]]] = {}
+    for entry in tools:
+        for name in {entry.exported, entry.key}:
+            every.setdefault(name.lower(), set()).add(entry.server)
+            if len(name) >= _SHORTEST and _DISTINCT.fullmatch(name):
+                distinct.setdefault(name, set()).add(entry.server)
+        looks.setdefault(folded(entry.exported), set()).add((entry.server, entry.exported))
+        if not entry.key.isascii():
+            looks.setdefault(folded(entry.key), set()).add((entry.server, entry.key))
+        else:
+            looks.setdefault(folded(entry.key), set()).add((entry.server, ""))
+    return _Names(_frozen(distinct), _frozen(every), {name: frozenset(own) for name, own in looks.items()})
+
+
+def _frozen(names: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
+    return {name: frozenset(servers) for name, servers in names.items()}
+
+
+def _others(entry: Entry, prose: Iterable[tuple[str, str]], names: _Names) -> Iterator[Flag]:
+    """Tools of other servers that the text names; each once."""
+    told: set[str] = set()
+    for where, text in prose:
+        meant = {word for word in _WORD.findall(text) if _is_foreign(names.distinct.get(word), entry)}
+        used = {found["name"] for found in _ABOUT_USE.finditer(text)}
+        meant |= {word for word in used if _is_foreign(names.every.get(word.lower()), entry)}
+        for word in sorted(meant - told):
+            servers = names.distinct.get(word) or names.every[word.lower()]
+            of = ", ".join(sorted(servers)[:3])
+            at = text.find(word)
+            excerpt = decoded(text[max(0, at - 40) : at + len(word) + 40])
+            yield Flag("other_tool", where, excerpt, f"names {word}, a tool of another server ({decoded(of)})")
+        told |= meant
+
+
+def _is_foreign(servers: frozenset[str] | None, entry: Entry) -> bool:
+    return servers is not None and entry.server not in servers
+
+
+def _lookalikes(entry: Entry, names: _Names) -> Iterator[Flag]:
+    """Other servers' tools that this one may be taken for."""
+    alike = names.looks[folded(entry.exported)]
+    others = sorted(name for server, name in alike if server != entry.server and name not in ("", entry.exported))
+    if others:
+        yield Flag("lookalike", "name", decoded(entry.exported), f"looks like {decoded(others[0])} of another server")
+    elif not entry.key.isascii():
+        rivals = sorted(server for server, _ in names.looks[folded(entry.key)] if server != entry.server)
+        if rivals:
+            yield Flag("lookalike", "name", decoded(entry.key), f"looks like a tool of {decoded(rivals[0])}")

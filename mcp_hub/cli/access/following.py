@@ -1,0 +1,106 @@
+"""Following a call to its end, as `mcp-hub call` and `mcp-hub resume` do: what is shown, and the exit code."""
+
+import sys
+from collections.abc import Callable
+from typing import Protocol, Self
+
+import msgspec
+
+from mcp_hub.cli.render import results
+from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, Quiet, Show
+from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_TOOL, EXIT_UNAVAILABLE
+from mcp_hub.errors import (
+    DeadlineExceeded,
+    ExecutorLost,
+    HubRestarted,
+    HubStopping,
+    RpcError,
+    UnknownEntry,
+    UnknownStream,
+    UpstreamLost,
+    UpstreamUnavailable,
+)
+from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputRequired
+from mcp_hub.protocol.shape import results as shape
+from mcp_hub.types import Era
+
+__all__ = ["Events", "exit_code", "followed", "refuse", "show_for"]
+
+_ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost)
+
+
+class _Data(msgspec.Struct, frozen=True):
+    upstream: dict[str, object] = {}
+
+
+class _Error(msgspec.Struct):
+    data: _Data = _Data()
+
+
+class Events(Protocol):
+    """The events of a call in order; `stream` is its id, once that is known."""
+
+    @property
+    def stream(self) -> str | None: ...
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> CallEvent: ...
+
+
+def show_for(output: str, title: str) -> Show:
+    """How `output` (text, json, jsonl) is shown where stdout goes."""
+    if output == "jsonl":
+        return JsonLines(sys.stdout.buffer)
+    if output == "json" or not sys.stdout.isatty():
+        return Quiet(sys.stdout.buffer, as_json=output == "json")
+    from rich.console import Console
+
+    return OnTerminal(title, Console(), Console(stderr=True), sys.stderr.isatty())
+
+
+async def followed(events: Events, show: Show, asked: Callable[[InputRequired], str] | None = None) -> int | None:
+    """Shows the events as they come; the exit code of their ending, None if there was none any more.
+
+    `asked` says what a person is told when the tool asks something.
+    """
+    async for event in events:
+        match event:
+            case Completed():
+                outcome = results.ShownResult.of(b"".join(shape.call_result("tools/call", event, Era.HANDSHAKE)))
+                show.outcome(outcome)
+                return EXIT_TOOL if outcome.is_error else 0
+            case Failed(error):
+                return refuse(show, error)
+            case Cancelled(reason):
+                show.cancelled(reason)
+                return EXIT_INTERRUPTED
+            case _:
+                show.event(event)
+                if isinstance(event, InputRequired) and asked is not None:
+                    show.note(asked(event))
+    return None
+
+
+def refuse(show: Show, error: RpcError) -> int:
+    """Shows an error; the exit code that says whose it is."""
+    code = exit_code(error)
+    said = f"error {error.code}: {error.message}" if code == EXIT_TOOL else error.message
+    show.error(error, with_code(error, said))
+    return code
+
+
+def _has_no_list(error: RpcError) -> bool:
+    """Whether a name is unknown because its server is not there to say what it has."""
+    try:
+        return "state" in msgspec.json.decode(error.encoded(), type=_Error).data.upstream
+    except msgspec.DecodeError:
+        return False
+
+
+def exit_code(error: RpcError) -> int:
+    """2: no such tool or stream. 3: its server or its hub is not there or does not answer. 1: the server's error."""
+    if isinstance(error, UnknownEntry | UnknownStream):
+        return EXIT_UNAVAILABLE if _has_no_list(error) else EXIT_CONFIG
+    return EXIT_UNAVAILABLE if isinstance(error, _ABSENT) else EXIT_TOOL

@@ -1,0 +1,197 @@
+"""The durable streams of the hubs of this machine, read from their store without running a hub.
+
+What is read is what was committed. A call is cancelled through the store's inbox, which its hub reads. The stream of a
+hub that is gone gets the ending that the next hub would give it, unless that one could go on with the call.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import msgspec
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.streams.stored import fetched
+from mcp_hub.calls.streams.table import StreamLimits, StreamTable
+from mcp_hub.clock import SystemClock
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
+from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+from mcp_hub.protocol.rest.streams import StreamStatus
+from mcp_hub.protocol.shape.stream_events import decoded, timestamp
+from mcp_hub.sessions.session import LOCAL
+from mcp_hub.stores.base import EventStore, Letter
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.open import open_store
+from mcp_hub.stores.sqlite.store import FILE
+from mcp_hub.types import CallId
+
+__all__ = ["LocalStream", "LocalStreams", "open_streams"]
+
+_LOOK: Final = 0.05
+_OWNER: Final = 2.0
+"""Seconds between two looks for what was written, and for whether the hub that writes is still there."""
+
+
+@asynccontextmanager
+async def open_streams(loaded: Loaded) -> AsyncIterator["LocalStreams"]:
+    """The streams in the store of this configuration; none if there is no store yet. Raises `UpstreamUnavailable`."""
+    settings = loaded.settings.hub
+    folder = Path(settings.store.path) if settings.store.path is not None else state_dir(os.environ)
+    limits = StoreLimits(settings.limits.stream_events, settings.limits.stream_size)
+    is_there = (folder / FILE).exists()  # looking does not make one
+    store = open_store("sqlite" if is_there else "memory", folder, limits, SystemClock())
+    await store.open()
+    try:
+        if is_there and not store.is_durable:
+            raise UpstreamUnavailable(f"the store {folder / FILE} cannot be used")
+        yield LocalStreams(store)
+    finally:
+        await store.close()
+
+
+class LocalStreams:
+    """Streams of the principal `local`: those of clients without a token."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    async def streams(self, most: int) -> list[StreamStatus]:
+        """The newest first."""
+        return [_status(row) for row in await self._store.rows(LOCAL.principal, most)]
+
+    async def status(self, stream: str) -> StreamStatus:
+        """Raises `UnknownStream`."""
+        return _status(await found(self._store, stream))
+
+    def resume(self, stream: str, after: int = 0) -> "LocalStream":
+        """The events behind number `after`."""
+        return LocalStream(self._store, stream, after)
+
+    async def cancel(self, stream: str) -> StreamStatus:
+        """Asks the hub that runs the call to end it; its state then. Raises `UnknownStream`."""
+        row = await tended(self._store, await found(self._store, stream))
+        if not row.has_ended:
+            await self._store.post(Letter(row.id, "cancel", b"its client has cancelled it"))
+        return _status(row)
+
+
+class LocalStream:
+    """The events of one stream, to be iterated once; the ending is the last, unless it lies at the cursor already.
+
+    Iterating raises `UnknownStream`, `EventsGone` for events that are no longer kept, `InvalidParams` for a cursor
+    beyond the end. `on_pause` is told when the call's hub is gone, and the next one is waited for.
+    """
+
+    def __init__(self, store: EventStore, stream: str, after: int) -> None:
+        self.stream: str | None = stream
+        self.cursor = after
+        self.on_pause: Callable[[str], None] = lambda reason: None
+        self._id = stream
+        self._store = store
+        self._events: list[tuple[int, CallEvent | None]] = []
+        self._row: StreamInfo | None = None
+        self._next_look = 0.0
+        self._has_ended = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CallEvent:
+        while True:
+            while not self._events:
+                if self._has_ended:
+                    raise StopAsyncIteration
+                await self._more()
+            self.cursor, event = self._events.pop()
+            self._has_ended = isinstance(event, Completed | Failed | Cancelled)
+            if event is not None:
+                return event
+
+    async def _more(self) -> None:
+        row = self._row or await self._begin()
+        lines = await fetched(self._store, row.id, self.cursor)
+        if lines:
+            self._events = [_numbered(line) for line in reversed(lines)]
+            first, _ = self._events[-1]
+            if first != self.cursor + 1:
+                raise EventsGone(first)
+        elif row.has_ended:
+            self._has_ended = True
+        else:
+            await self._wait(row)
+            self._row = await found(self._store, self._id)
+
+    async def _begin(self) -> StreamInfo:
+        await self._store.has_news()  # from here on: whether there is any
+        row = self._row = await found(self._store, self._id)
+        if self.cursor > row.last:
+            raise InvalidParams(f"cursor {self.cursor} is beyond the stream's last event, {row.last}")
+        return row
+
+    async def _wait(self, row: StreamInfo) -> None:
+        """Returns when something was written, or may have been."""
+        while not await self._store.has_news():
+            if anyio.current_time() >= self._next_look:
+                self._next_look = anyio.current_time() + _OWNER
+                if (await tended(self._store, row)).has_ended:
+                    return
+                if await self._store.is_orphan(row):
+                    self.on_pause("the hub of this call is gone; waiting for the next one, which goes on with it")
+            await anyio.sleep(_LOOK)
+
+
+async def found(store: EventStore, stream: str) -> StreamInfo:
+    """Raises `UnknownStream`."""
+    row = await store.find(CallId(stream))
+    if row is None or row.principal != LOCAL.principal:
+        raise UnknownStream
+    return row
+
+
+async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
+    """The row, with its ending if it has none though its hub is gone and the call cannot be gone on with."""
+    if row.has_ended or row.continuation is not None or not await store.is_orphan(row):
+        return row
+    return await StreamTable(store, SystemClock(), StreamLimits()).find(row.principal, row.id)
+
+
+class _Head(msgspec.Struct):
+    seq: int
+
+
+def _numbered(line: bytes) -> tuple[int, CallEvent | None]:
+    """None for an event that this version does not know."""
+    try:
+        return decoded(line)
+    except ValueError:
+        return msgspec.json.decode(line, type=_Head).seq, None
+
+
+def _status(row: StreamInfo) -> StreamStatus:
+    return StreamStatus(
+        stream=row.id,
+        status=row.status,
+        method=row.method,
+        name=row.name,
+        server=row.server,
+        created=timestamp(row.created),
+        updated=timestamp(row.updated),
+        first=row.first,
+        last=row.last,
+        expires=msgspec.UNSET if row.expires is None else timestamp(row.expires),
+        message=msgspec.UNSET if row.message is None else row.message,
+    )

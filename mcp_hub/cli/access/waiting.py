@@ -1,0 +1,43 @@
+"""Waiting for servers that a command has just started; which of them count as settled, and which as not ready."""
+
+import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from mcp_hub.app.readiness import all_settled, has_settled, not_ready, wait_until
+from mcp_hub.types import UpstreamStatus
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from mcp_hub.hub import HubPort
+
+__all__ = ["all_settled", "has_settled", "not_ready", "settle", "spinner", "starting_text", "wait_until"]
+
+
+async def settle(hub: "HubPort", seconds: float) -> None:
+    """Waits until every server has settled; a terminal on stderr sees which ones are waited for."""
+    with spinner() as shown:
+
+        def is_enough() -> bool:
+            if shown is not None:
+                shown.update(starting_text(hub.statuses()).replace("[", r"\["))  # a name is no markup
+            return all_settled(hub)
+
+        await wait_until(hub, is_enough, seconds)
+
+
+def starting_text(statuses: Iterable[UpstreamStatus]) -> str:
+    """`starting git, time …`; empty when nobody is waited for."""
+    names = ", ".join(status.server for status in statuses if not has_settled(status))
+    return f"starting {names} …" if names else ""
+
+
+def spinner() -> "AbstractContextManager[Status | None]":
+    """A spinner on stderr for as long as the block; None where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status("starting …")

@@ -1,0 +1,211 @@
+"""`mcp-hub approve`: shows what servers have changed about their tools, and approves it.
+
+Works on what running hubs have recorded; nothing is started. A hub that runs takes an approval up within a second.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+import click
+import msgspec
+
+from mcp_hub.app.catalog_rules import policies
+from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, findings_of, read
+from mcp_hub.catalog.trust.approvals import record_key
+from mcp_hub.cli.commands.tools import check_servers
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.definition_diff import diff_lines, flag_lines
+from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_TOOL, config_option, fail, load_config
+from mcp_hub.clock import wall_time
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.stores.keyed_files import KeyedFiles
+from mcp_hub.types import JsonObject
+
+__all__ = ["approve"]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """One tool that waits for approval."""
+
+    finding: UnapprovedTool
+    pin: Pin
+    key: str
+
+
+@click.command()
+@click.argument("server", required=False)
+@click.argument("tools", nargs=-1, metavar="[TOOL]...")
+@click.option("--all", "every", is_flag=True, help="Approve for all servers; required for --yes without SERVER.")
+@click.option(
+    "--list", "is_list", is_flag=True, help="Only list the tools, one per line. Exit code 1 if there are any."
+)
+@click.option("--yes", "-y", is_flag=True, help="Approve without asking.")
+@click.option("--forget", is_flag=True, help="Forget SERVER's approvals; its next list is trusted on first use.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; approve nothing.")
+@config_option
+def approve(
+    server: str | None,
+    tools: tuple[str, ...],
+    every: bool,
+    is_list: bool,
+    yes: bool,
+    forget: bool,
+    as_json: bool,
+    config: str | None,
+) -> None:
+    """Review and approve changed or new tools.
+
+    SERVER is a name from the configuration, TOOL the server's own name of a tool. The command reads what hubs have
+    recorded and starts no server; run `mcp-hub list` first to record the current tools. Exit code 1 if a tool was not
+    approved.
+    """
+    from mcp_hub.app.build import state_dir
+
+    loaded = load_config(config)
+    check_servers(loaded, [server] if server is not None else [])
+    if server is None and (yes or forget) and not (every and yes and not forget):
+        fail("usage", "--forget needs a SERVER" if forget else "--yes without a SERVER needs --all", EXIT_CONFIG)
+    if every and server is not None:
+        fail("usage", "--all and SERVER: give one of them", EXIT_CONFIG)
+    store = KeyedFiles(state_dir(os.environ) / "approvals")
+    if forget and server is not None:
+        _forget(store, loaded, server, yes)
+        return
+    waiting = list(_waiting(store, loaded, server, tools))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode({"waiting": list(map(_data, waiting))}), indent=2))
+    elif is_list or not waiting:
+        _list(waiting)
+        raise SystemExit(EXIT_TOOL if waiting else 0)
+    else:
+        raise SystemExit(_go_through(store, waiting, yes))
+
+
+def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequence[str]) -> Iterator[Waiting]:
+    for name, policy in policies(loaded.settings).items():
+        if only not in (None, name):
+            continue
+        record, key = _record(store, loaded, name), record_key(loaded.place, name)
+        for absent in [tool for tool in tools if tool not in record.tools]:
+            fail(
+                "unknown_tool",
+                f'nothing is recorded of a tool "{decoded(absent)}" of server "{decoded(name)}"',
+                EXIT_CONFIG,
+            )
+        for tool, found in findings_of(name, record, record.tools, policy).items():
+            if not tools or tool in tools:
+                yield Waiting(found, record.tools[tool], key)
+
+
+def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
+    key = record_key(loaded.place, server)
+    try:
+        return read(store.read(key))
+    except (OSError, ValueError) as problem:
+        forget = f"mcp-hub approve {quote(server)} --forget"
+        fail(
+            "state_unreadable",
+            f"{store.place(key)} cannot be read: {decoded(str(problem))}; to begin anew: {forget}",
+            EXIT_CONFIG,
+        )
+        raise
+
+
+def _list(waiting: Sequence[Waiting]) -> None:
+    from rich.text import Text
+
+    if not waiting:
+        click.echo("every tool is as it was approved")
+        return
+    made = tables.table("server", "tool", "since", "held", "what")
+    for one in waiting:
+        found = one.finding
+        texts = (decoded(found.server), decoded(found.tool), timestamp(found.since), "yes" if found.is_held else "no")
+        made.add_row(*map(Text, texts), Text(found.text))
+    tables.print_table(made)
+
+
+def _go_through(store: KeyedFiles, waiting: Sequence[Waiting], yes: bool) -> int:
+    """Shows each and approves those that are agreed to; the exit code."""
+    left = 0
+    for one in waiting:
+        tables.print_lines(list(_shown(one)))
+        if yes or _agrees(one.finding):
+            left += not _approve(store, one)
+        else:
+            left += 1
+    return EXIT_TOOL if left else 0
+
+
+def _shown(one: Waiting) -> Iterator[tuple[str, str]]:
+    found = one.finding
+    held = ", held back" if found.is_held else ""
+    yield f"{decoded(found.server)}: {decoded(found.tool)} {found.text}, since {timestamp(found.since)}{held}", "bold"
+    for line, style in diff_lines(one.pin):
+        yield f"  {line}", style
+    for line in flag_lines(one.pin):
+        yield f"  look: {line}", "yellow"
+
+
+def _is_anybody_there() -> bool:
+    return sys.stdin.isatty()
+
+
+def _agrees(found: UnapprovedTool) -> bool:
+    if not _is_anybody_there():
+        fail("no_terminal", "nobody to ask: stdin is no terminal; add --yes to approve what is shown", EXIT_CONFIG)
+    return click.confirm(f"approve {decoded(found.tool)}?", default=False)
+
+
+def _approve(store: KeyedFiles, one: Waiting) -> bool:
+    """Whether it could be: not if the tool has become something else since it was shown."""
+    missed: list[str] = []
+
+    def change(text: bytes | None) -> bytes | None:
+        record, others = approved(read(text), {one.finding.tool: one.finding.digest}, wall_time())
+        missed.extend(others)
+        return None if others else encoded(record)
+
+    try:
+        store.update(one.key, change)
+    except (OSError, ValueError) as problem:
+        fail("state_unwritable", f"{store.place(one.key)} cannot be changed: {decoded(str(problem))}", EXIT_CONFIG)
+    tool = decoded(one.finding.tool)
+    click.echo(
+        f"{tool} has changed again meanwhile: look at it again" if missed else f"approved {tool}", err=bool(missed)
+    )
+    return not missed
+
+
+def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
+    name, key = decoded(server), record_key(loaded.place, server)
+    if not yes:
+        if not _is_anybody_there():
+            fail("no_terminal", "nobody to ask: stdin is no terminal; add --yes", EXIT_CONFIG)
+        if not click.confirm(f"forget what was approved of {name}, and trust its next list?", default=False):
+            raise SystemExit(EXIT_TOOL)
+    try:
+        store.update(key, lambda text: encoded(Record(server=server, config=loaded.place)))
+    except OSError as problem:
+        fail("state_unwritable", f"{store.place(key)} cannot be changed: {decoded(str(problem))}", EXIT_CONFIG)
+    click.echo(f"forgot {name}: its next list is approved as it is")
+
+
+def _data(one: Waiting) -> JsonObject:
+    found = one.finding
+    return {
+        "server": found.server,
+        "tool": found.tool,
+        "kind": found.kind,
+        "members": list(found.members),
+        "since": timestamp(found.since),
+        "held": found.is_held,
+        "approved": one.pin.approved and one.pin.approved.definition,
+        "offered": one.pin.offered and one.pin.offered.definition,
+        "diff": [line for line, _ in diff_lines(one.pin)],
+        "flags": flag_lines(one.pin),
+    }

@@ -1,0 +1,199 @@
+"""`mcp-hub check`: says what is wrong with a configuration.
+
+Servers are started only where there are patterns to compare with what they list.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from mcp_hub.app.catalog_rules import view_rules
+from mcp_hub.app.http import why_not_listen
+from mcp_hub.catalog.unmatched import has_patterns
+from mcp_hub.cli.access import waiting
+from mcp_hub.cli.programs import find_program
+from mcp_hub.cli.render.notices import notices
+from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.tables import masked, plural
+from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
+from mcp_hub.config.findings import Findings
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.schema.settings import ServerSettings
+from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
+from mcp_hub.types import JsonObject
+
+if TYPE_CHECKING:
+    from mcp_hub.app.build import App
+
+__all__ = ["check", "unmatched_patterns"]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--no-start", is_flag=True, help="Do not start servers to test patterns.")
+@wait_option
+@config_option
+def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> None:
+    """Validate the configuration.
+
+    If the file has globs, renames or other patterns, the command starts the servers and warns about patterns that match
+    nothing. Exit code 2 if the configuration is invalid; warnings do not change the exit code.
+    """
+    try:
+        loaded = read_config(config)
+    except ConfigError as exc:
+        _print({"ok": False}, exc.findings, (), as_json)
+        raise SystemExit(EXIT_CONFIG) from None
+    found, missing = _programs(loaded)
+    warnings = [_masked(own, loaded) for own in (*loaded.warnings, *loaded.notes, *_front(loaded), *missing)]
+    report = {"ok": True, **summary(loaded, found)}
+    if no_start or not has_patterns(view_rules(loaded.settings)):
+        _print(report, (), warnings, as_json)
+        return
+    quiet_logs(0)
+    run_with_app(loaded, lambda app: _compared(app, loaded, report, warnings, wait, as_json))
+
+
+async def _compared(
+    app: "App", loaded: Loaded, report: JsonObject, warnings: list[ConfigFinding], wait: float, as_json: bool
+) -> int:
+    """Adds warnings about patterns that match nothing, and about servers whose lists nobody knows."""
+    await waiting.settle(app.hub, wait)
+    unknown = [
+        ConfigFinding(
+            "server_not_ready",
+            f"{status.state}, so that nothing was compared with what it lists",
+            path=f"servers.{status.server}",
+        )
+        for status in waiting.not_ready(app.hub.statuses())
+    ]
+    _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *notices(app, loaded.secrets), *unknown], as_json)
+    return 0
+
+
+def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:
+    """What each enabled server would run, and warnings about those that cannot."""
+    report = _report(loaded)
+    found: dict[str, str] = {}
+    for name, server in loaded.settings.servers.items():
+        if not server.enabled:
+            continue
+        if server.cwd is not None and not os.path.isdir(server.cwd):
+            report.warn(("servers", name, "cwd"), "cwd_not_found", f"working directory {server.cwd} does not exist")
+        try:
+            program = find_program(server, os.environ, str(loaded.path.absolute().parent))
+            found[name] = masked(program, loaded.secrets)
+        except StartFailed as problem:
+            key = "command" if server.local is None else "local"
+            report.warn(("servers", name, key), problem.code, str(problem))
+    return found, report.located(report.warnings)
+
+
+def _front(loaded: Loaded) -> tuple[ConfigFinding, ...]:
+    """A warning if the hub cannot be served over HTTP as it is configured."""
+    report = _report(loaded)
+    if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
+        report.warn(("hub", "http", "host"), "public_without_tokens", f"serve --http ends at once, {refusal}")
+    return report.located(report.warnings)
+
+
+def _report(loaded: Loaded) -> Findings:
+    """A report that knows the lines of the file; without lines if it has changed meanwhile."""
+    name = str(loaded.path)
+    try:
+        document = read_document(loaded.path.read_text(), name)
+    except (ConfigError, OSError, ValueError):
+        return Findings(name)
+    is_named_otherwise = isinstance(document.data, dict) and "mcpServers" in document.data
+    return Findings(name, document.lines, {"servers": "mcpServers"} if is_named_otherwise else {})
+
+
+def unmatched_patterns(app: "App", loaded: Loaded) -> list[ConfigFinding]:
+    """Warnings about patterns that match nothing of what the servers have listed, with their lines in the file.
+
+    An app of only some of the configured servers says nothing about what is for all.
+    """
+    report = _report(loaded)
+    has_all = app.settings.servers.keys() == loaded.settings.servers.keys()
+    for found in app.unmatched():
+        if has_all or found.path[0] == "servers":
+            report.warn(found.path, "unmatched_pattern", found.reason)
+    return [_masked(own, loaded) for own in report.located(report.warnings)]
+
+
+def _masked(finding: ConfigFinding, loaded: Loaded) -> ConfigFinding:
+    return replace(finding, message=masked(finding.message, loaded.secrets), path=masked(finding.path, loaded.secrets))
+
+
+def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
+    """What is configured; arguments and environment are left out, they may be secret."""
+    settings = loaded.settings
+    return {
+        "file": str(loaded.path),
+        "servers": {name: _server(server, found.get(name)) for name, server in settings.servers.items()},
+        "profiles": list(settings.profiles),
+        "http": f"http://{settings.hub.http.host}:{settings.hub.http.port}/mcp",
+        "tokens": len(settings.hub.tokens),
+    }
+
+
+def _server(server: ServerSettings, program: str | None) -> JsonObject:
+    kind = next(key for key in ("command", "url", "local") if getattr(server, key) is not None)
+    return {"kind": kind, "enabled": server.enabled, "runs": program, "overrides": overrides(server)}
+
+
+def overrides(server: ServerSettings) -> dict[str, list[str]]:
+    """What of this server's tools clients get differently than the server has them: keys by name or glob."""
+    found = {name: ["name"] for name in server.rename}
+    for pattern, own in server.per_tool.items():
+        if changed := own.changed():
+            found[pattern] = [*found.get(pattern, []), *changed]
+    return found
+
+
+def _print(
+    report: JsonObject, errors: Sequence[ConfigFinding], warnings: Sequence[ConfigFinding], as_json: bool
+) -> None:
+    report = {"ok": report["ok"], "errors": [*map(str, errors)], "warnings": [*map(str, warnings)], **report}
+    if as_json:
+        report["findings"] = [
+            {"level": level, **to_builtins(own)}
+            for level, found in (("error", errors), ("warning", warnings))
+            for own in found
+        ]
+        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        return
+    for error in report["errors"]:
+        click.echo(visible(error), err=True)
+    for warning in report["warnings"]:
+        click.echo(visible(f"warning: {warning}"), err=True)
+    if not report["ok"]:
+        return
+    servers = report["servers"]
+    click.echo(f"{report['file']}: ok, {_counted(report)}")
+    for name, server in servers.items():
+        state = server["runs"] or "not found" if server["enabled"] else "disabled"
+        click.echo(visible(f"  {name}: {state}"))
+        for pattern, changed in server["overrides"].items():
+            click.echo(visible(f"    {pattern}: changed {', '.join(changed)}"))
+
+
+def _changed(report: JsonObject) -> int:
+    return sum(len(server["overrides"]) for server in report["servers"].values())
+
+
+def _counted(report: JsonObject) -> str:
+    parts = [
+        plural(len(report["servers"]), "server"),
+        plural(len(report["profiles"]), "profile"),
+        plural(report["tokens"], "token"),
+        *([plural(changed, "override")] if (changed := _changed(report)) else []),
+        plural(len(report["warnings"]), "warning"),
+    ]
+    return ", ".join(parts)

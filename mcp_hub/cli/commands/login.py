@@ -1,0 +1,145 @@
+"""`mcp-hub login` and `logout`: a person logs in to a remote server, for all hubs of this user."""
+
+import os
+import threading
+import webbrowser
+from contextlib import nullcontext, suppress
+from typing import Any, Final, NoReturn
+
+import anyio
+import click
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.app.logins import client_of, grant_store
+from mcp_hub.cli.parameters import Seconds
+from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.setup import (
+    EXIT_CONFIG,
+    EXIT_TOOL,
+    config_option,
+    fail,
+    load_config,
+    quiet_logs,
+    run,
+    run_with,
+    verbose_option,
+)
+from mcp_hub.config.schema.remote import is_cleartext
+from mcp_hub.config.schema.settings import ServerSettings
+from mcp_hub.masking import hide, learn
+from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
+
+__all__ = ["login", "logout", "remote", "show_login"]
+
+_PATIENCE: Final = 300.0
+"""Seconds for a person to log in."""
+_BROWSER: Final = 5.0
+"""Seconds for a browser to start."""
+_SHORT: Final = "; it cannot be renewed: you will have to log in again when it ends"
+
+
+@click.command()
+@click.argument("server")
+@click.option(
+    "--no-browser", is_flag=True, help="Print the URL instead of opening it. Open it in a browser on this machine."
+)
+@click.option(
+    "--timeout", type=Seconds(min=1, max=3600), default=_PATIENCE, show_default=True, metavar="SECONDS",
+    help="How long to wait for the login.",
+)  # fmt: skip
+@verbose_option
+@config_option
+def login(server: str, no_browser: bool, timeout: float, verbose: int, config: str | None) -> None:
+    """Log in to the remote SERVER in a browser (OAuth).
+
+    All hubs of this user share the login and renew it. Running hubs notice it by themselves. `mcp-hub logout` removes
+    it.
+    """
+    url, client = remote(server, config)
+    quiet_logs(verbose)
+    _run(server, url, client, timeout, opens=not no_browser)
+
+
+def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
+    """The URL of a configured server and whom the hub logs in as; exits with 2 where it does not log in."""
+    loaded = load_config(config)
+    learn(loaded.secrets)
+    settings = loaded.settings.servers.get(name)
+    if settings is None:
+        known = ", ".join(own for own, it in loaded.settings.servers.items() if it.url is not None) or "none"
+        raise fail(
+            "unknown_server", visible(f'{loaded.path}: no server "{name}"; remote servers: {known}'), EXIT_CONFIG
+        )
+    client = client_of(settings)
+    if settings.url is None or client is None:
+        raise fail("no_login", visible(f'{loaded.path}: server "{name}" {_why_not(settings)}'), EXIT_CONFIG)
+    return settings.url, client
+
+
+def _why_not(settings: ServerSettings) -> str:
+    if settings.url is None:
+        return "is not remote: it has no url to log in to"
+    if is_cleartext(settings.url):
+        return "has an http:// url, where everybody on the way could read the token: use https://"
+    return "has credentials in bearer or headers already: remove those to log in"
+
+
+def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, opens: bool) -> NoReturn:
+    from mcp_hub.upstreams.auth.login import log_in
+
+    async def main(_: Any) -> int:
+        async def show(page: str, issuer: str) -> None:
+            await show_login(server, page, issuer, opens=opens)
+
+        try:
+            grant = await log_in(url, client, grant_store(state_dir(os.environ)), show, timeout)
+        except LoginFailed as exc:
+            click.echo(visible(hide(f"cannot log in to {server}: {exc} [login_failed]")), err=True)
+            return EXIT_TOOL
+        rights = f" with scope {grant.scope}" if grant.scope else ""
+        renewed = "" if grant.refresh_token or client.is_machine or grant.expires_at is None else _SHORT
+        click.echo(visible(f"logged in to {server}{rights}{renewed}"), err=True)
+        return 0
+
+    run_with(nullcontext, main)
+
+
+async def show_login(server: str, page: str, issuer: str, *, opens: bool) -> None:
+    """Prints the page to visit and opens it; `page` has been checked to be https, or http on this machine."""
+    click.echo(visible(f"{server} logs in at {issuer}"), err=True)
+    is_open = opens and await anyio.to_thread.run_sync(_opened, page)
+    click.echo("your browser shows it; else open" if is_open else "open this in a browser on this machine:", err=True)
+    click.echo(visible(page))
+
+
+def _opened(page: str) -> bool:
+    """Whether a browser has been started. Some, in a terminal, only return when they are closed."""
+    found: list[bool] = []
+
+    def run() -> None:
+        with suppress(webbrowser.Error, OSError):
+            found.append(webbrowser.open(page))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_BROWSER)
+    return thread.is_alive() or any(found)
+
+
+@click.command()
+@click.argument("server")
+@config_option
+def logout(server: str, config: str | None) -> None:
+    """Remove the login to the remote SERVER.
+
+    The login is removed from this machine only. Running hubs notice it by themselves.
+    """
+    from mcp_hub.upstreams.auth.login import log_out
+
+    url, client = remote(server, config)
+    try:
+        was_there = run(lambda: log_out(url, client, grant_store(state_dir(os.environ))))
+    except LoginFailed as exc:
+        fail("logout_failed", visible(f"cannot log out of {server}: {exc}"), EXIT_TOOL)
+    else:
+        click.echo(visible(f"logged out of {server}" if was_there else f"there was no login to {server}"), err=True)

@@ -1,0 +1,74 @@
+"""`mcp-hub reload` and `restart`: a running hub reads its configuration again, or restarts a server; over REST."""
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mcp_hub.cli.access.remote import run_with_hub, url_options
+from mcp_hub.cli.render.results import visible, with_code
+from mcp_hub.errors import InvalidParams
+
+if TYPE_CHECKING:
+    from mcp_hub.client import HubClient
+
+__all__ = ["reload", "restart"]
+
+_HERE: Final = "http://127.0.0.1:8765"
+"""Where a hub listens that was told nothing else."""
+_REFUSED: Final = 2
+"""The exit code for what the hub will not do."""
+_WORDS: Final = {
+    "added": "added",
+    "removed": "removed",
+    "restarted": "started again",
+    "revived": "tried again",
+    "adjusted": "adjusted",
+    "kept": "untouched",
+    "settings": "settings",
+    "next_start": "from the next start of the hub on",
+}
+
+
+@click.command()
+@url_options
+def reload(url: str | None, token: str | None) -> None:
+    """Reload the configuration of a running hub.
+
+    The hub is the one at --url, or at port 8765 of this machine. Prints what changed. If the file is invalid, nothing
+    changes and the exit code is 2.
+    """
+    run_with_hub(url or _HERE, token, _reload)
+
+
+async def _reload(client: "HubClient") -> int:
+    try:
+        done = await client.reload()
+    except InvalidParams as refused:
+        click.echo(visible(with_code(refused)), err=True)
+        return _REFUSED
+    for key, word in _WORDS.items():
+        if found := getattr(done, key):
+            click.echo(visible(f"{word}: {', '.join(found)}"))
+    return 0
+
+
+@click.command()
+@click.argument("name", metavar="SERVER")
+@url_options
+def restart(name: str, url: str | None, token: str | None) -> None:
+    """Restart a SERVER of a running hub.
+
+    The hub is the one at --url, or at port 8765 of this machine. A failed server is restarted, too. Running calls may
+    finish on the old process; new calls wait for the new one.
+    """
+    run_with_hub(url or _HERE, token, lambda client: _restart(client, name))
+
+
+async def _restart(client: "HubClient", server: str) -> int:
+    try:
+        await client.restart(server)
+    except InvalidParams as refused:
+        click.echo(visible(with_code(refused)), err=True)
+        return _REFUSED
+    click.echo(visible(f"{server} is being started again"), err=True)
+    return 0

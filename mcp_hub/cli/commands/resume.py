@@ -1,0 +1,79 @@
+"""`mcp-hub resume`: follows a call by the id of its stream, from the start or from where another one stopped.
+
+SIGINT and SIGTERM end the following, not the call.
+"""
+
+import anyio
+import click
+
+from mcp_hub.cli.access.following import followed, refuse, show_for
+from mcp_hub.cli.access.remote import url_options
+from mcp_hub.cli.access.stream_access import StreamAccess, StreamEvents, run_with_streams
+from mcp_hub.cli.parameters import stream_argument
+from mcp_hub.cli.render.renderers import Show
+from mcp_hub.cli.setup import config_option
+from mcp_hub.errors import UpstreamLost
+from mcp_hub.events import InputRequired
+
+__all__ = ["resume"]
+
+
+@click.command()
+@stream_argument
+@click.option("--after", type=click.IntRange(min=0), metavar="N", help="Show only events after number N.")
+@click.option("--json", "json_lines", is_flag=True, help="Print JSON lines.")
+@click.option(
+    "--output", type=click.Choice(["text", "json", "jsonl"]), help="Output format. Default: text, or jsonl with --json."
+)
+@url_options
+@config_option
+def resume(
+    stream: str,
+    after: int | None,
+    json_lines: bool,
+    output: str | None,
+    config: str | None,
+    url: str | None,
+    token: str | None,
+) -> None:
+    """Follow a call by its STREAM id.
+
+    Shows progress, partial output and the result, from the start or from event N. Without --url, the stream is read
+    from the configured store; the call may have ended, or run in a hub on this machine. Ctrl-C stops following, not the
+    call; use `mcp-hub cancel` to end the call.
+    """
+    chosen = output or ("jsonl" if json_lines else "text")
+    run_with_streams(url, token, config, lambda access: _resume(access, stream, after, chosen), stream)
+
+
+async def _resume(access: StreamAccess, stream: str, after: int | None, output: str) -> int:
+    status = await access.status(stream)
+    begin = status.first - 1 if after is None else after
+    show = show_for(output, status.name or stream)
+    try:
+        if begin and after is None:
+            show.note(f"events 1 to {begin} are no longer kept")
+        async with access.resume(stream, begin) as events:
+            return await _followed(events, show, stream)
+    finally:
+        show.close()
+
+
+async def _followed(events: StreamEvents, show: Show, stream: str) -> int:
+    """The exit code. What cannot be followed raises `RpcError`."""
+    events.on_pause = show.note
+    try:
+        code = await followed(events, show, lambda question: _waits(stream, question))
+    except UpstreamLost as error:
+        return refuse(show, error)
+    except anyio.get_cancelled_exc_class():
+        show.close()
+        show.note(f"no longer following {stream}, which goes on: mcp-hub resume {stream} --after {events.cursor}")
+        raise
+    if code is None:
+        show.note(f"{stream} has ended; nothing comes behind event {events.cursor}")
+    return code or 0
+
+
+def _waits(stream: str, question: InputRequired) -> str:
+    return f"the tool waits for an answer to {question.key!r} ({question.method}): POST /v1/streams/{stream}/input"

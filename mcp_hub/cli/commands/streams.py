@@ -1,0 +1,107 @@
+"""`mcp-hub streams` and `cancel`: durable calls, running or kept after their end, and how to end one."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from mcp_hub.cli.access.remote import url_options
+from mcp_hub.cli.access.stream_access import StreamAccess, run_with_streams
+from mcp_hub.cli.parameters import stream_argument
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.setup import config_option
+from mcp_hub.clock import wall_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mcp_hub.protocol.rest.streams import StreamStatus
+
+__all__ = ["age", "cancel", "stream_table", "streams"]
+
+_STYLES: Final = {"completed": "green", "failed": "red", "cancelled": "dim"}
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
+_MESSAGE: Final = 80
+"""Characters of a message in the table."""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of streams.",
+)
+@url_options
+@config_option
+def streams(as_json: bool, limit: int, config: str | None, url: str | None, token: str | None) -> None:
+    """List durable calls, newest first.
+
+    A call becomes durable when it sends anything before its result, runs for more than 250 ms or is detached. It is
+    kept for hub.store.retention (1 day) after its end. Without --url, lists the calls of all hubs that use the
+    configured store.
+    """
+    run_with_streams(url, token, config, lambda access: _streams(access, limit, as_json))
+
+
+async def _streams(access: StreamAccess, limit: int, as_json: bool) -> int:
+    listed = await access.streams(limit)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode({"streams": listed}), indent=2))
+    elif not listed:
+        click.echo("no streams")
+    else:
+        tables.print_table(stream_table(listed, wall_time()))
+    return 0
+
+
+def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
+    """A row for each; ages are as of `now`, Unix seconds."""
+    from rich.text import Text
+
+    made = tables.table("stream", "tool", "status", "age", "message", right=("age",))
+    for status in listed:
+        message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
+        shown = message if len(message) <= _MESSAGE else message[: _MESSAGE - 1] + "…"
+        state = Text(visible(status.status), _STYLES.get(status.status, "yellow"))
+        made.add_row(Text(visible(status.stream)), Text(visible(status.name)), state, age(status, now), Text(shown))
+    made.columns[0].no_wrap = True
+    return made
+
+
+def age(status: "StreamStatus", now: float) -> str:
+    """How long ago the call was made, in the largest unit of which there is one; empty if that is not known."""
+    try:
+        made = datetime.fromisoformat(status.created).timestamp()
+    except ValueError:
+        return ""
+    seconds = max(now - made, 0.0)
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+@click.command()
+@stream_argument
+@url_options
+@config_option
+def cancel(stream: str, config: str | None, url: str | None, token: str | None) -> None:
+    """Cancel a call by its STREAM id.
+
+    Asks the hub at --url; without --url, the hub on this machine that runs the call, through the configured store. The
+    call ends a moment later; `mcp-hub resume` shows how.
+    """
+    run_with_streams(url, token, config, lambda access: _cancel(access, stream), stream)
+
+
+async def _cancel(access: StreamAccess, stream: str) -> int:
+    status = await access.cancel(stream)
+    ended = f"{stream} has ended already: {status.status}"
+    click.echo(visible(ended if status.has_ended else f"{stream} is being cancelled"), err=True)
+    return 0

@@ -1,0 +1,35 @@
+"""Reloads of a hub that serves: by SIGHUP, when the file changes, and within what it was started as."""
+
+from collections.abc import Callable
+
+import anyio
+
+from mcp_hub.app.reload import Reloader
+from mcp_hub.cli.signals import Signals
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.sessions.session import Caller
+
+__all__ = ["check_started_as", "keep_reloading"]
+
+
+async def keep_reloading(reloader: Reloader, signals: Signals) -> None:
+    """Until cancelled."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reloader.watch, name="configuration")
+        while True:
+            await signals.reload_wanted()
+            await reloader.reload("signal")
+
+
+def check_started_as(caller: Caller) -> Callable[[Settings], None]:
+    """Refuses settings without the profile or the kind of client that the hub was started for."""
+
+    def check(settings: Settings) -> None:
+        if caller.profile is not None and caller.profile not in settings.profiles:
+            said = f'no "{caller.profile}" any more, which this hub was started with (--profile)'
+            raise ConfigError(ConfigFinding("unknown_profile", said, path="profiles"))
+        if caller.client is not None:
+            settings.require_client(caller.client)
+
+    return check

@@ -1,0 +1,52 @@
+"""The verdict about a server that `mcp-hub doctor` shows: a code and the advice of the table of codes. Pure."""
+
+import msgspec
+
+from mcp_hub.catalog.view import CatalogView
+from mcp_hub.cli.render.tables import last_lines, reason
+from mcp_hub.codes import CODES
+from mcp_hub.types import Kind, Snapshot, UpstreamState, UpstreamStatus
+
+__all__ = ["Diagnosis", "diagnose"]
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """The verdict about one server: a code, what is wrong, and the lines that it wrote last."""
+
+    server: str
+    code: str
+    problem: str = ""
+    lines: tuple[str, ...] = ()
+
+    @property
+    def is_ok(self) -> bool:
+        return self.code in ("ok", "disabled")
+
+    @property
+    def fix(self) -> str:
+        return CODES[self.code].fix
+
+
+def diagnose(status: UpstreamStatus, offered: Snapshot | None, view: CatalogView) -> Diagnosis:
+    """The verdict from a server's state, what it listed, and what of that clients get."""
+    match status.state:
+        case UpstreamState.DISABLED:
+            return Diagnosis(status.server, "disabled")
+        case UpstreamState.READY:
+            return _of_lists(status.server, offered, view)
+        case UpstreamState.STARTING if status.reason is None:
+            return Diagnosis(status.server, "start_timeout", "still starting", tuple(last_lines(status)))
+        case _:
+            return Diagnosis(status.server, status.code or "start_failed", reason(status), tuple(last_lines(status)))
+
+
+def _of_lists(server: str, offered: Snapshot | None, view: CatalogView) -> Diagnosis:
+    unfit = [bad for bad in view.quarantined if bad.server == server]
+    if unfit:
+        said = "; ".join(f"{bad.kind.value} {bad.key}: {bad.reason}" for bad in unfit)
+        return Diagnosis(server, "definitions_quarantined", said)
+    if offered is None or not any(offered.lists.values()):
+        return Diagnosis(server, "no_tools", "it lists nothing at all")
+    if not any(entry.server == server for kind in Kind for entry in view.entries(kind)):
+        return Diagnosis(server, "all_filtered", "the filters of the configuration hide everything it lists")
+    return Diagnosis(server, "ok")

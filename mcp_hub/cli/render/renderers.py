@@ -1,0 +1,239 @@
+"""The three ways in which `mcp-hub call` shows a call: JSON lines, quietly, and live on a terminal.
+
+A show never waits and never decides: it gets the events in order and the outcome or the error last. What a server
+wrote reaches a terminal, and stderr wherever that goes, without control characters.
+"""
+
+import hashlib
+import sys
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+
+import click
+
+from mcp_hub.cli.render import results
+from mcp_hub.cli.render.results import ShownResult
+from mcp_hub.errors import RpcError
+from mcp_hub.events import CallEvent, Delta, Log, Progressed
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["JsonLines", "OnTerminal", "Quiet", "Show"]
+
+_TAIL: Final = 400
+"""Characters shown of a streamed line that has not ended yet."""
+
+
+class Show(Protocol):
+    """How a call is shown."""
+
+    def doing(self, what: str) -> None:
+        """What the hub does while there is nothing else to see."""
+        ...
+
+    def event(self, event: CallEvent) -> None: ...
+
+    def outcome(self, outcome: ShownResult) -> None: ...
+
+    def error(self, error: RpcError, message: str) -> None:
+        """The call failed; `message` says so to people."""
+        ...
+
+    def cancelled(self, reason: str | None) -> None:
+        """The call was ended before it was done."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something for people that is no event of the call."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more follows. Idempotent."""
+        ...
+
+
+class JsonLines:
+    """One JSON object a line for each event, the ending included; the same as messages on stderr for errors."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+
+    def doing(self, what: str) -> None:
+        """Not an event of the call."""
+
+    def event(self, event: CallEvent) -> None:
+        line = results.event_line(event)
+        if line is not None:
+            self._write(line)
+
+    def outcome(self, outcome: ShownResult) -> None:
+        self._write(results.result_line(outcome))
+        if outcome.is_error:
+            _say_tool_error()
+
+    def error(self, error: RpcError, message: str) -> None:
+        self._write(results.error_line(error))
+        click.echo(results.visible(message), err=True)
+
+    def cancelled(self, reason: str | None) -> None:
+        self._write(results.cancelled_line(reason))
+        click.echo(_cancelled(reason), err=True)
+
+    def note(self, text: str) -> None:
+        click.echo(results.visible(text), err=True)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _write(self, line: bytes) -> None:
+        self._out.write(line)
+        self._out.flush()
+
+
+class Quiet:
+    """The result and nothing else on stdout: its text, or (`as_json`) the result object as the server sent it."""
+
+    def __init__(self, out: BinaryIO, as_json: bool = False) -> None:
+        self._out = out
+        self._as_json = as_json
+
+    def doing(self, what: str) -> None:
+        """Quiet."""
+
+    def event(self, event: CallEvent) -> None:
+        """Quiet."""
+
+    def outcome(self, outcome: ShownResult) -> None:
+        if self._as_json or outcome.text:
+            body = bytes(outcome.raw) if self._as_json else outcome.text.encode("utf-8", "replace")
+            self._out.write(body if body.endswith(b"\n") else body + b"\n")
+            self._out.flush()
+        if outcome.is_error:
+            _say_tool_error()
+
+    def error(self, error: RpcError, message: str) -> None:
+        click.echo(results.visible(message), err=True)
+
+    def cancelled(self, reason: str | None) -> None:
+        click.echo(_cancelled(reason), err=True)
+
+    def note(self, text: str) -> None:
+        click.echo(results.visible(text), err=True)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class OnTerminal:
+    """A progress bar with streamed content above it; both make room for the result.
+
+    Streamed text is printed line by line; the line that still grows is part of the live region. `err` gets log
+    messages and errors; `shares_terminal` says that it writes to the same terminal as `out`.
+    """
+
+    def __init__(self, title: str, out: "Console", err: "Console", shares_terminal: bool) -> None:
+        from rich.live import Live
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        self._out = out
+        self._err = err
+        self._shares_terminal = shares_terminal
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
+        fields = (TextColumn("{task.fields[count]}", markup=False), TimeElapsedColumn())
+        message = TextColumn("{task.fields[message]}", markup=False)
+        self._bar = Bar(*columns, *fields, message, console=out, auto_refresh=False)
+        self._task = self._bar.add_task(results.visible(title), total=None, count="", message="")
+        self._growing = ""
+        self._index = 0
+        self._streamed = hashlib.sha256()
+        self._has_streamed = False
+        self._live = Live(
+            get_renderable=self._region, console=out, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._live.start()
+
+    def doing(self, what: str) -> None:
+        self._bar.update(self._task, message=results.visible(what))
+
+    def event(self, event: CallEvent) -> None:
+        match event:
+            case Progressed():
+                message = " ".join(results.visible(results.message_of(event)).split())
+                count = f"{event.progress:g}" if event.total is None else f"{event.progress:g}/{event.total:g}"
+                self._bar.update(self._task, completed=event.progress, total=event.total, count=count, message=message)
+            case Delta(channel="content"):
+                self._content(event.index, results.content_text(event.content))
+            case Delta():
+                self._log(results.visible(results.content_text(event.content)))
+            case Log():
+                self._log(results.visible(results.log_text(event)))
+            case _:
+                pass
+
+    def _content(self, index: int, text: str) -> None:
+        """Whole lines go above the bar; content at another index begins a line of its own."""
+        self._has_streamed = True
+        self._streamed.update(text.encode("utf-8", "replace"))
+        if index != self._index and self._growing:
+            self._growing += "\n"
+        self._index = index
+        lines, newline, self._growing = (self._growing + text).rpartition("\n")
+        if newline:
+            _print(self._out, lines)
+
+    def _log(self, text: str) -> None:
+        if self._shares_terminal:
+            self._live.stop()
+        _print(self._err, text, "dim")
+        if self._shares_terminal:
+            self._live.start()
+
+    def outcome(self, outcome: ShownResult) -> None:
+        self.close()
+        said = outcome.joined.encode("utf-8", "replace")
+        if not self._has_streamed or hashlib.sha256(said).digest() != self._streamed.digest():
+            _print(self._out, outcome.text)
+        if outcome.is_error:
+            _say_tool_error()
+
+    def error(self, error: RpcError, message: str) -> None:
+        self.close()
+        _print(self._err, results.visible(message), "red")
+
+    def cancelled(self, reason: str | None) -> None:
+        self.close()
+        _print(self._err, _cancelled(reason), "yellow")
+
+    def note(self, text: str) -> None:
+        self._log(results.visible(text))
+
+    def close(self) -> None:
+        rest, self._growing = self._growing, ""
+        self._live.stop()
+        _print(self._out, rest)
+
+    def _region(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        bar = self._bar.get_renderable()
+        return Group(Text(results.visible(self._growing[-_TAIL:])), bar) if self._growing else bar
+
+
+def _print(console: "Console", text: str, style: str = "") -> None:
+    """The text as it is: no markup, no highlighting, wrapped by the terminal only."""
+    from rich.text import Text
+
+    if text:
+        shown = results.visible(text).removesuffix("\n")
+        console.print(Text(shown, style=style), soft_wrap=True, highlight=False)
+
+
+def _cancelled(reason: str | None) -> str:
+    return results.visible(f"the call was cancelled: {reason}" if reason else "the call was cancelled")
+
+
+def _say_tool_error() -> None:
+    sys.stdout.flush()
+    click.echo("the tool reported an error", err=True)

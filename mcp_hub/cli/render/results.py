@@ -1,0 +1,180 @@
+"""What a call gave, as text for people and as JSON lines for programs. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from mcp_hub.errors import RpcError
+from mcp_hub.events import CallEvent, Delta, InputReceived, InputRequired, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.types import JsonObject, RawJson, RawObject
+
+__all__ = [
+    "ShownResult",
+    "cancelled_line",
+    "content_text",
+    "error_line",
+    "event_line",
+    "log_text",
+    "message_of",
+    "result_line",
+    "visible",
+]
+
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class ShownResult(msgspec.Struct, frozen=True):
+    """A tool's result: all of it (`raw`), and what a person is shown. One that cannot be read is shown raw."""
+
+    raw: RawJson
+    is_error: bool = False
+    text: str = ""
+    joined: str = ""
+    """The text blocks put together, to be compared with what was streamed."""
+
+    @classmethod
+    def of(cls, raw: RawJson) -> "ShownResult":
+        try:
+            result = msgspec.json.decode(raw, type=JsonObject)
+        except (msgspec.DecodeError, RecursionError):
+            text = bytes(raw).decode("utf-8", "replace")
+            return cls(raw, text=text)
+        listed = result.get("content")
+        blocks = listed if isinstance(listed, list) else []
+        return cls(raw, result.get("isError") is True, _readable(blocks, result), "".join(_texts(blocks)))
+
+
+def _readable(blocks: list[object], result: JsonObject) -> str:
+    parts = [_block_text(block) for block in blocks]
+    structured = result.get("structuredContent")
+    if structured is not None and not any(True for _ in _texts(blocks)):
+        parts.append(msgspec.json.format(msgspec.json.encode(structured), indent=2).decode())
+    return "\n".join(parts)
+
+
+def _texts(blocks: Iterable[object]) -> Iterable[str]:
+    for block in blocks:
+        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
+            yield block["text"]
+
+
+def content_text(content: RawJson) -> str:
+    """The text of an encoded array of content blocks: text as it is, anything else as `[type …]`."""
+    try:
+        blocks = msgspec.json.decode(content, type=list[object])
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(content).decode("utf-8", "replace")
+    return "".join(map(_block_text, blocks))
+
+
+def _block_text(block: object) -> str:
+    """A text block's text; of any other one line that says what it is."""
+    if not isinstance(block, dict):
+        return f"[{block!r}]"
+    kind, resource = str(block.get("type")), block.get("resource")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return str(block["text"])
+    if kind == "resource" and isinstance(resource, dict):
+        if isinstance(resource.get("text"), str):
+            return f"[resource {resource.get('uri')}]\n{resource['text']}"
+        return _summary(kind, resource, resource.get("blob"))
+    return _summary(kind, block, block.get("data"))
+
+
+def _summary(kind: str, named: JsonObject, data: object) -> str:
+    said = [str(named[key]) for key in ("name", "uri", "mimeType") if isinstance(named.get(key), str)]
+    if isinstance(data, str):  # base64: four characters for three bytes
+        said.append(f"{len(data) * 3 // 4 - data[-2:].count('=')} bytes")
+    return f"[{' '.join([kind, *said])}]"
+
+
+def with_code(error: RpcError, message: str | None = None) -> str:
+    """The message of an error, or one about it, with the stable code if the error is the hub's own."""
+    said = error.message if message is None else message
+    is_own = error.raw is None or type(error).symbol != RpcError.symbol
+    return f"{said} [{error.symbol}]" if is_own else said
+
+
+def visible(text: str) -> str:
+    """`text` without what a terminal would obey; line breaks and tabs stay."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+
+
+def message_of(event: Progressed) -> str:
+    """The message of a progress notification, if it has one."""
+    raw = (event.rest or {}).get("message")
+    try:
+        return msgspec.json.decode(raw, type=str) if raw is not None else ""
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+
+
+def log_text(event: Log) -> str:
+    """`level logger: data`, data that is no text as JSON."""
+    members = raw_object(event.params) or {}
+    data = members.get("data", msgspec.Raw(b"null"))
+    logger = _string(members.get("logger"))
+    text = _string(data)
+    shown = bytes(data).decode("utf-8", "replace") if text is None else text
+    return f"{event.level}{f' {logger}' if logger else ''}: {shown}"
+
+
+def _string(raw: msgspec.Raw | None) -> str | None:
+    try:
+        return msgspec.json.decode(raw, type=str) if raw is not None else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+# -- JSON lines -----------------------------------------------------------------------------------------------------
+
+
+def event_line(event: CallEvent) -> bytes | None:
+    """A line for what happened on the way: progress, partial content, log messages, tool calls, questions."""
+    match event:
+        case Progressed():
+            rest = {key: value for key, value in (event.rest or {}).items() if key != "type"}
+            total = {} if event.total is None else {"total": event.total}
+            skipped = {"skipped": event.skipped} if event.skipped else {}
+            return _line("progress", {"progress": event.progress, **total, **rest, **skipped})
+        case Delta():
+            channel = {} if event.channel == "content" else {"channel": event.channel}
+            return _line("delta", {**channel, "index": event.index, "content": msgspec.Raw(bytes(event.content))})
+        case Log():
+            members: RawObject = raw_object(event.params) or {}
+            return _line("log", {"level": event.level, **{key: members[key] for key in members if key != "type"}})
+        case ToolCall():
+            given = {"call": event.call, "name": event.name, "arguments": msgspec.Raw(bytes(event.arguments))}
+            return _line("tool-call", given)
+        case ToolResult():
+            said = {"call": event.call, "isError": event.is_error, "content": msgspec.Raw(bytes(event.content))}
+            return _line("tool-result", said)
+        case InputRequired():
+            asked = {"key": event.key, "method": event.method, "params": msgspec.Raw(bytes(event.params))}
+            return _line("input-required", asked)
+        case InputReceived():
+            action = {} if event.action is None else {"action": event.action}
+            return _line("input-received", {"key": event.key, **action})
+        case _:
+            return None
+
+
+def cancelled_line(reason: str | None) -> bytes:
+    return _line("cancelled", {} if reason is None else {"reason": reason})
+
+
+def result_line(outcome: ShownResult) -> bytes:
+    return _line("result", {"isError": outcome.is_error, "result": msgspec.Raw(bytes(outcome.raw))})
+
+
+def error_line(error: RpcError) -> bytes:
+    """`code`, `message` and, if there is any, `data` as the upstream or the hub gave them."""
+    members: RawObject = raw_object(error.encoded()) or {}
+    return _line("error", {key: members[key] for key in members if key != "type"})
+
+
+def _line(kind: str, members: Mapping[str, object]) -> bytes:
+    return object_bytes({"type": kind, **members}) + b"\n"

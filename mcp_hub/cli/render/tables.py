@@ -1,0 +1,229 @@
+"""Consoles, and the state of servers as tables and as plain data; what a server said reaches no terminal unfiltered."""
+
+import functools
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mcp_hub.catalog.view import CatalogView
+from mcp_hub.cli.render.results import visible
+from mcp_hub.clock import wall_time
+from mcp_hub.masking import Mask, hide_within
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.types import JsonObject, Kind, UpstreamState, UpstreamStatus
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = [
+    "LAST_LINES",
+    "Count",
+    "age",
+    "console",
+    "counts_of",
+    "last_lines",
+    "masked",
+    "masked_within",
+    "plural",
+    "print_lines",
+    "print_table",
+    "protocol",
+    "quarantine_table",
+    "reason",
+    "reasons",
+    "server_data",
+    "server_table",
+    "status_data",
+    "table",
+]
+
+LAST_LINES: Final = 5
+"""Lines of a server's output that are shown with a failure."""
+_WIDEST: Final = 4000
+"""Columns of a table in a pipe: nothing is wrapped where a program may read it."""
+_OUTPUT: Final = "; last output: "
+_GAVE_UP: Final = " (gave up after "
+_STYLES: Final = {
+    UpstreamState.READY: "green",
+    UpstreamState.FAILED: "red",
+    UpstreamState.INCOMPATIBLE: "red",
+    UpstreamState.DISABLED: "dim",
+    UpstreamState.STOPPED: "dim",
+}
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+Count = Callable[[Kind, str], int]
+"""How many entries of a kind a server has."""
+
+
+def console() -> "Console":
+    """Where tables go: stdout, as wide as it takes when that is no terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _WIDEST, highlight=False, markup=False, emoji=False)
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def print_table(made: "Table") -> None:
+    """Prints to stdout; a pipe gets no blanks at the end of lines."""
+    out = console()
+    if out.is_terminal:
+        out.print(made)
+        return
+    with out.capture() as captured:
+        out.print(made)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    click.echo("\n".join(line for line in lines if line))
+
+
+def table(*columns: str, right: Collection[str] = ()) -> "Table":
+    """An empty table without a frame; a heading in `right` aligns its column."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", highlight=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def masked(text: str, secrets: Collection[str]) -> str:
+    """`text` with every secret of the configuration blacked out, the longest first, and what is like a token."""
+    return _mask(frozenset(secrets))(text)
+
+
+def masked_within(value: object, secrets: Collection[str]) -> object:
+    """A copy of plain data with its texts masked."""
+    return hide_within(value, _mask(frozenset(secrets)))
+
+
+@functools.lru_cache(maxsize=8)
+def _mask(secrets: frozenset[str]) -> Mask:
+    return Mask(secrets)
+
+
+def reason(status: UpstreamStatus) -> str:
+    """Why it is not ready, without the output that `last_lines` has."""
+    said, _, output = (status.reason or "").partition(_OUTPUT)
+    gave_up = output.rfind(_GAVE_UP)
+    return said + output[gave_up:] if gave_up >= 0 else said
+
+
+def last_lines(status: UpstreamStatus) -> list[str]:
+    """What the server wrote last: stray lines of its stdout, marked as such, then of its stderr."""
+    _, _, output = (status.reason or "").partition(_OUTPUT)
+    stray = [line for line in output.split(" | ") if line.startswith("stdout: ")]
+    return [*stray, *status.stderr][-LAST_LINES:]
+
+
+def protocol(status: UpstreamStatus) -> str:
+    """`2025-11-25 (handshake)`; Python functions have an era but no version."""
+    if status.era is None:
+        return ""
+    return f"{status.version} ({status.era.value})" if status.version else status.era.value
+
+
+def server_data(status: UpstreamStatus, view: CatalogView, secrets: Collection[str]) -> JsonObject:
+    """One server as `--json` shows it; counts are of what clients get."""
+    return {
+        **status_data(status, counts_of(view), secrets),
+        "quarantined": [
+            {"kind": bad.kind.value, "key": masked(bad.key, secrets), "reason": masked(bad.reason, secrets)}
+            for bad in view.quarantined
+            if bad.server == status.server
+        ],
+    }
+
+
+def status_data(status: UpstreamStatus, count: Count, secrets: Collection[str]) -> JsonObject:
+    """The same without what only definitions tell."""
+    return {
+        "server": status.server,
+        "state": status.state.value,
+        "era": status.era.value if status.era else None,
+        "version": status.version,
+        "serverInfo": masked_within(status.server_info, secrets),
+        **{f"{kind.value}s": count(kind, status.server) for kind in Kind},
+        "code": status.code,
+        "reason": masked(status.reason, secrets) if status.reason else None,
+        "stderr": [masked(line, secrets) for line in status.stderr[-LAST_LINES:]],
+        "restarts": status.restarts,
+        "rests": status.rests,
+        "listedAt": timestamp(status.listed_at) if status.listed_at is not None else None,
+        "warnings": [masked(warning, secrets) for warning in status.warnings],
+    }
+
+
+def server_table(statuses: Sequence[UpstreamStatus], count: Count) -> "Table":
+    """A row for each server; reasons are too long for a column (`reasons`)."""
+    from rich.text import Text
+
+    counted = ("tools", "resources", "prompts")
+    made = table("server", "state", "protocol", *counted, right=counted)
+    for status in statuses:
+        counts = [str(count(kind, status.server)) for kind in (Kind.TOOL, Kind.RESOURCE, Kind.PROMPT)]
+        state = Text(status.state.value, _STYLES.get(status.state, "yellow"))
+        made.add_row(Text(visible(status.server)), state, Text(visible(protocol(status))), *counts)
+    return made
+
+
+def reasons(
+    statuses: Sequence[UpstreamStatus], secrets: Collection[str], now: Callable[[], float] = wall_time
+) -> list[tuple[str, str]]:
+    """Why these servers are not ready, with their last lines: lines of text and their styles."""
+    lines: list[tuple[str, str]] = []
+    for status in statuses:
+        listed = f"; its list is of {age(status.listed_at, now())} ago" if status.listed_at is not None else ""
+        code = f" [{status.code}]" if status.code else ""
+        lines.append(
+            (f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}{code}{listed}", "")
+        )
+        lines += [(f"  | {line}", "dim") for line in last_lines(status)]
+    return [(visible(masked(text, secrets)), style) for text, style in lines]
+
+
+def age(then: float, now: float) -> str:
+    """How long ago that was, in its largest unit: `3 h`."""
+    seconds = max(0, round(now - then))
+    return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), "0 s")
+
+
+def warnings(statuses: Sequence[UpstreamStatus], secrets: Collection[str]) -> list[tuple[str, str]]:
+    """What is missing from the lists of these servers: lines of text and their styles."""
+    return [
+        (visible(masked(f"{status.server}: {warning}", secrets)), "yellow")
+        for status in statuses
+        for warning in status.warnings
+    ]
+
+
+def print_lines(lines: Sequence[tuple[str, str]]) -> None:
+    """Prints lines in their styles, wrapped by the terminal only."""
+    from rich.text import Text
+
+    out = console()
+    for text, style in lines:
+        out.print(Text(text, style), soft_wrap=True)
+
+
+def quarantine_table(view: CatalogView, secrets: Collection[str]) -> "Table":
+    """A row for each definition that is not exported."""
+    from rich.text import Text
+
+    made = table("quarantined", "kind", "name", "reason")
+    for bad in view.quarantined:
+        why = Text(visible(masked(bad.reason, secrets)))
+        key = Text(visible(masked(bad.key, secrets)))
+        made.add_row(Text(visible(bad.server)), bad.kind.value, key, why)
+    return made
+
+
+def counts_of(view: CatalogView) -> Count:
+    """Counts what clients get."""
+    return lambda kind, server: sum(entry.server == server for entry in view.entries(kind))

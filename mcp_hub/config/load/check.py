@@ -1,0 +1,176 @@
+"""Interpolated data to `Settings`: pydantic's verdicts and dangling names as findings that help.
+
+No message repeats a value: it may be a secret, or have been put in by `${…}`.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import NoneType
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
+from mcp_hub.config.schema.settings import HubSettings, ServerSettings, Settings
+from mcp_hub.types import JsonObject
+
+__all__ = ["READ_AS_OTHERS_WRITE", "check_references", "validated"]
+
+_WORDS = "letters, digits, _ and -, with a letter or _ first"
+_MAPPING = "expected a mapping (key: value)"
+_MESSAGES: Mapping[str, Callable[[JsonObject], str]] = {
+    "missing": lambda ctx: "is missing",
+    "string_type": lambda ctx: "expected text; put it in quotes",
+    "int_type": lambda ctx: "expected a whole number",
+    "int_parsing": lambda ctx: "expected a whole number",
+    "int_from_float": lambda ctx: "expected a whole number",
+    "bool_type": lambda ctx: "expected true or false",
+    "bool_parsing": lambda ctx: "expected true or false",
+    "list_type": lambda ctx: "expected a list",
+    "dict_type": lambda ctx: _MAPPING,
+    "model_type": lambda ctx: _MAPPING,
+    "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
+    "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
+    "too_short": lambda ctx: "must not be empty",
+    "too_long": lambda ctx: f"must have at most {ctx['max_length']} entries",
+    "string_too_short": lambda ctx: "must not be empty",
+    "string_unicode": lambda ctx: "holds half of a character (a lone surrogate)",
+    "string_too_long": lambda ctx: f"must have at most {ctx['max_length']} characters",
+    "string_pattern_mismatch": lambda ctx: f"may hold {_WORDS}",
+    "literal_error": lambda ctx: "expected " + str(ctx["expected"]).replace("'", '"'),
+    "value_error": lambda ctx: str(ctx["error"]),
+    "finding": lambda ctx: str(ctx["message"]),
+}
+_CODES: Mapping[str, str] = {
+    "missing": "missing_key",
+    **dict.fromkeys(("string_type", "int_type", "int_parsing", "int_from_float", "bool_type"), "wrong_type"),
+    **dict.fromkeys(("bool_parsing", "list_type", "dict_type", "model_type"), "wrong_type"),
+    **dict.fromkeys(("greater_than_equal", "less_than_equal", "too_short", "too_long"), "out_of_range"),
+    **dict.fromkeys(("string_too_short", "string_too_long"), "out_of_range"),
+    "string_unicode": "invalid_text",
+}
+"""Codes by the type of pydantic's error; any other is an `invalid_value`."""
+READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
+    Settings: ("mcpServers",),
+    ServerSettings: ("disabled", "transport"),
+}
+"""Keys that are no fields and are read all the same."""
+
+
+def validated(tree: JsonObject, report: Findings) -> Settings:
+    """The settings. Raises: ConfigError with all of `report`; what it says of a path already is not said twice."""
+    known = {finding.path for finding in report.errors}
+    try:
+        settings = Settings.model_validate(tree)
+    except ValidationError as invalid:
+        for error in invalid.errors(include_url=False, include_input=False):
+            finding = _finding(error)
+            if finding.path not in known:
+                report.errors.append(finding)
+        raise report.failure() from None
+    if report.errors:
+        raise report.failure()
+    return settings
+
+
+def _finding(error: ErrorDetails) -> Finding:
+    context: JsonObject = error.get("ctx", {})
+    path = tuple(part for part in error["loc"] if part != "[key]")
+    if error["type"] == "extra_forbidden":
+        key = str(path[-1])
+        return Finding(path, "unknown_key", f"unknown key {quoted(key)}{nearest(key, _known_keys(path[:-1]))}")
+    if context.get("key"):
+        path = (*path, context["key"])
+    if error["type"] == "list_type" and path[-1] == "args":
+        return Finding(path, "wrong_type", 'expected a list, such as ["-l", "-a"]')
+    message = _MESSAGES.get(error["type"])
+    code = str(context.get("code")) if error["type"] == "finding" else _CODES.get(error["type"], "invalid_value")
+    return Finding(path, code, message(context) if message else error["msg"].lower())
+
+
+def _known_keys(path: DataPath) -> Iterator[str]:
+    """Keys that the section at `path` takes, found by walking the models."""
+    kind: object = Settings
+    for part in path:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[str(part)].annotation
+        else:
+            kind = get_args(kind)[-1]  # what a dict or list holds
+        if NoneType in get_args(kind):
+            kind = get_args(kind)[0]
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield from kind.model_fields
+        yield from READ_AS_OTHERS_WRITE.get(kind, ())
+
+
+def check_references(tree: JsonObject, changed: Collection[DataPath], report: Findings) -> None:
+    """Reports names that refer to nothing, that cannot be given, and tokens given twice. Works on any shape of data.
+
+    Texts at `changed` paths were interpolated: they are not shown.
+    """
+    servers, profiles = _mapping(tree.get("servers")), _mapping(tree.get("profiles"))
+    for name, profile in profiles.items():
+        for index, server in enumerate(_list(_mapping(profile).get("servers"))):
+            if isinstance(server, str) and server not in servers:
+                path = ("profiles", name, "servers", index)
+                report.error(path, "unknown_server", f"unknown server {quoted(server)}{nearest(server, servers)}")
+    hub = _mapping(tree.get("hub"))
+    _check_tokens(_list(hub.get("tokens")), profiles, changed, report)
+    _check_issuers(_list(_mapping(_mapping(hub.get("http")).get("oauth")).get("issuers")), profiles, changed, report)
+    _check_names(servers, hub.get("max_name_length", HubSettings.model_fields["max_name_length"].default), report)
+
+
+def _check_names(servers: Mapping[str, object], longest: object, report: Findings) -> None:
+    """Warns of tools' names that are longer than they can be."""
+    for server, own in servers.items():
+        given: dict[DataPath, object] = {}
+        for key, name in _mapping(_mapping(own).get("rename")).items():
+            given["rename", key] = name
+        for key, tool in _mapping(_mapping(own).get("per_tool")).items():
+            given["per_tool", key, "name"] = _mapping(tool).get("name")
+        for path, name in given.items():
+            if isinstance(name, str) and isinstance(longest, int) and len(name) > longest:
+                said = f"is longer than hub.max_name_length ({longest}), so that clients get another name"
+                report.warn(
+                    ("servers", server, *path), "name_too_long", f"{said}; shorten it, or raise that (64 at most)"
+                )
+
+
+def _check_tokens(
+    tokens: list[object], profiles: Collection[str], changed: Collection[DataPath], report: Findings
+) -> None:
+    unresolved = {finding.path for finding in report.errors}
+    first_use: dict[str, int] = {}
+    for index, token in enumerate(tokens):
+        path: DataPath = ("hub", "tokens", index, "profile")
+        profile = _mapping(token).get("profile")
+        if isinstance(profile, str) and profile not in profiles and path not in unresolved:
+            shown = "" if path in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
+            report.error(path, "unknown_profile", f"unknown profile{shown}")
+        path = ("hub", "tokens", index, "token")
+        text = _mapping(token).get("token")
+        if isinstance(text, str) and first_use.setdefault(text, index) != index and path not in unresolved:
+            report.error(path, "duplicate_token", f"the same token as hub.tokens[{first_use[text]}]")
+
+
+def _check_issuers(
+    issuers: list[object], profiles: Collection[str], changed: Collection[DataPath], report: Findings
+) -> None:
+    unresolved = {finding.path for finding in report.errors}
+    for index, issuer in enumerate(issuers):
+        place: DataPath = ("hub", "http", "oauth", "issuers", index)
+        named: dict[DataPath, object] = {(*place, "profile"): _mapping(issuer).get("profile")}
+        for scope, profile in _mapping(_mapping(issuer).get("scope_profiles")).items():
+            named[*place, "scope_profiles", scope] = profile
+        for path, profile in named.items():
+            if isinstance(profile, str) and profile not in profiles and path not in unresolved:
+                shown = "" if path in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
+                report.error(path, "unknown_profile", f"unknown profile{shown}")
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,90 @@
+"""Files that other clients wrote (`mcpServers`, or VS Code's `servers` next to `inputs`): what in them is not for the
+hub is put aside with a warning, and a few words of other clients are read as ours. Works on any shape of data.
+
+Our own files stay strict: YAML, and JSON that has a `hub`.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
+from mcp_hub.config.load.check import READ_AS_OTHERS_WRITE
+from mcp_hub.config.schema.settings import ServerSettings, Settings
+from mcp_hub.types import JsonObject
+
+__all__ = ["is_foreign", "without_foreign_keys"]
+
+_URLS: Final = ("serverUrl", "httpUrl")
+_LISTS: Final = {
+    **dict.fromkeys(("disabledTools", "disabled_tools", "excludeTools"), "deny"),
+    **dict.fromkeys(("enabledTools", "enabled_tools", "includeTools"), "allow"),
+}
+"""Lists of names of tools, and what they are in `tools`."""
+_APPROVES: Final = "the hub asks nobody before a call: the client does, by a setting of its own"
+_OF_OTHERS: Final = {
+    **dict.fromkeys(("autoApprove", "alwaysAllow", "trust"), _APPROVES),
+    "envFile": "the hub reads no file of variables: name them under env",
+    **dict.fromkeys(("auth", "authorization"), "to log in to a remote server, write oauth: {} or bearer"),
+    **dict.fromkeys(_LISTS, "write tools.allow or tools.deny"),
+    "inputs": "the hub asks for nothing when it starts: write ${VAR} where a server needs a value",
+}
+"""What to do about keys that others take; these are no slips of the pen, whatever key of ours is like them."""
+
+
+def is_foreign(tree: Mapping[str, object], *, is_json: bool) -> bool:
+    """Whether the top level of a file is that of another client."""
+    return is_json and "hub" not in tree and ("mcpServers" in tree or {"servers", "inputs"} <= tree.keys())
+
+
+def without_foreign_keys(tree: JsonObject, report: Findings) -> JsonObject:
+    """`tree`, whose servers are under `servers`, without what is not the hub's; each such key is a warning."""
+    own = _own_keys(tree, (), {*Settings.model_fields, *READ_AS_OTHERS_WRITE[Settings]}, report)
+    if isinstance(servers := own.get("servers"), dict):
+        own["servers"] = {name: _server(server, ("servers", name), report) for name, server in servers.items()}
+    return own
+
+
+def _server(server: object, path: DataPath, report: Findings) -> object:
+    if not isinstance(server, dict):
+        return server
+    own = dict(server)
+    for key in _URLS:
+        if key in own and not {"url", "command"} & own.keys():
+            own["url"] = own.pop(key)
+    if own.get("type") == "local" and "command" in own:
+        del own["type"]
+    if isinstance(tools := own.get("tools"), list):  # `["*"]` is all, `[]` none
+        own["tools"] = {"allow": tools} if tools else {"deny": ["*"]}
+    for key, target in _LISTS.items():
+        if key in own and (filtered := _filtered(own.get("tools"), target, own[key])) is not None:
+            own["tools"] = filtered
+            del own[key]
+    known = {*ServerSettings.model_fields, *READ_AS_OTHERS_WRITE[ServerSettings]}
+    if own.get("auth") == "oauth":
+        known.add("auth")
+    return _own_keys(own, path, known, report)
+
+
+def _filtered(tools: object, target: str, names: object) -> JsonObject | None:
+    """`tools` with these names denied, or allowed if nothing else is; None if they cannot be put there."""
+    if not (isinstance(names, list) and all(isinstance(name, str) and name for name in names)):
+        return None
+    filters: object = {} if tools is None else tools
+    if not isinstance(filters, dict):
+        return None
+    there = filters.get(target)
+    if there is not None and (target == "allow" or not isinstance(there, list)):
+        return None  # a second list of what is allowed would let more through
+    return {**filters, target: [*(there or []), *names]}
+
+
+def _own_keys(section: JsonObject, path: DataPath, known: Collection[str], report: Findings) -> JsonObject:
+    for key in section:
+        if key in known:
+            continue
+        about, guess = _OF_OTHERS.get(key), nearest(key, known)
+        if about is None and guess:
+            report.slips.append(Finding((*path, key), "unknown_key", f"unknown key {quoted(key)}{guess}"))
+        said = f"left out: {about}" if about else f"left out: the hub has no such key{guess}"
+        report.warn((*path, key), "ignored_key", said)
+    return {key: value for key, value in section.items() if key in known}

@@ -1,0 +1,194 @@
+"""`${…}` in texts of the configuration: environment variables, files and the keyring, put in after parsing.
+
+`${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
+contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring (the extra
+`keyring`); `$${` is a literal `${`. `${input:…}`, for which VS Code asks, is an error. Nothing nests, and what
+was put in is not looked at again.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mcp_hub.config.findings import DataPath, Finding
+from mcp_hub.config.load.keyrings import KeyringProblem, password
+from mcp_hub.config.trust import problem_of_secret
+
+__all__ = ["LEFT_OUT", "Interpolation", "OnFailure", "Resolved", "Unresolved", "expand_home", "resolve"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
+_SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
+# they say where and who, not what is secret, and are part of most paths
+_PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
+
+
+class Unresolved(ValueError):
+    """A `${…}` that cannot be filled in; the message names the variable or file, never a value."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Resolved(NamedTuple):
+    """A text with every `${…}` filled in, the values that may be secret, and what is wrong with where they are from."""
+
+    text: str
+    secrets: frozenset[str]
+    warnings: tuple[str, ...] = ()
+
+
+class _Value(NamedTuple):
+    text: str
+    is_secret: bool
+    warning: str | None = None
+
+
+def resolve(text: str, env: Mapping[str, str], base: Path) -> Resolved:
+    """Fills in a text. Files are relative to `base`.
+
+    Raises: Unresolved.
+    """
+    parts: list[str] = []
+    secrets: set[str] = set()
+    warnings: list[str] = []
+    for literal, reference in _split(text):
+        parts.append(literal)
+        if reference is not None:
+            value = _look_up(reference, env, base)
+            parts.append(value.text)
+            if value.is_secret and len(value.text) >= _SHORTEST_SECRET:
+                secrets.add(value.text)
+            if value.warning is not None:
+                warnings.append(value.warning)
+    return Resolved("".join(parts), frozenset(secrets), tuple(warnings))
+
+
+def _split(text: str) -> Iterator[tuple[str, str | None]]:
+    """Pairs of a literal and the inside of the `${…}` behind it."""
+    at = 0
+    while (start := text.find("${", at)) >= 0:
+        if start > at and text[start - 1] == "$":
+            yield text[at : start - 1] + "${", None
+            at = start + 2
+            continue
+        end = text.find("}", start)
+        if end < 0:
+            raise Unresolved("invalid_placeholder", '"${" is never closed; write "$${" for a literal one')
+        yield text[at:start], text[start + 2 : end]
+        at = end + 1
+    yield text[at:], None
+
+
+def _look_up(reference: str, env: Mapping[str, str], base: Path) -> _Value:
+    if "${" in reference:
+        raise Unresolved("invalid_placeholder", '"${" inside "${…}" is not supported')
+    if reference.startswith("file:"):
+        return _file(reference.removeprefix("file:"), env, base)
+    if reference.startswith("keyring:"):
+        return _Value(_entry(reference.removeprefix("keyring:")), True)
+    if reference.startswith("input:"):
+        said = f"${{{reference}}} is what VS Code asks for; the hub asks nobody: write ${{VAR}} instead"
+        raise Unresolved("invalid_placeholder", said)
+    name, has_default, default = reference.removeprefix("env:").partition(":-")
+    if not _NAME.fullmatch(name):
+        forms = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:path} or ${keyring:service/name}"
+        raise Unresolved("invalid_placeholder", f"expected {forms}; $${{ is a literal ${{")
+    if has_default:
+        value = env.get(name, "")
+        return _Value(value, name not in _PUBLIC) if value else _Value(default, False)
+    if name not in env:
+        said = f"environment variable {name} is not set; set it, or write ${{{name}:-default}}"
+        raise Unresolved("variable_not_set", said)
+    return _Value(env[name], name not in _PUBLIC)
+
+
+def _entry(text: str) -> str:
+    service, slash, name = text.rpartition("/")
+    if not (service and slash and name):
+        raise Unresolved("invalid_placeholder", "expected ${keyring:service/name}")
+    try:
+        return password(service, name)
+    except KeyringProblem as problem:
+        raise Unresolved("keyring_unavailable", str(problem)) from None
+
+
+def _file(text: str, env: Mapping[str, str], base: Path) -> _Value:
+    try:
+        path = base / expand_home(text, env)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Unresolved("file_unreadable", f"cannot read file {text}: not a regular file")
+        with path.open("rb") as file:
+            problem = problem_of_secret(os.fstat(file.fileno()))
+            content = file.read(_LARGEST_FILE + 1)
+        if len(content) > _LARGEST_FILE:
+            raise Unresolved("file_unreadable", f"cannot read file {text}: larger than {_LARGEST_FILE} bytes")
+        warning = None if problem is None else f"file {text} {problem}"
+        return _Value(re.sub(r"\r?\n\Z", "", content.decode()), True, warning)
+    except Unresolved:
+        raise
+    except OSError as error:
+        raise Unresolved("file_unreadable", f"cannot read file {text}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Unresolved("file_unreadable", f"cannot read file {text}: not UTF-8 text") from None
+    except ValueError:
+        raise Unresolved("file_unreadable", "cannot read a file: its name holds a character that no name can") from None
+
+
+def expand_home(text: str, env: Mapping[str, str]) -> Path:
+    """`~` and `~/x` under the user's home; anything else as it is. Raises: Unresolved without a home."""
+    if text != "~" and not text.startswith(("~/", "~\\")):
+        return Path(text)
+    home = env.get("HOME") or env.get("USERPROFILE")
+    if not home:
+        raise Unresolved("variable_not_set", "~ cannot be resolved: HOME is not set")
+    return Path(home) / text[2:]
+
+
+LEFT_OUT: Final = object()
+"""What an `OnFailure` answers to drop the value from its mapping or list."""
+
+OnFailure = Callable[[DataPath, str, Unresolved], object]
+"""Given path, text as written and what is wrong with it: what stands there instead."""
+
+
+class Interpolation(msgspec.Struct):
+    """Fills in trees of plain data, and remembers which paths changed, which values may be secret and where, and what
+    is wrong with where they are from.
+    """
+
+    env: Mapping[str, str]
+    base: Path
+    secrets: set[str] = msgspec.field(default_factory=set)
+    changed: set[DataPath] = msgspec.field(default_factory=set)
+    secret_at: set[DataPath] = msgspec.field(default_factory=set)
+    warnings: list[Finding] = msgspec.field(default_factory=list)
+
+    def fill(self, tree: object, path: DataPath, on_failure: OnFailure) -> object:
+        """A copy of `tree`, which sits at `path`, with its texts resolved; keys stay as they are."""
+        if isinstance(tree, dict):
+            pairs = [(key, self.fill(value, (*path, key), on_failure)) for key, value in tree.items()]
+            return {key: value for key, value in pairs if value is not LEFT_OUT}
+        if isinstance(tree, list):
+            items = [self.fill(item, (*path, index), on_failure) for index, item in enumerate(tree)]
+            return [item for item in items if item is not LEFT_OUT]
+        return self._text(tree, path, on_failure) if isinstance(tree, str) else tree
+
+    def _text(self, text: str, path: DataPath, on_failure: OnFailure) -> object:
+        try:
+            filled = resolve(text, self.env, self.base)
+        except Unresolved as problem:
+            return on_failure(path, text, problem)
+        if filled.text != text:
+            self.changed.add(path)
+        if filled.secrets:
+            self.secret_at.add(path)
+        self.secrets |= filled.secrets
+        self.warnings += [Finding(path, "secret_readable", warning) for warning in filled.warnings]
+        return filled.text

@@ -1,0 +1,327 @@
+"""`servers.yaml` from disk to `Loaded`: find it, read it, fill in `${…}`, check it, report everything at once."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import platformdirs
+
+from mcp_hub.config.findings import DataPath, Finding, Findings
+from mcp_hub.config.load.check import check_references, validated
+from mcp_hub.config.load.foreign import is_foreign, without_foreign_keys
+from mcp_hub.config.load.interpolate import LEFT_OUT, Interpolation, OnFailure, Unresolved, expand_home, resolve
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.load.secrets import hidden_texts
+from mcp_hub.config.quantities import as_flag
+from mcp_hub.config.schema.hub import written_out
+from mcp_hub.config.schema.remote import is_cleartext
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.telemetry import PLACES
+from mcp_hub.config.trust import problem_of_config
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import learn
+from mcp_hub.types import FileStamp, JsonObject
+
+__all__ = ["Loaded", "find_config", "load", "parse", "read"]
+
+_LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
+_OWN_TOOLS = 250  # tokens, at most (context.md §2)
+_STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
+_NOT_UTF8 = "not UTF-8 text; save the file as UTF-8"
+_NAMES = ("servers.yaml", "servers.yml", "servers.json")
+_GUESSED = 16  # characters of a token that nobody tries out
+_PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled server keeps the shape it was written in
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, the file they came from, texts to keep out of logs and pages, and findings that are no errors.
+
+    `notes` are findings that only `check` tells, because they are no mistakes. `secrets` holds every token, the headers
+    that remote servers are sent, what is named like a secret, and what servers and tokens took from the environment,
+    files or the keyring (from 6 characters on; not `HOME` and its like). `stamp` tells the file that was read from
+    later ones; None if there was none.
+    """
+
+    settings: Settings = field(repr=False)
+    path: Path
+    secrets: frozenset[str] = field(repr=False)
+    warnings: tuple[ConfigFinding, ...] = ()
+    stamp: FileStamp | None = None
+    notes: tuple[ConfigFinding, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """What is kept of its servers belongs to: the file's path, however it was written. Links are not followed: what
+        updates a file by turning a link (Kubernetes) would give it another place each time.
+        """
+        return os.path.abspath(self.path)
+
+
+def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
+    """The file to load: `explicit`, else `$MCP_HUB_CONFIG` (these two need not exist), else the first usual place.
+
+    Raises: ConfigError that lists what was searched.
+    """
+    named = explicit or env.get("MCP_HUB_CONFIG")
+    if named:
+        try:
+            return cwd / expand_home(named, env)
+        except Unresolved as problem:
+            raise ConfigError(ConfigFinding(problem.code, str(problem), named)) from None
+    places = [cwd / name for name in _NAMES]
+    places.append(Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0])
+    for place in places:
+        if place.is_file():
+            return place
+    searched = ", ".join(str(place) for place in places)
+    said = f"no configuration found (searched: {searched}); create one with: {_STARTER}"
+    raise ConfigError(ConfigFinding("config_not_found", said))
+
+
+def load(path: Path, env: Mapping[str, str]) -> Loaded:
+    """Read and check one file; from here on its secrets are kept out of all that the hub says (`masking`).
+
+    Raises: ConfigError with every finding, a line each.
+    """
+    loaded = read(path, env)
+    learn(loaded.secrets)
+    return loaded
+
+
+def read(path: Path, env: Mapping[str, str]) -> Loaded:
+    """Read and check one file; its secrets are masked only once they are learned. Raises: as `load`."""
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if (problem := problem_of_config(found, env)) is not None:
+                raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        said = f"no such file; create it with: {_STARTER}"
+        raise ConfigError(ConfigFinding("config_not_found", said, str(path))) from None
+    except OSError as error:
+        raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(path))) from None
+    if len(content) > _LARGEST:
+        raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} bytes", str(path)))
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, str(path), line)) from None
+    stamp = FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+    return replace(parse(text, str(path), env, path.absolute().parent), stamp=stamp)
+
+
+def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
+    """Check the text of a file called `name`; pure but for `${file:…}`, which like `cwd` is relative to `base`.
+
+    Raises: ConfigError with every finding, a line each.
+    """
+    if len(text) > _LARGEST:
+        raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} characters", name))
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, name))
+    document = read_document(text, name)
+    report = Findings(name, document.lines, errors=list(document.findings))
+    tree = _sections(document.data, report)
+    if "\\" in text and (halves := list(_halves(tree, ()))):  # nothing could be said of it, or written to a file
+        report.errors += [
+            Finding(path, "invalid_text", "holds half of a character (a lone surrogate)") for path in halves
+        ]
+        raise report.failure()
+    if isinstance(document.data, dict) and is_foreign(document.data, is_json=document.is_json):
+        tree = without_foreign_keys(tree, report)
+    interpolation = Interpolation(env, base)
+    tree = _filled(tree, interpolation, report)
+    check_references(tree, interpolation.changed, report)
+    settings = validated(tree, report)
+    if settings.hub.telemetry.lacks_place(env):
+        report.error(
+            ("hub", "telemetry", "enabled"),
+            "missing_key",
+            f"nowhere to send to: set endpoint, or {PLACES[0]} in the environment",
+        )
+        raise report.failure()
+    if not settings.servers:
+        report.warn((), "no_servers", f"no servers; add one, for example: {_STARTER}")
+    for server, own in settings.servers.items():
+        if own.url is not None and own.enabled and is_cleartext(own.url):
+            report.warn(
+                ("servers", server, "url"),
+                "cleartext_url",
+                "http:// lets everybody on the way read along; use https://",
+            )
+    _check_budgets(settings, report)
+    report.warnings += interpolation.warnings
+    secrets = frozenset(interpolation.secrets | _written_secrets(settings) | hidden_texts(settings))
+    return Loaded(
+        settings, Path(name), secrets, report.located(report.warnings), notes=_notes(settings, interpolation, report)
+    )
+
+
+def _notes(settings: Settings, interpolation: Interpolation, report: Findings) -> tuple[ConfigFinding, ...]:
+    """What is in order and can be done better."""
+    notes = [
+        Finding(
+            place,
+            "secret_in_arguments",
+            "everybody on this machine can read arguments (ps): if it is secret, give it by env instead",
+        )
+        for place in interpolation.secret_at
+        if place[0] == "servers" and place[2:3] == ("args",)
+    ]
+    notes += [
+        Finding(
+            ("hub", "tokens", index, "token"),
+            "guessable_token",
+            f"is shorter than {_GUESSED} characters, which can be guessed",
+        )
+        for index, own in enumerate(settings.hub.tokens)
+        if len(own.token.get_secret_value()) < _GUESSED
+    ]
+    return report.located(notes)
+
+
+def _check_budgets(settings: Settings, report: Findings) -> None:
+    """A list is not worth hiding behind tools that take more than it does (context.md §2)."""
+    chosen: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
+    chosen["hub",] = settings.hub.budget
+    for path, budget in chosen.items():
+        if budget is not None and budget < _OWN_TOOLS:
+            needed = f"less than the {_OWN_TOOLS} tokens that find_tools, run_tool and read_result take themselves"
+            report.warn(
+                (*path, "budget"), "budget_too_small", f'{needed}; to list no other tools, write "expose: search"'
+            )
+
+
+def _written_secrets(settings: Settings) -> set[str]:
+    """Tokens and what remote servers are sent, also where the file itself holds it.
+
+    Not the shortest values of headers, which are rarely secret: "true", a region.
+    """
+    tokens = {token.token for token in settings.hub.tokens}
+    bearers = {server.bearer for server in settings.servers.values() if server.bearer is not None}
+    sections = [settings.hub.telemetry.headers, *(server.headers for server in settings.servers.values())]
+    sent = {value.get_secret_value() for headers in sections for value in headers.values()}
+    logins = {text for server in settings.servers.values() if server.oauth for text in server.oauth.secrets()}
+    return {token.get_secret_value() for token in tokens | bearers} | {text for text in sent if len(text) >= 6} | logins
+
+
+def _sections(data: object, report: Findings) -> JsonObject:
+    """The top level under the names of `Settings`."""
+    if data is None:
+        raise ConfigError(ConfigFinding("config_empty", f"is empty; begin with: {_STARTER}", report.name))
+    if not isinstance(data, dict):
+        said = f"expected a mapping at the top; begin with: {_STARTER}"
+        raise ConfigError(ConfigFinding("wrong_type", said, report.name, 1))
+    tree = {key: value for key, value in data.items() if key != "$schema"}
+    if "mcpServers" in tree:
+        servers = tree.pop("mcpServers")
+        if "servers" in tree:
+            report.error(("mcpServers",), "conflicting_keys", 'says the same as "servers"; keep one of them')
+        else:
+            tree["servers"] = servers
+            report.written = {"servers": "mcpServers"}
+    return tree
+
+
+def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
+    """Where escapes have made a text that is no Unicode; of a key, the mapping that it is in."""
+    if isinstance(data, str) and any("\ud800" <= char <= "\udfff" for char in data):
+        yield path
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from _halves(key, path)
+            yield from _halves(value, (*path, key))
+    elif isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from _halves(item, (*path, index))
+
+
+def _filled(tree: JsonObject, interpolation: Interpolation, report: Findings) -> JsonObject:
+    """`tree` with `${…}` filled in where it may stand: servers, hub.http, hub.tokens, hub.store, hub.telemetry."""
+
+    def refuse(path: DataPath, text: str, problem: Unresolved) -> str:
+        report.error(path, problem.code, str(problem))
+        return text
+
+    filled = dict(tree)
+    if isinstance(servers := tree.get("servers"), dict):
+        filled["servers"] = {
+            name: _server(("servers", name), server, interpolation, report, refuse) for name, server in servers.items()
+        }
+    if isinstance(hub := tree.get("hub"), dict):
+        # where to listen or to write is no secret
+        places = Interpolation(interpolation.env, interpolation.base, warnings=interpolation.warnings)
+        filled["hub"] = hub | {
+            key: values.fill(hub[key], ("hub", key), refuse)
+            for key, values in (("http", places), ("tokens", interpolation), ("store", places))
+            if key in hub
+        }
+        if isinstance(sent := hub.get("telemetry"), dict):
+            filled["hub"]["telemetry"] = {
+                key: (interpolation if key == "headers" else places).fill(value, ("hub", "telemetry", key), refuse)
+                for key, value in sent.items()
+            }
+        if "store" in hub:
+            filled["hub"]["store"] = written_out(filled["hub"]["store"])
+        _place(("hub", "store"), "path", filled["hub"].get("store"), interpolation, report)
+        _place_keys(filled["hub"].get("http"), interpolation, report)
+    return filled
+
+
+def _place_keys(http: object, interpolation: Interpolation, report: Findings) -> None:
+    oauth = http.get("oauth") if isinstance(http, dict) else None
+    issuers = oauth.get("issuers") if isinstance(oauth, dict) else None
+    for index, issuer in enumerate(issuers if isinstance(issuers, list) else ()):
+        path = ("hub", "http", "oauth", "issuers", index)
+        _place(path, "jwks_file", issuer, interpolation, report)
+        if isinstance(issuer, dict) and isinstance(file := issuer.get("jwks_file"), str):
+            _check_keys((*path, "jwks_file"), file, interpolation.env, report)
+
+
+def _check_keys(path: DataPath, file: str, env: Mapping[str, str], report: Findings) -> None:
+    """What is not there may come to be: that is told when it is read."""
+    try:
+        problem = problem_of_config(os.stat(file), env, power="let anybody in")
+    except (OSError, ValueError):
+        return
+    if problem is not None:
+        report.error(path, "file_untrusted", f"{file} {problem}")
+
+
+def _server(
+    path: DataPath, server: object, interpolation: Interpolation, report: Findings, refuse: OnFailure
+) -> object:
+    def excuse(path: DataPath, text: str, problem: Unresolved) -> object:
+        report.warn(path, problem.code, f"{problem} (the server is disabled)")
+        return text if path[2] in _PLACEHOLDERS_STAY else LEFT_OUT
+
+    is_disabled = isinstance(server, dict) and _is_disabled(server, interpolation)
+    filled = interpolation.fill(server, path, excuse if is_disabled else refuse)
+    _place(path, "cwd", filled, interpolation, report)
+    return filled
+
+
+def _place(path: DataPath, key: str, section: object, interpolation: Interpolation, report: Findings) -> None:
+    """Makes the folder under `key` absolute: relative to the file, `~` as the user's home."""
+    if isinstance(section, dict) and isinstance(folder := section.get(key), str) and folder:
+        try:
+            section[key] = str(interpolation.base / expand_home(folder, interpolation.env))
+        except Unresolved as problem:
+            report.error((*path, key), problem.code, str(problem))
+
+
+def _is_disabled(server: JsonObject, interpolation: Interpolation) -> bool:
+    def flag(key: str) -> bool | None:
+        value = server.get(key)
+        try:
+            if isinstance(value, str):
+                value = resolve(value, interpolation.env, interpolation.base).text
+            return as_flag(value)
+        except Unresolved:
+            return None  # reported where the server is filled in
+
+    return flag("enabled") is False or flag("disabled") is True

@@ -1,0 +1,202 @@
+"""Text of a configuration file to plain data, with the line that each value came from.
+
+YAML is composed by PyYAML and built here, because PyYAML neither refuses duplicate keys nor keeps lines. Keys are taken
+as text (`on:` is "on"), merge keys and aliases work. JSON may have comments and trailing commas.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+import json5
+import msgspec
+import yaml
+
+from mcp_hub.config.findings import DataPath, Finding, on_one_line
+from mcp_hub.errors import ConfigError, ConfigFinding
+
+__all__ = ["LocatedData", "read_document"]
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST = 50  # PyYAML composes recursively, in C without a check: deeper text would end the process
+_MOST_VALUES = 100_000  # aliases can multiply a few lines into more memory than there is
+_MOST_MERGES = 200  # as above; also bounds a chain of them, which is followed recursively
+_SUFFIXES = {"json": True, "jsonc": True, "json5": True, "yaml": False, "yml": False}
+_TAG = "tag:yaml.org,2002:"
+_JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
+
+
+class LocatedData(msgspec.Struct, frozen=True):
+    """Plain data, the 1-based line of each path in it (as far as known), and duplicate keys found on the way."""
+
+    data: object
+    lines: Mapping[DataPath, int] = msgspec.field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    is_json: bool = False
+
+
+def read_document(text: str, name: str) -> LocatedData:
+    """Parse `text` as the suffix of `name` says, or by its first character. Raises: ConfigError on bad syntax."""
+    suffix = name.rpartition(".")[2].lower()
+    text = text.removeprefix("\ufeff")
+    if _SUFFIXES.get(suffix, text.lstrip().startswith("{")):
+        return _read_json(text, name)
+    try:
+        return _read_yaml(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(_yaml_problem(error, name)) from None
+    except _Unreadable as error:
+        raise ConfigError(ConfigFinding(error.code, str(error), name, error.line)) from None
+
+
+def _read_json(text: str, name: str) -> LocatedData:
+    try:
+        located = _read_yaml(_JSON_TOKEN.sub(_blanked, text))
+    except (yaml.YAMLError, _Unreadable):
+        located = LocatedData(None)  # lines are a help, not a must
+    try:
+        data = _json_of(text)
+    except RecursionError:
+        raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels", name)) from None
+    except ValueError as error:
+        found = re.match(r"<string>:(\d+) (.*) at column (\d+)", str(error), re.DOTALL)
+        said = f"not valid JSON: {on_one_line(found[2] if found else str(error))}"
+        place = (int(found[1]), int(found[3])) if found else (None, None)
+        raise ConfigError(ConfigFinding("invalid_json", said, name, *place)) from None
+    if _is_deep(data, _DEEPEST):
+        raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels", name))
+    return LocatedData(data, located.lines, located.findings, is_json=True)
+
+
+def _json_of(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json5.loads(text, allow_duplicate_keys=False)
+
+
+def _is_deep(data: object, left: int) -> bool:
+    children = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return left < 0 or any(_is_deep(child, left - 1) for child in children)
+
+
+def _blanked(token: re.Match[str]) -> str:
+    """A string as it is; a comment or tab as blanks of the same shape, since YAML knows neither."""
+    return token[1] or re.sub(r"[^\n]", " ", token[0])
+
+
+def _yaml_problem(error: yaml.YAMLError, name: str) -> ConfigFinding:
+    """Without the excerpt or quoted words: they may be secrets."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        problem = re.sub(r" '[^'<]{2,}'", "", error.problem or error.context or "syntax error")
+        said = f"not valid YAML: {on_one_line(problem)}"
+        return ConfigFinding("invalid_yaml", said, name, mark.line + 1, mark.column + 1)
+    return ConfigFinding("invalid_yaml", "not valid YAML: holds a control character", name)
+
+
+class _Unreadable(Exception):
+    """YAML that is well-formed but not data we take; caught in this module."""
+
+    def __init__(self, code: str, message: str, line: int) -> None:
+        super().__init__(message)
+        self.code = code
+        self.line = line
+
+
+def _read_yaml(text: str) -> LocatedData:
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise _Unreadable("too_deep", f"nested deeper than {_DEEPEST} levels", _line(event))
+    root = yaml.compose(text, Loader=_LOADER)
+    if root is None:
+        return LocatedData(None)
+    builder = _Builder()
+    data = builder.build(root, ())
+    return LocatedData(data, builder.lines, tuple(builder.duplicates.values()))
+
+
+class _Builder:
+    """Builds plain data from nodes, noting lines and duplicate keys; bounded in depth and size."""
+
+    def __init__(self) -> None:
+        self.lines: dict[DataPath, int] = {}
+        self.duplicates: dict[int, Finding] = {}  # by key node: an alias is visited more than once
+        self._merges = 0
+        self._scalars = yaml.constructor.SafeConstructor()
+
+    def build(self, node: yaml.Node, path: DataPath) -> object:
+        line = _line(node)
+        self.lines.setdefault(path, line)
+        if len(self.lines) > _MOST_VALUES or len(path) > _DEEPEST:
+            raise _Unreadable("too_deep", "too large or too deeply nested (an alias that holds itself?)", line)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._scalar(node) if isinstance(node, yaml.ScalarNode) else None
+
+    def _mapping(self, node: yaml.MappingNode, path: DataPath) -> dict[str, object]:
+        pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in self._merged(node):
+            pairs[_key_text(key)] = (key, value)
+        own: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            if key.tag == f"{_TAG}merge":
+                continue
+            text = _key_text(key)
+            if text in own:
+                message = f"duplicate key (first on line {_line(own[text])})"
+                self.duplicates[id(key)] = Finding((*path, text), "duplicate_key", message, _line(key))
+            own.setdefault(text, key)
+            pairs[text] = (key, value)
+        data: dict[str, object] = {}
+        for text, (key, value) in pairs.items():
+            self.lines[(*path, text)] = _line(key)
+            data[text] = self.build(value, (*path, text))
+        return data
+
+    def _merged(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        """The pairs that `<<` brings in, weakest first, as PyYAML ranks them."""
+        for key, value in node.value:
+            if key.tag != f"{_TAG}merge":
+                continue
+            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for source in reversed(sources):
+                self._merges += 1
+                if self._merges > _MOST_MERGES:
+                    raise _Unreadable("too_deep", "too many merge keys (one that holds itself?)", _line(key))
+                if not isinstance(source, yaml.MappingNode):
+                    raise _Unreadable("invalid_yaml", "a merge key takes mappings", _line(key))
+                yield from self._merged(source)
+                yield from (pair for pair in source.value if pair[0].tag != f"{_TAG}merge")
+
+    def _scalar(self, node: yaml.ScalarNode) -> object:
+        text: str = node.value
+        try:
+            match node.tag.removeprefix(_TAG):
+                case "str" | "timestamp" | "value" | "merge":
+                    return text  # a date is text here
+                case "null":
+                    return None
+                case "bool":
+                    return self._scalars.bool_values[text.lower()]
+                case "int":
+                    return self._scalars.construct_yaml_int(node)
+                case "float":
+                    return self._scalars.construct_yaml_float(node)
+        except (ValueError, LookupError, ArithmeticError):
+            raise _Unreadable("invalid_yaml", "not a value of its type: put it in quotes", _line(node)) from None
+        raise _Unreadable("invalid_yaml", "tags such as !this are not supported: put the value in quotes", _line(node))
+
+
+def _line(part: yaml.Node | yaml.Event) -> int:
+    return part.start_mark.line + 1 if part.start_mark else 1
+
+
+def _key_text(key: yaml.Node) -> str:
+    if not isinstance(key, yaml.ScalarNode):
+        raise _Unreadable("invalid_yaml", "a key must be text", _line(key))
+    return str(key.value)

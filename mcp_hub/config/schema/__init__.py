@@ -1,0 +1,15 @@
+"""The schema of `servers.yaml`: one frozen pydantic model per section, and a JSON Schema for editors.
+
+In: plain data after interpolation.
+
+Out: `Settings`, in which durations are seconds (float) and sizes are bytes (int); or pydantic errors that
+`config.load.check` turns into findings.
+
+Held together by `settings`, the whole file, and `section`, the base of every section: frozen, strict about unknown
+keys. `hub`, `servers`, `tools`, `filters`, `profiles`, `defaults`, `clients`, `oauth`, `issuers`, `remote` and
+`telemetry` are the sections; `scalars` are single values such as durations and names.
+
+A new key gets a place in `config.plan`, which decides how a reload applies it.
+
+Not here: lines and files (`config.load`), checks across sections, and any object that does work.
+"""

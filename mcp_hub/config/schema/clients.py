@@ -1,0 +1,159 @@
+"""What is known of each kind of client (`hub.clients`): what is built in, and the file's entries before it.
+
+What clients do is reported, differs and changes (streams.md §0, context.md §1), hence a table that every entry can be
+replaced in.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, TypeVar
+
+import msgspec
+from pydantic import ConfigDict
+
+from mcp_hub.config.findings import nearest, quoted
+from mcp_hub.config.globs import best_match
+from mcp_hub.config.schema.scalars import Amount, Count, Expose, SoftDeadline, Text
+from mcp_hub.config.schema.section import Section, finding
+from mcp_hub.errors import ConfigError, ConfigFinding
+
+__all__ = ["BUILT_IN_CLIENTS", "UNKNOWN_CLIENT", "ClientRules", "ClientSettings", "ClientTable", "check_clients"]
+
+
+class ClientSettings(Section):
+    """One kind of client, known by the entry's name and by `matches`, globs on the name that it gives itself.
+
+    `soft_deadline` in seconds is how long a call may take before it is answered with what there is; "never" lets the
+    client wait. `max_tools` is the most tools that it is listed. `defers_tools` says that it keeps the definitions of
+    tools from its model until they are asked for, so that long lists cost it nothing. `expose` and `max_result_tokens`
+    go before those of the profile. A key left out, `matches`, too, is that of the built-in entry of this name, else
+    that of `unknown`.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    soft_deadline: SoftDeadline | None = None
+    matches: list[Text] | None = None
+    max_tools: Count | None = None
+    defers_tools: bool | None = None
+    expose: Expose | None = None
+    max_result_tokens: Amount | None = None
+
+
+class ClientRules(msgspec.Struct, frozen=True):
+    """What holds for one client; `soft_deadline` in seconds, None for never; other None leave it to the profile."""
+
+    max_tools: int
+    defers_tools: bool
+    soft_deadline: float | None
+    expose: Expose | None = None
+    max_result_tokens: int | None = None
+
+
+UNKNOWN_CLIENT: Final = "unknown"
+"""The entry for every client that no other entry matches."""
+
+_MAX_TOOLS: Final = 240
+# the TypeScript SDK cuts at 60 s unless asked otherwise
+_UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False)
+_OPENAI: Final = 120
+"""Tools: OpenAI-style interfaces refuse requests with more than 128, some of which are the client's own."""
+
+BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
+    # its idle timer starts again with every progress notification; it searches tools by itself
+    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True),
+    # cuts at 240 s whatever it hears; silently keeps 256 tools
+    "claude-desktop": ClientSettings(soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS),
+    # cuts at 300 s
+    "codex": ClientSettings(soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI),
+    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI),
+    "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
+    "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI),
+    # a hub in front of this one, and `mcp-hub … --url`: they do for their clients what is done here
+    "mcp-hub": ClientSettings(soft_deadline="never", matches=["mcp-hub-client"], expose="full", max_result_tokens=0),
+    UNKNOWN_CLIENT: _UNKNOWN,
+}
+
+T = TypeVar("T")
+
+
+class ClientTable:
+    """Finds a client's entry. Case does not matter; the file's entries go before the built-in ones."""
+
+    def __init__(self, own: Mapping[str, ClientSettings]) -> None:
+        written = {name.casefold(): entry for name, entry in own.items()}
+        others = {name: entry for name, entry in BUILT_IN_CLIENTS.items() if name not in written}
+        self._entries = {**written, **others}
+        self._tiers = [_patterns(written), _patterns(others)]
+
+    def require(self, chosen: str) -> None:
+        """Raises: ConfigError that names the known clients if `chosen` is none of them."""
+        if chosen.casefold() not in self._entries:
+            known = sorted(self._entries)
+            said = f"unknown client {quoted(chosen)}{nearest(chosen.casefold(), known) or ';'}"
+            others = f"known: {', '.join(known)}; hub.clients adds others"
+            raise ConfigError(ConfigFinding("unknown_client", f"{said} {others}"))
+
+    def rules(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> ClientRules:
+        """What holds for a client that calls itself `client_name`, or for the entry `chosen` for it.
+
+        `known_only`: only a chosen client has the deadline of `unknown`. Raises: ConfigError for a `chosen` that is
+        unknown.
+        """
+        if chosen is not None:
+            self.require(chosen)
+        name = self._name(client_name) if chosen is None else chosen.casefold()
+        own = [entry for entry in (self._entries[name], BUILT_IN_CLIENTS.get(name)) if entry is not None]
+        general = [*own, self._entries[UNKNOWN_CLIENT], _UNKNOWN]
+        is_nobodys = known_only and chosen is None and name == UNKNOWN_CLIENT
+        asked = [] if is_nobodys else own if known_only and chosen is None else general
+        deadline: Literal["never"] | float | None = _first(entry.soft_deadline for entry in asked)
+        return ClientRules(
+            max_tools=_first(entry.max_tools for entry in general) or _MAX_TOOLS,
+            defers_tools=bool(_first(entry.defers_tools for entry in general)),
+            soft_deadline=None if deadline == "never" else deadline,
+            expose=_first(entry.expose for entry in general),
+            max_result_tokens=_first(entry.max_result_tokens for entry in general),
+        )
+
+    def _name(self, client_name: str | None) -> str:
+        """Of the entry that such a client matches; `unknown` when no other does."""
+        name = (client_name or UNKNOWN_CLIENT).casefold()
+        for patterns in self._tiers:
+            if (pattern := best_match(name, patterns)) is not None:
+                return patterns[pattern]
+        return UNKNOWN_CLIENT
+
+
+def _first(values: Iterable[T | None]) -> T | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _patterns(entries: Mapping[str, ClientSettings]) -> dict[str, str]:
+    """Names and globs, folded, in written order, to the entry that each belongs to; the first to say one has it."""
+    found = {name: name for name in entries if name != UNKNOWN_CLIENT}
+    for name, entry in entries.items():
+        for pattern in _matches(name, entry):
+            found.setdefault(pattern.casefold(), name)
+    return found
+
+
+def _matches(name: str, entry: ClientSettings) -> Iterable[str]:
+    built_in = BUILT_IN_CLIENTS.get(name)
+    return (entry.matches if entry.matches is not None or built_in is None else built_in.matches) or ()
+
+
+def check_clients(clients: dict[str, ClientSettings]) -> dict[str, ClientSettings]:
+    """Raises: a finding about an entry that says another one's name, or `unknown` with globs."""
+    first: dict[str, str] = {}
+    for name, entry in clients.items():
+        if first.setdefault(name.casefold(), name) != name:
+            raise finding(
+                "duplicate_name", f"the same client as {quoted(first[name.casefold()])}: case does not matter", name
+            )
+        if entry == ClientSettings():
+            raise finding("missing_key", "says nothing: give one of its keys", name)
+        if name.casefold() == UNKNOWN_CLIENT and entry.matches:
+            raise finding(
+                "misplaced_key", 'takes no "matches": it is for every client that no other entry matches', name
+            )
+    return clients

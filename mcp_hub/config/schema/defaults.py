@@ -1,0 +1,45 @@
+"""What holds for every server unless it says otherwise."""
+
+from mcp_hub.config.schema.scalars import Amount, Approval, IdleStop, Orphan, PositiveDuration, StartRule, TaskRule
+from mcp_hub.config.schema.section import Section
+
+__all__ = ["Defaults", "RestartSettings"]
+
+
+class RestartSettings(Section):
+    """A server that failed is started again, up to `intensity` times within `period` seconds; then it stays failed.
+
+    A remote server is tried for as long as the hub runs, unless it has a `restart` of its own.
+    """
+
+    intensity: Amount = 5
+    period: PositiveDuration = 60.0
+
+
+class Defaults(Section):
+    """What holds for every server that does not say otherwise; durations in seconds.
+
+    `timeout` is the longest silence of a server on one call, `max_duration` the longest call, `request_timeout`
+    bounds lists and reads, `start_timeout` the time until a server is ready. `task`, `orphan` and `idempotent` are
+    explained at `per_tool`; `orphan` left out is the hub's rule: tasks and detached calls finish within 1 h, of others
+    the read-only ones are cancelled after 30 s and the rest finish within 10 min. `approval` is what becomes of a tool
+    that is no longer what was approved (name, description, schemas, annotations), the first list of a server being
+    approved as it is: nothing (off), it is said where servers are shown (warn), or nobody is listed it or can call it,
+    nor one that is new, until `mcp-hub approve` (block).
+
+    `start: lazy` starts a server when it is needed first; what it offers is known from its last start, without one it
+    is started once. `idle_stop` is after how long without a call or a subscription a server is stopped until it is
+    needed; left out it is never for eager ones and 10 min for lazy ones and for the processes of a `scope`.
+    """
+
+    timeout: PositiveDuration = 1800.0
+    max_duration: PositiveDuration = 21600.0
+    request_timeout: PositiveDuration = 60.0
+    start_timeout: PositiveDuration = 60.0
+    restart: RestartSettings = RestartSettings()
+    start: StartRule = "eager"
+    idle_stop: IdleStop | None = None
+    task: TaskRule = "auto"
+    orphan: Orphan | None = None
+    idempotent: bool = False
+    approval: Approval = "warn"

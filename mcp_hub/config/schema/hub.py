@@ -1,0 +1,196 @@
+"""The `hub` section: the fronts, who may come in, what clients are listed, where streams are kept, and limits."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from mcp_hub.config.findings import quoted
+from mcp_hub.config.schema.clients import ClientSettings, check_clients
+from mcp_hub.config.schema.issuers import ResourceServerSettings
+from mcp_hub.config.schema.scalars import (
+    Aliases,
+    Amount,
+    Count,
+    Duration,
+    Expose,
+    Globs,
+    KiB,
+    MiB,
+    NoFlag,
+    PositiveDuration,
+    Size,
+    Text,
+    TextLine,
+)
+from mcp_hub.config.schema.section import Section, finding
+from mcp_hub.config.schema.telemetry import TelemetrySettings
+
+__all__ = [
+    "HttpSettings",
+    "HubSettings",
+    "LimitSettings",
+    "LogSettings",
+    "StoreSettings",
+    "TokenSettings",
+    "written_out",
+]
+
+
+class HttpSettings(Section):
+    """The HTTP front, at `http://host:port/mcp`. `max_body` in bytes, of one request; port 0 takes a free one.
+
+    `allowed_hosts` and `allowed_origins` are accepted besides the address itself. `allow_public` permits a non-loopback
+    `host` without tokens or `oauth`. `close_streams_after` (at least 30 s) is for clients that come back for the rest
+    of a stream. `oauth` takes access tokens of authorization servers, besides `hub.tokens`.
+
+    Bounds: `max_connections` open at a time; `max_headers` in bytes, of one request's head, which has `header_timeout`
+    to arrive, and its body `body_timeout`. Of one principal at a time: `requests_per_principal` being answered,
+    `bodies_per_principal` in bytes of the large ones among their bodies, and `sessions_per_principal` of the
+    `max_sessions`. Of one principal per second, on an average of 10 s: `session_rate` new sessions and `request_rate`
+    requests (0 = as many as come).
+    """
+
+    host: TextLine = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535), NoFlag] = 8765
+    allowed_hosts: list[Text] = []
+    allowed_origins: list[Text] = []
+    allow_public: bool = False
+    max_body: Size = 32 * MiB
+    max_sessions: Count = 1000
+    sessions_per_principal: Count = 500
+    session_rate: Amount = 100
+    requests_per_principal: Count = 3072
+    request_rate: Amount = 0
+    bodies_per_principal: Size = 256 * MiB
+    max_connections: Count = 4096
+    max_headers: Size = 64 * KiB
+    header_timeout: PositiveDuration = 20.0
+    body_timeout: PositiveDuration = 60.0
+    close_streams_after: Annotated[Duration, Field(ge=30)] | None = None
+    oauth: ResourceServerSettings | None = None
+
+
+class TokenSettings(Section):
+    """A bearer token of the HTTP front, who it stands for, and the profile that it is bound to."""
+
+    token: Annotated[SecretStr, Field(min_length=1)]
+    principal: Text
+    profile: Text | None = None
+
+
+class LogSettings(Section):
+    """Logs go to stderr; `auto` is console on a terminal, else JSON."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"
+
+
+def written_out(store: object) -> object:
+    """What `hub.store` is short for; as it is if it is short for nothing."""
+    type_, colon, path = store.partition(":") if isinstance(store, str) else ("", "", "")
+    if type_ not in ("sqlite", "memory") or (colon and not path):
+        return store
+    return {"type": type_, "path": path} if colon else {"type": type_}
+
+
+class StoreSettings(Section):
+    """Where the streams of long calls are kept: a SQLite file that survives the hub, or memory, which does not.
+
+    `path` is the folder of that file (None = the state directory), relative to the configuration; several hubs may
+    share it. `retention` in seconds is how long a stream can be read after its end. A text is short for the first two:
+    sqlite, sqlite:FOLDER or memory.
+    """
+
+    type: Literal["sqlite", "memory"] = "sqlite"
+    path: TextLine | None = None
+    retention: PositiveDuration = 86400.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_text(cls, data: object) -> object:
+        store = written_out(data)
+        if isinstance(store, str):
+            raise finding("invalid_value", f"{quoted(store)} is no store: sqlite, sqlite:FOLDER or memory")
+        return store
+
+    @model_validator(mode="after")
+    def _has_a_place_or_none(self) -> Self:
+        if self.type == "memory" and self.path is not None:
+            raise finding("misplaced_key", "belongs to sqlite; memory keeps nothing in a folder", "path")
+        return self
+
+
+class LimitSettings(Section):
+    """Bounds on what peers can make the hub hold.
+
+    `line` is in bytes, of one JSON-RPC message, and `depth` how deep a client may nest JSON. `batch` are the messages
+    of one array, in the one protocol version that has them. `open_requests` are those of one client over stdio or SSE
+    that are not answered yet, `listens` the `subscriptions/listen` streams of one principal. `running_calls` counts per
+    principal; `waiting_calls` those behind it, and beyond them a call is refused. `detached_calls` are those of one
+    principal that no request waits for: tasks, REST, past a soft deadline. `tools_per_server` and `pages` bound a
+    server's lists; `stderr_lines` are remembered per server. `question_timeout` in seconds is how long a client may
+    leave a server's question open. `followers` read one stream at a time; `stream_events` and `stream_size` in bytes
+    bound what is kept of it, and `event` in bytes one event of a producer. `results` are the long results that are kept
+    for one principal to be read on, `results_size` in bytes all of them together, and `result_ttl` in seconds is how
+    long each is kept.
+    """
+
+    line: Size = 32 * MiB
+    depth: Annotated[int, Field(ge=8, le=512), NoFlag] = 512
+    batch: Count = 100
+    open_requests: Count = 8192
+    listens: Count = 64
+    running_calls: Count = 1024
+    waiting_calls: Amount = 4096
+    detached_calls: Count = 64
+    tools_per_server: Count = 10000
+    pages: Count = 100
+    stderr_lines: Amount = 200
+    question_timeout: PositiveDuration = 600.0
+    followers: Count = 16
+    stream_events: Count = 10000
+    stream_size: Size = 64 * MiB
+    event: Size = 256 * KiB
+    results: Count = 200
+    results_size: Size = 256 * MiB
+    result_ttl: PositiveDuration = 86400.0
+
+
+class HubSettings(Section):
+    """The hub itself: what it calls itself, how it names and lists tools, who may come in, and its limits.
+
+    `expose` is what clients are listed (context.md §1): every tool (full), `find_tools` and `run_tool` for them all
+    (search), these with all names in a description (names), or (auto) every tool if the list fits `budget` tokens and
+    the client, else search. Tools whose exported name one of the globs of `pinned` matches are listed in any case.
+    `compact` leaves out of listed schemas what says nothing. A result of more than `max_result_tokens` is cut and its
+    rest kept for `read_result` (0 = never cut). `aliases` are words that the search takes for other ones.
+    `max_name_length` (16 to 64) bounds exported names. `first_list_wait` in seconds is how long a first list waits for
+    servers that still start (0 = never). `page_size` is the entries of one page of a list. `task_after` in seconds is
+    how long a call of a client that takes tasks may run before it is answered with one (0 = at once). `clients` has an
+    entry for each kind of client, which `serve --client` chooses or the client's own name. `watch`: a hub that serves
+    reloads this file when it changes. `drain_timeout` in seconds is how long the running calls of a server may go on
+    when the server is removed, changed or started again. `telemetry` is where spans and durations of calls go.
+    """
+
+    name: Text = "mcp-hub"
+    expose: Expose = "auto"
+    budget: Amount = 8000
+    compact: bool = False
+    pinned: Globs = []
+    max_result_tokens: Amount = 8000
+    aliases: Aliases = {}
+    prefix: Literal["auto", "always", "never"] = "auto"
+    max_name_length: Annotated[int, Field(ge=16, le=64), NoFlag] = 48
+    first_list_wait: Duration = 2.0
+    page_size: Count = 1000
+    http: HttpSettings = HttpSettings()
+    tokens: list[TokenSettings] = []
+    log: LogSettings = LogSettings()
+    limits: LimitSettings = LimitSettings()
+    store: StoreSettings = StoreSettings()
+    task_after: Duration = 5.0
+    watch: bool = True
+    drain_timeout: Duration = 30.0
+    clients: Annotated[dict[TextLine, ClientSettings], AfterValidator(check_clients)] = {}
+    instructions: str | None = None
+    telemetry: TelemetrySettings = TelemetrySettings()

@@ -1,0 +1,128 @@
+"""The `hub.http.oauth` section: whose access tokens the HTTP front takes (OAuth 2.1, resource server)."""
+
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
+
+from mcp_hub.config.schema.remote import is_this_machine
+from mcp_hub.config.schema.scalars import Duration, Text
+from mcp_hub.config.schema.section import Section, finding
+
+__all__ = ["IssuerSettings", "ResourceServerSettings"]
+
+_Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"
+]
+_SHORTEST_KEY = {"HS256": 32, "HS384": 48, "HS512": 64}  # RFC 7518 §3.2: as long as the hash
+_LONGEST_LEEWAY = 300.0
+
+
+def _url(text: str) -> str:
+    """An https URL, or http to this machine; nothing that would be dropped or read differently by somebody else."""
+    try:
+        parts = urlsplit(text)
+        has_place = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise ValueError("is no URL") from None
+    if not has_place or not text.isascii() or not text.isprintable() or any(char in text for char in ' "\\<>'):
+        raise ValueError("expected https:// with a host, for example https://auth.example.com")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(parts.hostname or "")):
+        raise ValueError("must be https:// (http:// only to this machine): whoever is on the way could let anybody in")
+    if "@" in parts.netloc or "#" in text:
+        raise ValueError("must have no user, password or fragment")
+    return text
+
+
+def _identifier(text: str) -> str:
+    if "?" in text:
+        raise ValueError("must have no query")  # RFC 8414 §2, RFC 9728 §1.2
+    return _url(text)
+
+
+_Url = Annotated[Text, AfterValidator(_url)]
+_Identifier = Annotated[Text, AfterValidator(_identifier)]
+# RFC 6749 §3.3; goes into a header between quotes
+_Scope = Annotated[str, StringConstraints(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]+$", max_length=256)]
+_Scopes = Annotated[list[_Scope], Field(max_length=100)]
+
+
+class IssuerSettings(Section):
+    """An authorization server whose tokens are taken: JWTs signed with one of its keys.
+
+    Its keys come from exactly one of `jwks_url` (fetched), `jwks_file` (relative to the configuration) and
+    `shared_key` (HMAC). `algorithms` are the only ones taken (default RS256 and ES256, with a shared key HS256).
+    `audience` are the values of `aud` that mean this hub (default: `resource`). `principal_claim` says whose calls
+    these are. The profile is the one that `profile_claim` names, else that of the first scope of `scope_profiles` which
+    the token has, else `profile`; if the first two are given and say nothing, and the third is not, the token is
+    refused.
+    """
+
+    issuer: _Identifier
+    jwks_url: _Url | None = None
+    jwks_file: Text | None = None
+    shared_key: Annotated[SecretStr, Field(min_length=1)] | None = None
+    algorithms: Annotated[list[_Algorithm], Field(min_length=1)] | None = None
+    audience: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = None
+    scopes: _Scopes = []
+    principal_claim: Text = "sub"
+    profile_claim: Text | None = None
+    scope_profiles: Annotated[dict[_Scope, Text], Field(max_length=100)] = {}
+    profile: Text | None = None
+
+    @model_validator(mode="after")
+    def _has_keys_for_its_algorithms(self) -> Self:
+        sources = [key for key in ("jwks_url", "jwks_file", "shared_key") if getattr(self, key) is not None]
+        if not sources:
+            raise finding(
+                "missing_key", 'needs a "jwks_url", a "jwks_file" or a "shared_key": what its tokens are checked with'
+            )
+        if len(sources) > 1:
+            raise finding("conflicting_keys", f"an issuer has a {sources[0]} or a {sources[1]}, not both", sources[1])
+        is_shared = self.shared_key is not None
+        for name in self.accepted_algorithms():
+            if name.startswith("HS") and not is_shared:
+                raise finding(
+                    "missing_key", f"{name} needs a shared_key: with public keys anybody could sign", "algorithms"
+                )
+            if is_shared and not name.startswith("HS"):
+                raise finding(
+                    "invalid_value", f"{name} is for key pairs; a shared_key takes HS256, HS384 or HS512", "algorithms"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_long_key(self) -> Self:
+        if self.shared_key is not None:
+            needed = max(_SHORTEST_KEY[name] for name in self.accepted_algorithms())
+            if len(self.shared_key.get_secret_value().encode("utf-8", "replace")) < needed:
+                raise finding(
+                    "out_of_range", f"must have at least {needed} bytes: a shorter one is guessed", "shared_key"
+                )
+        return self
+
+    def accepted_algorithms(self) -> list[_Algorithm]:
+        """Those that a token may be signed with."""
+        if self.algorithms is not None:
+            return self.algorithms
+        return ["RS256", "ES256"] if self.shared_key is None else ["HS256"]
+
+
+class ResourceServerSettings(Section):
+    """The HTTP front as an OAuth 2.1 resource server, besides `hub.tokens`.
+
+    `resource` is the URL that clients know the hub by, such as https://hub.example.com/mcp (RFC 8707, RFC 9728).
+    `scopes` are needed by every token, those of its issuer besides. `leeway` is how far clocks may be apart.
+    """
+
+    resource: _Identifier
+    issuers: Annotated[list[IssuerSettings], Field(min_length=1, max_length=20)]
+    scopes: _Scopes = []
+    leeway: Annotated[Duration, Field(le=_LONGEST_LEEWAY)] = 30.0
+
+    @model_validator(mode="after")
+    def _has_each_issuer_once(self) -> Self:
+        names = [issuer.issuer for issuer in self.issuers]
+        if len(set(names)) < len(names):
+            raise finding("duplicate_name", "names an issuer twice", "issuers")
+        return self

@@ -1,0 +1,92 @@
+"""What the settings of a remote server may say about its login (OAuth); all of it may be left out."""
+
+import re
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from mcp_hub.config.schema.remote import is_this_machine, is_web_page, origin_parts
+from mcp_hub.config.schema.scalars import NoFlag, Text
+from mcp_hub.config.schema.section import Section, finding
+
+__all__ = ["OAuthSettings"]
+
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""A scope token (RFC 6749 §3.3)."""
+_SECRETS: Final = ("client_secret", "private_key")
+
+
+class OAuthSettings(Section):
+    """How the hub logs in to a remote server. Left out, `mcp-hub login` finds everything out and registers by itself.
+
+    `client_id` is that of a client registered by hand, with its `client_secret` if it has one, which is sent as
+    `token_auth` says (found out if left out). `client_metadata_url` is an https URL that serves as the client's id
+    where the authorization server takes that. `scopes` are asked for in place of those that the server names. `issuer`
+    is the authorization server, as it calls itself: with it the login goes nowhere else. `redirect_port` is where the
+    browser comes back to on this machine, any free port if left out. With `grant: client_credentials` the hub logs in
+    by itself, without a person, by `client_secret` or by a JWT signed with `private_key` (PEM) by `algorithm`; it needs
+    the `issuer`, so that a secret is never sent to whom a server names.
+    """
+
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    client_id: Text | None = None
+    client_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
+    token_auth: Literal["basic", "post"] | None = None
+    private_key: Annotated[SecretStr, Field(min_length=1)] | None = None
+    algorithm: Literal["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"] = "RS256"
+    client_metadata_url: Text | None = None
+    issuer: Text | None = None
+    scopes: list[Text] = []
+    redirect_port: Annotated[int, Field(ge=1, le=65535), NoFlag] | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for key in _SECRETS:
+            if getattr(self, key) is not None and self.client_id is None:
+                raise finding("missing_key", 'belongs to a client: set "client_id", too', key)
+        if self.token_auth is not None and self.client_secret is None:
+            raise finding("missing_key", 'says how a client_secret is sent: set "client_secret", too', "token_auth")
+        if self.client_id is not None and self.client_metadata_url is not None:
+            raise finding(
+                "conflicting_keys", "client_id says already who the hub is: keep one of them", "client_metadata_url"
+            )
+        if self.grant == "client_credentials":
+            self._check_machine()
+        elif self.private_key is not None:
+            raise finding(
+                "misplaced_key",
+                'is for "grant: client_credentials"; a login by a person takes a client_secret',
+                "private_key",
+            )
+        return self
+
+    def _check_machine(self) -> None:
+        if [getattr(self, key) is None for key in _SECRETS].count(False) != 1:
+            raise finding(
+                "missing_key", 'client_credentials needs a "client_secret" or a "private_key", one of them', "grant"
+            )
+        if self.issuer is None:
+            raise finding("missing_key", 'client_credentials needs "issuer": whom the hub may give its secret', "grant")
+
+    @model_validator(mode="after")
+    def _names_real_places(self) -> Self:
+        for key in ("issuer", "client_metadata_url"):
+            url: str | None = getattr(self, key)
+            if url is not None and not is_web_page(url):
+                raise finding("invalid_value", "expected an https:// URL (http:// only for this machine)", key)
+        url = self.client_metadata_url
+        if url is not None and (is_this_machine(origin_parts(url)[1]) or origin_parts(url)[2] in ("", "/")):
+            raise finding(
+                "invalid_value", "expected an https:// URL with a path, which everybody can read", "client_metadata_url"
+            )
+        if not all(_SCOPE.fullmatch(scope) for scope in self.scopes):
+            raise finding(
+                "invalid_value",
+                "a scope has printable ASCII characters only, no spaces, quotes or backslashes",
+                "scopes",
+            )
+        return self
+
+    def secrets(self) -> set[str]:
+        """What must not be shown."""
+        return {value.get_secret_value() for key in _SECRETS if (value := getattr(self, key)) is not None}

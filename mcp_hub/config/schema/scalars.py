@@ -1,0 +1,225 @@
+"""The kinds of single values in `servers.yaml`: durations, sizes, names, and words that stand beside a duration.
+
+Durations are float seconds and sizes int bytes once validated. Messages never repeat a value.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
+
+from mcp_hub.config.quantities import format_duration, format_size, parse_duration, parse_size
+from mcp_hub.types import JsonObject
+
+__all__ = [
+    "Aliases",
+    "Amount",
+    "Approval",
+    "Arguments",
+    "Count",
+    "Duration",
+    "ExportedName",
+    "Expose",
+    "Globs",
+    "IdleStop",
+    "KiB",
+    "Line",
+    "Lines",
+    "MiB",
+    "NoFlag",
+    "Orphan",
+    "PositiveDuration",
+    "Prefix",
+    "Reference",
+    "ServerName",
+    "Size",
+    "SoftDeadline",
+    "StartRule",
+    "TaskRule",
+    "Text",
+    "TextLine",
+    "VariableName",
+]
+
+KiB: Final = 1 << 10
+MiB: Final = 1 << 20
+
+
+def _more_than_nothing(seconds: float) -> float:
+    if seconds <= 0:
+        raise ValueError("must be longer than 0")
+    return seconds
+
+
+def _one_line(text: str) -> str:
+    if any(char in text for char in "\0\n\r"):
+        raise ValueError("must not contain a NUL or a line break")
+    return text
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain a NUL")
+    return text
+
+
+def _server_name(name: str) -> str:
+    if not 0 < len(name) <= 64:
+        raise ValueError("a server's name must have 1 to 64 characters")
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in name):
+        raise ValueError("a server's name must not contain control characters")
+    return name
+
+
+def _variable_name(name: str) -> str:
+    if not name or "=" in name:
+        raise ValueError('a variable\'s name must not be empty or contain "="')
+    return _one_line(name)
+
+
+def _off(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
+def _no_flag(value: object) -> object:
+    """Python takes true for 1."""
+    if isinstance(value, bool):
+        raise ValueError("expected a whole number")
+    return value
+
+
+def _finite(arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        json.dumps(arguments, allow_nan=False)
+    except ValueError:
+        raise ValueError("holds a number that JSON does not have (.inf or .nan)") from None
+    return arguments
+
+
+def _reference(text: str) -> str:
+    module, colon, attribute = text.partition(":")
+    names = [*module.split("."), *(attribute.split(".") if colon else ())]
+    if not all(name.isidentifier() for name in names):
+        raise ValueError('expected "module" or "module:attribute", for example "mcp_hub.examples.jobs:registry"')
+    return text
+
+
+def _word_or_duration(*words: str) -> Callable[[object], object]:
+    """Takes one of `words` as it is, and anything else as a duration longer than 0."""
+    choice = " or ".join(f'"{word}"' for word in words)
+
+    def read(value: object) -> object:
+        if value in words:
+            return value
+        try:
+            return _more_than_nothing(parse_duration(value))
+        except ValueError as problem:
+            raise ValueError(f"{problem}; or write {choice}") from None
+
+    return read
+
+
+def _never_at_zero(value: object) -> object:
+    try:
+        return "never" if parse_duration(value) == 0 else value
+    except ValueError:
+        return value
+
+
+def _duration_or_word(value: float | str) -> str:
+    return value if isinstance(value, str) else format_duration(value)
+
+
+_DURATION_FORMS: list[JsonObject] = [
+    {"type": "number", "minimum": 0},
+    {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$|^[0-9]+(\.[0-9]+)?$"},
+]
+_DURATION_JSON: JsonObject = {
+    "description": 'A duration: "30m", "2s", "250ms", "1h30m", or a number of seconds.',
+    "anyOf": _DURATION_FORMS,
+}
+_SIZE_JSON: JsonObject = {
+    "description": 'A size: "32MiB", "1MB", or a number of bytes.',
+    "anyOf": [
+        {"type": "integer", "minimum": 1},
+        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*([KkMmGg][Ii]?)?[Bb]?$"},
+    ],
+}
+
+
+def _worded_json(description: str, *words: str) -> WithJsonSchema:
+    above_0: JsonObject = {"type": "number", "exclusiveMinimum": 0}
+    return WithJsonSchema(
+        {"description": description, "anyOf": [{"enum": [*words]}, above_0, *_DURATION_FORMS[1:]]},
+    )
+
+
+_AsDuration = PlainSerializer(format_duration, return_type=str, when_used="json")
+_AsDurationOrWord = PlainSerializer(_duration_or_word, return_type=str, when_used="json")
+Duration = Annotated[float, BeforeValidator(parse_duration), _AsDuration, WithJsonSchema(_DURATION_JSON)]
+PositiveDuration = Annotated[Duration, AfterValidator(_more_than_nothing)]
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, return_type=str, when_used="json"),
+    WithJsonSchema(_SIZE_JSON),
+]
+Text = Annotated[str, StringConstraints(min_length=1)]
+Line = Annotated[str, AfterValidator(_one_line)]
+Lines = Annotated[str, AfterValidator(_no_nul)]
+TextLine = Annotated[Text, AfterValidator(_one_line)]
+ServerName = Annotated[str, AfterValidator(_server_name)]
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+Reference = Annotated[str, AfterValidator(_reference)]
+# protocol.md §3 "Names": what every model vendor accepts; 64 is the hard limit of models
+ExportedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=64)]
+Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=32)]
+NoFlag: Final = BeforeValidator(_no_flag)
+"""Stands last in whole numbers."""
+Count = Annotated[int, Field(ge=1), NoFlag]
+Amount = Annotated[int, Field(ge=0), NoFlag]
+# each glob is tried on every name
+Globs = Annotated[list[Text], Field(max_length=1000)]
+_Word = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+# each word of a query is looked up, and all that it stands for is searched
+Aliases = Annotated[dict[_Word, Annotated[list[_Word], Field(min_length=1, max_length=32)]], Field(max_length=1000)]
+Arguments = Annotated[dict[Text, JsonValue], AfterValidator(_finite)]
+"""Values of a tool's arguments, as JSON."""
+Expose = Literal["auto", "full", "search", "names"]
+StartRule = Literal["eager", "lazy"]
+TaskRule = Literal["auto", "always", "required", "never"]
+Approval = Annotated[Literal["off", "warn", "block"], BeforeValidator(_off)]
+Orphan = Annotated[
+    Literal["cancel", "finish"] | float,
+    BeforeValidator(_word_or_duration("cancel", "finish")),
+    _AsDurationOrWord,
+    _worded_json("What becomes of a call whose client is gone: cancel, finish, or a duration.", "cancel", "finish"),
+]
+SoftDeadline = Annotated[
+    Literal["never"] | float,
+    BeforeValidator(_word_or_duration("never")),
+    _AsDurationOrWord,
+    _worded_json("After how long a call is answered though it still runs: a duration, or never.", "never"),
+]
+IdleStop = Annotated[
+    Literal["never"] | float,
+    BeforeValidator(_word_or_duration("never")),
+    BeforeValidator(_never_at_zero),
+    _AsDurationOrWord,
+    WithJsonSchema(
+        {
+            "description": "After how long a server that nobody uses is stopped: a duration, or never (0 is, too).",
+            "anyOf": [{"enum": ["never"]}, *_DURATION_FORMS],
+        }
+    ),
+]

@@ -1,0 +1,42 @@
+"""What every section of the configuration has in common, and how its validators report what is wrong."""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
+
+from mcp_hub.config.findings import Flaw
+from mcp_hub.masking import hide
+
+__all__ = ["Section", "finding", "findings"]
+
+
+class Section(BaseModel):
+    """Frozen, refuses unknown keys, and takes `key:` with nothing behind it as the key left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+
+    def __repr__(self) -> str:
+        """A secret may stand in any text: whoever prints settings shows none that is known."""
+        return hide(super().__repr__())
+
+    __str__ = __repr__
+
+
+def findings(flaws: Sequence[Flaw]) -> PydanticCustomError:
+    """One finding for several keys of the mapping being validated; it points at the first and has its code."""
+    first, *more = flaws
+    message = "; ".join((first.message, *(f"{other.key}: {other.message}" for other in more)))
+    return finding(first.code, message, first.key)
+
+
+def finding(code: str, message: str, key: str = "") -> PydanticCustomError:
+    """A finding about `key` of the mapping being validated; pydantic itself can only point at the mapping."""
+    return PydanticCustomError("finding", "{message}", {"code": code, "key": key, "message": message})

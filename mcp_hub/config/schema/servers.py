@@ -1,0 +1,207 @@
+"""One entry under `servers`: what it may say, what belongs together, and the words of other clients for it."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, SecretStr, model_validator
+
+from mcp_hub.config.findings import Flaw, quoted
+from mcp_hub.config.globs import is_glob
+from mcp_hub.config.quantities import as_flag
+from mcp_hub.config.schema.defaults import RestartSettings
+from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
+from mcp_hub.config.schema.oauth import OAuthSettings
+from mcp_hub.config.schema.remote import TRANSPORTS, is_cleartext, problems_of
+from mcp_hub.config.schema.scalars import (
+    Approval,
+    ExportedName,
+    IdleStop,
+    Line,
+    Lines,
+    Orphan,
+    PositiveDuration,
+    Prefix,
+    Reference,
+    StartRule,
+    TaskRule,
+    Text,
+    TextLine,
+    VariableName,
+)
+from mcp_hub.config.schema.section import Section, finding, findings
+from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.types import JsonObject
+
+__all__ = ["ServerSettings"]
+
+_OTHER_CLIENTS: JsonObject = {
+    "disabled": {"type": "boolean", "description": "The opposite of enabled, as other clients write it."},
+    "type": {
+        "enum": ["stdio", *TRANSPORTS],
+        "description": "How a url is reached, found out if it is left out; stdio is accepted next to a command.",
+    },
+    "transport": {"enum": ["stdio", *TRANSPORTS], "description": "The same as type, as other clients write it."},
+    "auth": {"const": "oauth", "description": "The same as an empty oauth, as other clients write it."},
+}
+_SOURCES = ("command", "url", "local")
+_BELONGS = {
+    "args": "command",
+    "env": "command",
+    "cwd": "command",
+    "scope": "command",
+    "type": "url",
+    "headers": "url",
+    "bearer": "url",
+    "oauth": "url",
+}
+_OF_PROCESSES = ("start", "idle_stop")
+
+
+def _describe_server(schema: JsonObject) -> None:
+    schema["properties"].update(_OTHER_CLIENTS)
+    schema["oneOf"] = [{"required": [key]} for key in _SOURCES]
+
+
+class ServerSettings(Section):
+    """One upstream: a child process (`command`), a remote server (`url`) or Python functions (`local`,
+    "module" or "module:attribute"), exactly one.
+
+    `args`, `env` (added to an allow-listed environment), `cwd` and `scope` (one process for all callers, shared, the
+    default; for each session; for each call) belong to a command. `type` (found out if left out),
+    `headers`, `bearer` (a token, sent as `Authorization`) and `oauth` (how to log in; also without it `mcp-hub login`
+    works) belong to a url. `tools`, `resources` and
+    `prompts` filter on the server's own names; `rename` maps such a name to the exported one. `prefix` is a text or one
+    of auto, always, never. `per_tool` maps such a name, or a glob, to what differs for that tool; one entry decides,
+    that of the exact name, else of the first glob: ask `Settings.tool_rules` for calls. `expose` lists all its tools in
+    any case (full), or leaves them to `find_tools` (search); `compact` is that of the hub for its tools. A duration,
+    `restart`, `start`, `idle_stop`, `task`, `orphan`, `idempotent` or `approval` left out is taken from `defaults`: ask
+    `Settings.effective`.
+    `disabled`, `transport`, other words for `type`, `auth: oauth`, and `type: stdio` next to a command are read as
+    other clients write them.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_describe_server)
+
+    command: TextLine | None = None
+    url: Text | None = Field(default=None, repr=False)
+    local: Reference | None = None
+    args: list[Line] = Field(default=[], repr=False)
+    env: dict[VariableName, Lines] = Field(default={}, repr=False)
+    cwd: TextLine | None = None
+    scope: Literal["shared", "session", "call"] | None = None
+    type: Literal["http", "sse"] | None = None
+    headers: dict[str, SecretStr] = {}
+    bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
+    oauth: OAuthSettings | None = None
+    enabled: bool = True
+    tools: ToolFilterSettings = ToolFilterSettings()
+    resources: FilterSettings = FilterSettings()
+    prompts: FilterSettings = FilterSettings()
+    expose: Literal["full", "search"] | None = None
+    compact: bool | None = None
+    prefix: Prefix | None = None
+    rename: dict[Text, ExportedName] = {}
+    era: Literal["auto", "handshake", "modern"] = "auto"
+    timeout: PositiveDuration | None = None
+    max_duration: PositiveDuration | None = None
+    request_timeout: PositiveDuration | None = None
+    start_timeout: PositiveDuration | None = None
+    restart: RestartSettings | None = None
+    start: StartRule | None = None
+    idle_stop: IdleStop | None = None
+    task: TaskRule | None = None
+    orphan: Orphan | None = None
+    idempotent: bool | None = None
+    approval: Approval | None = None
+    per_tool: dict[Text, ToolSettings] = {}
+    description: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_other_clients(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        own = dict(data)
+        if "transport" in own and own.setdefault("type", own["transport"]) != own.pop("transport"):
+            raise finding("conflicting_keys", "type says something else: keep one of them", "transport")
+        if own.get("type") == "stdio" and "command" in own:
+            del own["type"]
+        elif isinstance(kind := own.get("type"), str):
+            own["type"] = TRANSPORTS.get(kind, kind)
+        if own.get("auth") == "oauth":
+            del own["auth"]
+            own.setdefault("oauth", {})
+        disabled = own.pop("disabled", None)
+        if disabled is not None:
+            own["enabled"] = _opposite(disabled, own.get("enabled"))
+        return own
+
+    @model_validator(mode="after")
+    def _is_one_source(self) -> Self:
+        found = [key for key in _SOURCES if getattr(self, key) is not None]
+        if not found:
+            raise finding(
+                "missing_key", 'needs a "command" to start, a "url" to connect to, or "local" for Python functions'
+            )
+        if len(found) > 1:
+            raise finding("conflicting_keys", f"a server has a {found[0]} or a {found[1]}, not both", found[1])
+        for key, owner in _BELONGS.items():
+            if owner not in found and getattr(self, key):
+                raise finding("misplaced_key", f"belongs to a {owner}; a {found[0]} has none", key)
+        for key in _OF_PROCESSES:
+            if self.local is not None and getattr(self, key) is not None:
+                raise finding(
+                    "misplaced_key", "Python functions are part of the hub: they are not started or stopped", key
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _has_each_name_once(self) -> Self:
+        renamed = dict(self.rename)
+        for key, own in self.per_tool.items():
+            if own.name is not None and key in renamed:
+                raise finding(
+                    "conflicting_keys", f"per_tool says the name of {quoted(key)}, too: keep one of them", "rename"
+                )
+            if own.name is not None and is_glob(key):
+                raise finding("misplaced_key", f"{quoted(key)} is a glob: a name belongs to one tool", "per_tool")
+            if own.name is not None:
+                renamed[key] = own.name
+        if len(set(renamed.values())) < len(renamed):
+            raise finding(
+                "duplicate_name", "two names are exported as the same one", "rename" if self.rename else "per_tool"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        problems: list[Flaw] = []
+        if self.url is not None and self.enabled:  # a disabled server may lack what is yet to be filled in
+            headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+            problems += problems_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
+            if self.oauth is not None and (self.bearer or any(name.lower() == "authorization" for name in headers)):
+                problems.append(
+                    Flaw("oauth", "conflicting_keys", "bearer or headers has the credentials already: keep one of them")
+                )
+            if self.oauth is not None and all(flaw.key != "url" for flaw in problems) and is_cleartext(self.url):
+                problems.append(
+                    Flaw("oauth", "cleartext_url", "needs an https:// url: a token is worth as much as a password")
+                )
+        if self.type == "sse" and self.era == "modern":
+            problems.append(Flaw("era", "conflicting_keys", "the sse transport belongs to the handshake era"))
+        if problems:
+            raise findings(problems)
+        return self
+
+    def sent_headers(self) -> dict[str, str]:
+        """What a remote server is sent with every request, credentials included."""
+        sent = {name: value.get_secret_value() for name, value in self.headers.items()}
+        return sent if self.bearer is None else {**sent, "Authorization": f"Bearer {self.bearer.get_secret_value()}"}
+
+
+def _opposite(disabled: object, enabled: object) -> bool:
+    flag = as_flag(disabled)
+    if flag is None:
+        raise finding("wrong_type", "expected true or false", "disabled")
+    if enabled is not None:
+        raise finding("conflicting_keys", "enabled says it already: keep one of them", "disabled")
+    return not flag

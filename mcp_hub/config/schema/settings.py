@@ -1,0 +1,148 @@
+"""All of `servers.yaml` after interpolation, and the JSON Schema for editors.
+
+Durations are float seconds and sizes int bytes once validated. Messages never repeat a value. References
+between sections (profiles to servers, tokens to profiles) are checked by `load`, which knows the lines. The sections
+have modules of their own: `hub`, `servers` and `tools`, `filters`, `profiles`, `defaults`, `clients`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, lru_cache
+from typing import Self
+
+from mcp_hub.config.schema.clients import ClientRules, ClientSettings, ClientTable
+from mcp_hub.config.schema.defaults import Defaults, RestartSettings
+from mcp_hub.config.schema.filters import FilterSettings, SelectorSettings, ToolFilterSettings, ToolSelector
+from mcp_hub.config.schema.hub import (
+    HttpSettings,
+    HubSettings,
+    LimitSettings,
+    LogSettings,
+    StoreSettings,
+    TokenSettings,
+)
+from mcp_hub.config.schema.profiles import ProfileSettings
+from mcp_hub.config.schema.scalars import ServerName, Text
+from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.tools import ToolRules, ToolSettings, rules_of
+from mcp_hub.types import JsonObject
+
+__all__ = [
+    "ClientRules",
+    "ClientSettings",
+    "Defaults",
+    "FilterSettings",
+    "HttpSettings",
+    "HubSettings",
+    "LimitSettings",
+    "LogSettings",
+    "ProfileSettings",
+    "RestartSettings",
+    "SelectorSettings",
+    "ServerSettings",
+    "Settings",
+    "StoreSettings",
+    "TokenSettings",
+    "ToolFilterSettings",
+    "ToolRules",
+    "ToolSelector",
+    "ToolSettings",
+    "json_schema",
+]
+
+
+class Settings(Section):
+    """All of `servers.yaml`, validated; `servers` keeps the file's order."""
+
+    hub: HubSettings = HubSettings()
+    servers: dict[ServerName, ServerSettings] = {}
+    defaults: Defaults = Defaults()
+    profiles: dict[Text, ProfileSettings] = {}
+
+    def effective(self, server: str) -> Defaults:
+        """What holds for `server`: its own keys, else the defaults. Raises: KeyError."""
+        settings = self.servers[server]
+        own = {key: getattr(settings, key) for key in Defaults.model_fields}
+        return self.defaults.model_copy(update={key: value for key, value in own.items() if value is not None})
+
+    def tool_rules(self, server: str, tool: str) -> ToolRules:
+        """What holds for calls of `tool`, by the server's own name for it; cheap enough to be asked for each call.
+
+        A server that the file does not name, such as one of virtual tools, has the defaults.
+        """
+        return self._tool_rules(server, tool)
+
+    def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
+        """What holds for a client that calls itself `client_name`; `chosen` (`serve --client`) goes before that name.
+
+        Raises: ConfigError for a `chosen` that is unknown.
+        """
+        return self._clients.rules(client_name, chosen)
+
+    def soft_deadline(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> float | None:
+        """After how many seconds a call of this client is answered though it still runs; None is never.
+
+        `chosen` (`serve --client`) goes before the name that the client gives itself. `known_only`: the entry for
+        unknown clients holds for nobody. Raises: ConfigError for a `chosen` that is unknown.
+        """
+        return self._clients.rules(client_name, chosen, known_only=known_only).soft_deadline
+
+    def require_client(self, chosen: str) -> None:
+        """Raises: ConfigError that names the known clients if `chosen` is none of them."""
+        self._clients.require(chosen)
+
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
+        """A copy with other sections, which what was found out about these ones does not hold for."""
+        copied = super().model_copy(update=update, deep=deep)
+        for derived in ("_tool_rules", "_clients"):
+            copied.__dict__.pop(derived, None)
+        return copied
+
+    @cached_property
+    def _tool_rules(self) -> Callable[[str, str], ToolRules]:
+        return lru_cache(maxsize=4096)(self._find_tool_rules)
+
+    def _find_tool_rules(self, server: str, tool: str) -> ToolRules:
+        if server not in self.servers:
+            return rules_of(tool, {}, self.defaults)
+        return rules_of(tool, self.servers[server].per_tool, self.effective(server))
+
+    @cached_property
+    def _clients(self) -> ClientTable:
+        return ClientTable(self.hub.clients)
+
+
+def json_schema() -> JsonObject:
+    """The JSON Schema (2020-12) of the file as people write it: duration texts, `${…}`, `mcpServers`."""
+    schema: JsonObject = Settings.model_json_schema()
+    for name in (
+        *("HttpSettings", "IssuerSettings", "OAuthSettings", "ResourceServerSettings", "RestartSettings"),
+        *("ServerSettings", "StoreSettings", "TelemetrySettings", "ToolSettings"),
+    ):
+        properties: JsonObject = schema["$defs"][name]["properties"]
+        properties.update({key: _or_interpolated(value) for key, value in properties.items()})
+    short: JsonObject = {"type": "string", "pattern": r"^(memory|sqlite(:.+)?)$|\$\{"}
+    schema["$defs"]["StoreSettings"] = {"anyOf": [short, schema["$defs"]["StoreSettings"]]}
+    own: JsonObject = schema["properties"]
+    own["mcpServers"] = {**own["servers"], "description": "The same as servers, as other clients write it."}
+    own["$schema"] = {"type": "string"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "mcp-hub servers.yaml",
+        "not": {"required": ["servers", "mcpServers"]},
+    }
+
+
+def _or_interpolated(schema: JsonObject) -> JsonObject:
+    """`schema`, or a text that holds `${`; what takes any text already, lists and sections stay as they are."""
+    branches: list[JsonObject] = schema.get("anyOf", [schema])
+    if isinstance(values := schema.get("additionalProperties"), dict):
+        return {**schema, "additionalProperties": _or_interpolated(values)}
+    if any("$ref" in branch or branch.get("type") in ("array", "object") for branch in branches):
+        return schema
+    if any(branch.get("type") == "string" and not {"enum", "pattern"} & branch.keys() for branch in branches):
+        return schema
+    about: JsonObject = {key: schema[key] for key in ("title", "description", "default") if key in schema}
+    bare = [{key: value for key, value in branch.items() if key not in about} for branch in branches]
+    return {**about, "anyOf": [*bare, {"type": "string", "pattern": r"\$\{"}]}

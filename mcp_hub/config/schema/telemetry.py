@@ -1,0 +1,71 @@
+"""The `hub.telemetry` section: where spans and durations go, by OTLP over HTTP."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr, model_validator
+
+from mcp_hub.config.findings import Flaw
+from mcp_hub.config.schema.remote import problems_of
+from mcp_hub.config.schema.scalars import Text, TextLine
+from mcp_hub.config.schema.section import Section, finding, findings
+
+__all__ = ["PLACES", "TelemetrySettings"]
+
+PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+"""Variables that say where spans go."""
+
+_SERVER, _COLLECTOR = "https://example.com/mcp", "http://127.0.0.1:4318"
+"""What the URL in an error is like: that of a server, and of telemetry."""
+_NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+
+
+class TelemetrySettings(Section):
+    """OpenTelemetry (the extra `otel`). Nothing is sent unless this says so.
+
+    `endpoint` is that of a collector, without `/v1/traces`, and `headers` what is sent to it. `enabled` is true if
+    there is an `endpoint`; without one it takes everything from the standard `OTEL_*` variables. `metrics`: the
+    durations of calls are sent, too, not only spans.
+    """
+
+    enabled: bool | None = None
+    endpoint: Text | None = None
+    headers: dict[TextLine, SecretStr] = {}
+    metrics: bool = True
+
+    @property
+    def is_on(self) -> bool:
+        return self.endpoint is not None if self.enabled is None else self.enabled
+
+    def lacks_place(self, env: Mapping[str, str]) -> bool:
+        """Whether nobody has said where to send anything to."""
+        return self.is_on and self.endpoint is None and not any(env.get(name) for name in PLACES)
+
+    @model_validator(mode="after")
+    def _can_be_done(self) -> Self:
+        if self.endpoint is None and self.headers:
+            raise finding("missing_key", 'belong to an endpoint: set "endpoint", too', "headers")
+        if self.endpoint is not None:
+            headers = {key: own.get_secret_value() for key, own in self.headers.items()}
+            problems = [
+                Flaw("endpoint" if key == "url" else key, code, said.replace(_SERVER, _COLLECTOR))
+                for key, code, said in problems_of(self.endpoint, headers, None)
+            ]
+            has_place = all(flaw.key != "endpoint" for flaw in problems)
+            if has_place and set(urlsplit(self.endpoint)[3:]) != {""}:
+                problems.append(Flaw("endpoint", "invalid_url", "must have no query and no fragment"))
+            if problems:
+                raise findings(problems)
+        if self.is_on and not all(map(_is_installed, _NEEDED)):
+            said = "needs what is not installed: pip install 'mcp-hub[otel]'"
+            raise finding("not_installed", said, "enabled" if self.endpoint is None else "endpoint")
+        return self
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False

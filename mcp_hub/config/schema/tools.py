@@ -1,0 +1,83 @@
+"""What holds for one tool: how it is listed and called, by its own entry under `per_tool`.
+
+What that leaves open of its calls its server says, else `defaults`.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal, Self
+
+import msgspec
+from pydantic import Field, model_validator
+
+from mcp_hub.config.findings import quoted
+from mcp_hub.config.globs import best_match
+from mcp_hub.config.schema.defaults import Defaults
+from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, Orphan, TaskRule, Text
+from mcp_hub.config.schema.section import Section, finding
+
+__all__ = ["ToolRules", "ToolSettings", "rules_of"]
+
+
+_OF_LISTS: Final = ("name", "description", "hide", "pin", "tags", "arguments", "fixed")
+
+
+class ToolSettings(Section):
+    """Some of a server's tools: what differs from what the server says, in lists and in calls.
+
+    `name` is the exported name of one tool (no glob), `description` replaces the server's. A tool with `hide` is
+    neither listed nor found nor called; `pin` lists it in every mode, or, false, keeps the globs of `pinned` from doing
+    so. `tags` are added to its own. `arguments` are filled in where the caller leaves them out, and no longer required;
+    `fixed` ones are always sent, and a caller neither sees nor may give them. Lists show neither's values. `task` is
+    when a client that takes tasks is answered with one: once the call has run for `hub.task_after` (auto), at once
+    (always), always and a client that takes none is refused (required), or never. `orphan` is what becomes of a call
+    whose client is gone: cancel, finish, or finish within a duration in seconds. `idempotent` says that calls may be
+    repeated: a second identical one joins the first while it runs. These three are taken from the server, else from
+    `defaults`, when they are left out.
+    """
+
+    name: ExportedName | None = None
+    description: Text | None = None
+    hide: bool = False
+    pin: bool | None = None
+    tags: Globs = []
+    arguments: Arguments = Field(default={}, repr=False)
+    fixed: Arguments = Field(default={}, repr=False)
+    task: TaskRule | None = None
+    orphan: Orphan | None = None
+    idempotent: bool | None = None
+
+    @model_validator(mode="after")
+    def _says_it_once(self) -> Self:
+        for argument in self.arguments:
+            if argument in self.fixed:
+                raise finding(
+                    "conflicting_keys", f"{quoted(argument)} is among the arguments, too: keep one of them", "fixed"
+                )
+        return self
+
+    def changed(self) -> tuple[str, ...]:
+        """The keys by which lists or arguments differ from what the server says, in the order of this class."""
+        nothing = ToolSettings()
+        return tuple(key for key in _OF_LISTS if getattr(self, key) != getattr(nothing, key))
+
+
+class ToolRules(msgspec.Struct, frozen=True):
+    """What holds for the calls of one tool; `orphan` None leaves it to the hub's own rule, a float is seconds."""
+
+    task: TaskRule
+    orphan: Literal["cancel", "finish"] | float | None
+    idempotent: bool
+
+
+def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
+    """The rules of `tool`, the server's own name; `general` is what its server says, completed from the defaults.
+
+    One entry decides: that of the exact name, else of the first glob.
+    """
+    pattern = best_match(tool, per_tool)
+    own = ToolSettings() if pattern is None else per_tool[pattern]
+    return ToolRules(
+        task=general.task if own.task is None else own.task,
+        orphan=general.orphan if own.orphan is None else own.orphan,
+        idempotent=general.idempotent if own.idempotent is None else own.idempotent,
+    )

@@ -1,0 +1,69 @@
+"""A hub under an agent: `hub.connect()` is a client of the official SDK, which agent frameworks take.
+
+    python -m mcp_hub.examples.agent
+
+The loop is what frameworks do: list tools, ask the model, call what it chose, hand back the result. The model here is a
+script, so that no provider and no key is needed.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+from mcp import Client
+from mcp_types import TextContent, Tool
+
+from mcp_hub import Hub, HubError
+
+CONFIG = {"servers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}, "hub": {"expose": "full"}}
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """The model wants a tool called."""
+
+    name: str
+    arguments: dict[str, object]
+
+
+class Model(Protocol):
+    """Whatever chooses the next step: a tool, or the answer."""
+
+    def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str: ...
+
+
+class ScriptedModel:
+    """Looks up the time once, then answers with what it was told."""
+
+    def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str:
+        if len(messages) == 1:
+            (clock,) = [tool.name for tool in tools if tool.name.endswith("get_current_time")]
+            return ToolUse(clock, {"timezone": "Europe/Berlin"})
+        return f"The tool says: {messages[-1]}"
+
+
+async def answer(client: Client, model: Model, question: str) -> str:
+    """The agent loop."""
+    messages = [question]
+    tools = (await client.list_tools()).tools
+    while True:
+        step = model.step(messages, tools)
+        if isinstance(step, str):
+            return step
+        result = await client.call_tool(step.name, step.arguments)
+        messages.append(" ".join(block.text for block in result.content if isinstance(block, TextContent)))
+
+
+async def main() -> None:
+    async with Hub.from_config(CONFIG) as hub, hub.connect() as client:
+        await hub.list_tools()  # waits until the servers are there: the client is listed what is ready
+        print(await answer(client, ScriptedModel(), "What time is it in Berlin?"))
+
+
+if __name__ == "__main__":
+    try:
+        anyio.run(main)
+    except HubError as problem:
+        sys.exit(f"{type(problem).__name__}: {problem}")

@@ -1,0 +1,68 @@
+"""List, search, call, stream and resume: `python -m mcp_hub.examples.calls [servers.yaml]`.
+
+Without a file it starts the server for time zones (`uvx` fetches it on first use) and the tools beside this module.
+"""
+
+import sys
+
+import anyio
+
+from mcp_hub import Completed, Delta, Hub, HubError, Progressed, UnknownEntry
+
+CONFIG = {
+    "servers": {
+        "time": {"command": "uvx", "args": ["mcp-server-time"]},
+        "mine": {"local": "mcp_hub.examples.tools"},
+    }
+}
+
+
+async def find(hub: Hub) -> None:
+    """All tools, and those that fit a wish."""
+    print("tools:", ", ".join(tool.name for tool in await hub.list_tools()))
+    best, *_ = await hub.search("what time is it in another city")
+    print("best hit:", best.name)
+
+
+async def call(hub: Hub) -> None:
+    """One call; errors of the tool are results, everything else is an exception."""
+    result = await hub.call_tool("time_convert_time", {
+        "source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo",
+    })  # fmt: skip
+    print("12:00 UTC in Tokyo:", result.content[0].model_dump()["text"])
+    try:
+        await hub.call_tool("time_convert_tim")
+    except UnknownEntry as error:
+        print("refused:", error)
+
+
+async def stream_and_resume(hub: Hub) -> None:
+    """The events of a call. It goes on when this stops following; `resume` gives the rest, without gap or repeat."""
+    async with hub.stream_tool("mine_count_down", {"start": 5}) as stream:
+        async for event in stream:
+            print(f"event {stream.cursor}: {event.message if isinstance(event, Progressed) else type(event).__name__}")
+            if stream.cursor >= 4:
+                break
+    assert stream.id is not None
+    async with hub.resume(stream.id, after=stream.cursor) as rest:
+        async for event in rest:
+            match event:
+                case Delta():
+                    print(f"event {rest.cursor}: text {event.text!r}")
+                case Completed():
+                    print(f"event {rest.cursor}: the result")
+        print("structured:", (await rest.result()).structured_content)
+
+
+async def main() -> None:
+    async with Hub.from_config(sys.argv[1] if len(sys.argv) > 1 else CONFIG) as hub:
+        await find(hub)
+        await call(hub)
+        await stream_and_resume(hub)
+
+
+if __name__ == "__main__":
+    try:
+        anyio.run(main)
+    except HubError as problem:
+        sys.exit(f"{type(problem).__name__}: {problem}")

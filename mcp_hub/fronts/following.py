@@ -1,0 +1,79 @@
+"""A place in a durable stream for a front that sends stored events as they are: the next ones, or a page of them."""
+
+from typing import Final
+
+import anyio
+
+from mcp_hub.aio import Bell
+from mcp_hub.hub import StreamHandle
+from mcp_hub.types import CallId
+
+__all__ = ["Following"]
+
+_FEW: Final = 8
+"""Events between two looks at how large a page has become."""
+_PAGE_BYTES: Final = 1 << 20
+"""Of events in one page, the last one aside."""
+_FETCH: Final = 10.0
+"""Seconds that events which are there already may take to come from the store."""
+
+
+class Following:
+    """A place in a stream. Raises what `StreamHandle.follow` raises."""
+
+    __slots__ = ("_bell", "_reader", "_stream")
+
+    def __init__(self, stream: StreamHandle, after: int) -> None:
+        self._bell = Bell()
+        self._stream = stream
+        self._reader = stream.follow(self._bell.ring, after)
+
+    @property
+    def stream(self) -> CallId:
+        return self._stream.info.id
+
+    @property
+    def cursor(self) -> int:
+        """The number of the last event that was taken."""
+        return self._reader.cursor
+
+    @property
+    def closed(self) -> bool:
+        """Whether there will be nothing more: the ending was taken."""
+        return self._reader.at_end
+
+    @property
+    def status(self) -> str:
+        return self._stream.info.status
+
+    async def lines(self, most: int, seconds: float) -> list[bytes]:
+        """The next events, one at least unless none comes in that time or the stream is `closed`.
+
+        Raises the `HubError` for which there will be no more.
+        """
+        reader = self._reader
+        until = anyio.current_time() + seconds
+        while not (reader.has_more or self.closed):
+            if reader.failed is not None:
+                raise reader.failed
+            is_there = self.cursor < self._stream.info.last
+            patience = max(until - anyio.current_time(), _FETCH if is_there else 0)
+            if not await self._bell.wait(max(patience, 0)):
+                return []
+        return [entry.line for entry in reader.take_entries(most)]
+
+    async def page(self, most: int, seconds: float) -> list[bytes]:
+        """The same, and what else is there already, of a size that an answer can have."""
+        page = await self.lines(min(most, _FEW), seconds)
+        size = sum(map(len, page))
+        while page and len(page) < most and size < _PAGE_BYTES and self.cursor < self._stream.info.last:
+            more = await self.lines(min(most - len(page), _FEW), 0)
+            if not more:
+                break
+            page += more
+            size += sum(map(len, more))
+        return page
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._reader.close()

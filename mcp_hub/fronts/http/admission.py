@@ -1,0 +1,138 @@
+"""Who is let in at the HTTP fronts: how much of the hub one principal may have at a time, and how fast.
+
+Integers and dict lookups only: every request passes. What is refused is refused at once, with what to raise; nothing
+queues here. Calls have a queue of their own (`calls.registry`).
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final
+
+import msgspec
+
+from mcp_hub.clock import Clock
+from mcp_hub.errors import Busy
+from mcp_hub.fronts.http.response import Receive
+
+__all__ = ["Admission", "AdmissionLimits", "Rate", "TooFast"]
+
+_BURST: Final = 10
+"""Seconds' worth that may come at once, after as long a silence: clients all come back when a hub starts again."""
+_MOST_PRINCIPALS: Final = 4096
+"""Whose rates are remembered; who is forgotten starts anew."""
+_LARGE: Final = 6
+"""Digits of a Content-Length from which on a body is counted: 100,000 bytes."""
+
+
+class TooFast(Busy):
+    """Refused for coming too fast rather than for being too many at a time: 429 over HTTP. No call ends with it."""
+
+
+class AdmissionLimits(msgspec.Struct, frozen=True):
+    """Of one principal: requests being answered, bytes of their large bodies, requests and new sessions per second
+    (0: as many as come). The names are those of `hub.http`.
+    """
+
+    requests_per_principal: int = 3072
+    bodies_per_principal: int = 256 << 20
+    request_rate: int = 0
+    session_rate: int = 100
+
+
+class Rate:
+    """So many per second for each principal, with 10 s' worth at once. 0 is no bound."""
+
+    def __init__(self, per_second: int, what: str, setting: str, clock: Clock) -> None:
+        self._per_second = per_second
+        self._what = what
+        self._setting = setting
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, principal: str) -> None:
+        """Counts one. Raises `TooFast`."""
+        if not self._per_second:
+            return
+        now = self._clock.now()
+        most = float(self._per_second * _BURST)
+        left, since = self._buckets.pop(principal, (most, now))
+        left = min(left + (now - since) * self._per_second, most)
+        self._buckets[principal] = (max(left - 1, 0.0) if left >= 1 else left), now
+        if len(self._buckets) > _MOST_PRINCIPALS:
+            self._buckets.popitem(last=False)
+        if left < 1:
+            what = f"more than {self._per_second} {self._what} a second"
+            raise TooFast.at(what, self._setting, self._per_second, retry_after=1)
+
+
+class Admission:
+    """Counts what the principals have under way."""
+
+    def __init__(self, limits: AdmissionLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._open: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}
+        self._requests = Rate(limits.request_rate, "requests", "hub.http.request_rate", clock)
+        self.sessions = Rate(limits.session_rate, "new sessions", "hub.http.session_rate", clock)
+
+    @property
+    def under_way(self) -> int:
+        """Requests that are being answered, of all principals."""
+        return sum(self._open.values())
+
+    def enter(self, principal: str) -> None:
+        """One more request is being answered, until `leave`. Raises `Busy`, `TooFast`."""
+        under_way = self._open.get(principal, 0)
+        most = self._limits.requests_per_principal
+        if under_way >= most:
+            what = f"{most} requests of this client are being answered"
+            raise Busy.at(what, "hub.http.requests_per_principal", most)
+        if self._limits.request_rate:
+            self._requests.take(principal)
+        self._open[principal] = under_way + 1
+
+    def leave(self, principal: str) -> None:
+        """The request has its answer, or nobody waits for that any more."""
+        left = self._open[principal] - 1
+        if left:
+            self._open[principal] = left
+        else:
+            del self._open[principal]
+
+    def body(self, principal: str, headers: Mapping[bytes, bytes], receive: Receive) -> "Body | None":
+        """The body of a request, to be counted; None for one that is small."""
+        length = headers.get(b"content-length")
+        is_small = len(length) < _LARGE if length is not None else b"transfer-encoding" not in headers
+        return None if is_small else Body(self._bytes, principal, self._limits.bodies_per_principal, receive)
+
+
+class Body:
+    """A `Receive` that counts what it has received against what its principal may have, until it is closed."""
+
+    def __init__(self, held: dict[str, int], principal: str, most: int, receive: Receive) -> None:
+        self._held = held
+        self._principal = principal
+        self._most = most
+        self._receive = receive
+        self._size = 0
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        """Raises `Busy`."""
+        event = await self._receive()
+        size = len(event.get("body", b""))
+        held = self._held.get(self._principal, 0) + size
+        if held > self._most:
+            what = f"the bodies of this client's requests have over {self._most} bytes"
+            raise Busy.at(what, "hub.http.bodies_per_principal", self._most)
+        if size:
+            self._held[self._principal] = held
+            self._size += size
+        return event
+
+    def close(self) -> None:
+        """The request is over."""
+        left = self._held.get(self._principal, 0) - self._size
+        if left > 0:
+            self._held[self._principal] = left
+        else:
+            self._held.pop(self._principal, None)

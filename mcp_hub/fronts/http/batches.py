@@ -1,0 +1,82 @@
+"""A batch that is POSTed: each message as if it had come alone, and one array of what they are answered with.
+
+Nothing comes before an answer: there is no event stream, and who called cannot be asked (`mcp.responder`). Source:
+specification 2025-03-26, basic/transports "Sending Messages to the Server" 5.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+
+import anyio
+from msgspec.structs import replace
+
+from mcp_hub.errors import RpcError
+from mcp_hub.fronts.http.request import HttpRequest, json_error
+from mcp_hub.fronts.http.response import respond
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, error_frame, id_key, usable_id
+
+__all__ = ["answer_batch"]
+
+Handle = Callable[[HttpRequest], Awaitable[None]]
+"""Responds to one message. Raises `RpcError`."""
+
+
+class _Part:
+    """The response to one message, kept."""
+
+    def __init__(self) -> None:
+        self.body = b""
+
+    async def send(self, event: MutableMapping[str, Any]) -> None:
+        self.body += event.get("body", b"")
+
+
+async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMessage], handle: Handle) -> None:
+    """Responds with the answers in the order of their requests, or 202 if nothing is to be answered.
+
+    `request` is the POST; its own message does not count.
+    """
+    parts, owners = [_Part() for _ in messages], _owners(messages)
+    async with anyio.create_task_group() as tasks:
+        for at, (message, part) in enumerate(zip(messages, parts, strict=True)):
+            is_owner = (key := _key(message)) is None or owners[key] == at
+            if isinstance(message, BadMessage):
+                part.body = json_error(message.id if is_owner else None, message.code, message.reason)
+            elif is_owner:
+                one = replace(request, message=message, send=part.send, takes_sse=False)
+                tasks.start_soon(_answer, one, part, handle)
+    answers = [body for part in parts if (body := part.body.strip())]
+    if answers:
+        await respond(request.send, 200, b"[%b]" % b",".join(answers))
+    else:
+        await request.accepted()
+
+
+_Key = tuple[int | str, bool]
+
+
+def _key(message: Envelope | BadMessage) -> _Key | None:
+    """The id to answer under, and its spelling; None if nothing is answered under an id."""
+    if isinstance(message, BadMessage):
+        id_ = message.id
+    else:
+        id_ = usable_id(message.id) if message.method is not Unset else None
+    return None if id_ is None else (id_key(id_), id_.startswith(b'"'))
+
+
+def _owners(messages: Sequence[Envelope | BadMessage]) -> dict[_Key, int]:
+    """Which message is answered under an id that several have: the first request, or else the first broken one."""
+    owners: dict[_Key, int] = {}
+    for is_broken in (False, True):
+        for at, message in enumerate(messages):
+            if isinstance(message, BadMessage) is is_broken and (key := _key(message)) is not None:
+                owners.setdefault(key, at)
+    return owners
+
+
+async def _answer(request: HttpRequest, part: _Part, handle: Handle) -> None:
+    try:
+        request.check()
+        await handle(request)
+    except RpcError as error:
+        part.body = error_frame(usable_id(request.message.id), error.encoded())

@@ -1,0 +1,280 @@
+"""Handshake-era requests over HTTP: sessions by `Mcp-Session-Id`, the GET stream, DELETE.
+
+Source: specification 2025-11-25, basic/transports "Streamable HTTP". A client that drops a POST does not cancel its
+call (streams.md §3); it may come back for the rest of its stream (`resume`), but not for that of a GET: what is
+told there is told again. A session that is unknown but stored is accepted again (`sessions.stored`).
+"""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+
+import anyio
+import msgspec
+
+from mcp_hub.clock import Clock
+from mcp_hub.errors import Busy, RpcError, StoreError
+from mcp_hub.events import BY_CLIENT
+from mcp_hub.fronts.http.admission import Rate
+from mcp_hub.fronts.http.batches import answer_batch
+from mcp_hub.fronts.http.request import HttpRequest, begin, json_error, json_result
+from mcp_hub.fronts.http.response import Housekeeper, Receive, Send, respond
+from mcp_hub.fronts.http.resume import RETRY_AFTER, ClientCalls, Resumption
+from mcp_hub.fronts.http.stream import stream
+from mcp_hub.fronts.mcp.announcer import Announcer
+from mcp_hub.fronts.mcp.binding import Binding
+from mcp_hub.hub import HubPort
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
+from mcp_hub.protocol.jsonrpc.envelope import Unset, id_key, raw_object
+from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_REQUEST
+from mcp_hub.sessions.session import Caller, Session, Sessions
+from mcp_hub.sessions.stored import StoredSession
+from mcp_hub.types import Era
+
+__all__ = ["HandshakeHttp"]
+
+log = get_logger(__name__)
+
+_SESSION = b"mcp-session-id"
+_ID = re.compile(r"se_[0-9A-Z]{26}")
+_CHANGING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+"""Requests that change what is known of a session."""
+
+
+class HandshakeHttp:
+    """Serves requests whose version header is absent or names a handshake version."""
+
+    def __init__(
+        self,
+        hub: HubPort,
+        binding: Binding,
+        keeper: Housekeeper,
+        clock: Clock,
+        *,
+        sessions: Sessions,
+        session_rate: Rate | None,
+        close_streams_after: float | None,
+    ) -> None:
+        self._hub = hub
+        self._binding = binding
+        self._resumption = Resumption(hub, keeper, clock, close_streams_after)
+        self._sessions = sessions
+        self._session_rate = session_rate
+        self._clients: dict[str, ClientCalls] = {}
+        self._announcers: dict[str, Announcer] = {}
+        self._streams: dict[str, anyio.CancelScope] = {}
+
+    @property
+    def sessions(self) -> int:
+        """How many there are."""
+        return len(self._sessions)
+
+    async def post(self, request: HttpRequest) -> None:
+        if request.is_request and request.message.method == "initialize":
+            await self._initialize(request)
+            return
+        if _SESSION not in request.headers and request.is_request and request.params()[1].is_modern:
+            await request.refused(request.id(), _version_header_missing(), Era.MODERN)
+            return
+        client = await self._client(request.headers, request.caller, request.send)
+        if client is not None:
+            await self._take(client, request)
+
+    async def post_batch(self, request: HttpRequest, text: bytes) -> bool:
+        """Responds to an array of messages, or to the lack of a session; False if an array is none in its version.
+
+        Raises `RpcError`.
+        """
+        if _SESSION not in request.headers:
+            return False
+        client = await self._client(request.headers, request.caller, request.send)
+        if client is None:
+            return True
+        if client.session.version not in BATCHING:
+            return False
+        limits = self._binding.limits
+
+        async def take(one: HttpRequest) -> None:
+            if one.message.params is not Unset:
+                limits.check_depth(one.message.params)
+            await self._take(client, one)
+
+        await answer_batch(request, messages(text, limits.batch), take)
+        return True
+
+    async def _take(self, client: ClientCalls, request: HttpRequest) -> None:
+        """Responds to a message of a session."""
+        if request.is_request:
+            await self._answer(client, request)
+            return
+        if request.message.method == "notifications/cancelled":
+            await self._cancelled(client, request)
+        elif request.message.method is Unset:
+            client.asking.take(request.message)
+            await self._resumption.pass_on(client)
+        await request.accepted()
+
+    async def _answer(self, client: ClientCalls, request: HttpRequest) -> None:
+        id_ = request.id()
+        key = id_key(id_)
+        if client.is_taken(key):
+            refusal = json_error(id_, INVALID_REQUEST, "a request with this id is still being answered")
+            await respond(request.send, 400, refusal)
+            return
+        changed = partial(self._changed, client.kept, request) if request.message.method in _CHANGING else None
+        client.requests[key] = None  # taken from here on, also while the call waits for its server to start
+        try:
+            begun = await begin(self._binding, request, client.session, id_, changed)
+        except RpcError as error:
+            await request.refused(id_, error, Era.HANDSHAKE)
+            return
+        finally:
+            del client.requests[key]
+        if begun is not None:
+            running, meta = begun
+            await self._resumption.answer(client, request, id_, key, meta.token, running)
+
+    async def _initialize(self, request: HttpRequest) -> None:
+        id_ = request.id()
+        if self._session_rate is not None:
+            self._session_rate.take(request.caller.principal)
+        try:
+            params, _ = request.params()
+            session, result = self._binding.initialize(request.caller, params)
+            self._welcome(StoredSession(session))
+        except RpcError as error:
+            await request.refused(id_, error, Era.HANDSHAKE)
+            return
+        await json_result(request.send, id_, result, [(_SESSION, session.id.encode())])
+
+    def _welcome(self, kept: StoredSession) -> ClientCalls:
+        """Takes a session in; the one unused for longest may have to make room. Raises `Busy`."""
+        session = kept.session
+        for gone in self._sessions.add(session):
+            self._end(gone)
+        client = self._clients[session.id] = ClientCalls(kept)
+        self._announcers[session.id] = Announcer(self._hub, session)
+        return client
+
+    async def _client(self, headers: Mapping[bytes, bytes], caller: Caller, send: Send) -> ClientCalls | None:
+        """Whose session the request names; None after an error answer (400 unnamed, 404 unknown or foreign)."""
+        named = headers.get(_SESSION)
+        if named is None:
+            refusal = json_error(
+                None, INVALID_REQUEST, "Mcp-Session-Id header is required; send initialize first", "session_required"
+            )
+            await respond(send, 400, refusal)
+            return None
+        id_ = named.decode("latin-1")
+        session = self._sessions.find(id_, caller)
+        if session is not None:
+            return self._clients[session.id]
+        try:
+            client = await self._accepted_again(id_, caller)
+        except (Busy, StoreError) as error:
+            await respond(send, 503, json_error(None, Busy.code, str(error), Busy.symbol), RETRY_AFTER)
+            return None
+        if client is None:
+            await respond(send, 404, json_error(None, INVALID_REQUEST, "session not found", "unknown_session"))
+        return client
+
+    async def _accepted_again(self, id_: str, caller: Caller) -> ClientCalls | None:
+        """A session that another hub, or this one, has let go of but stored. Raises `Busy`, `StoreError`."""
+        kept = await self._resumption.sessions.find(id_, caller) if _ID.fullmatch(id_) else None
+        if kept is None:
+            return None
+        session = self._sessions.find(id_, caller)
+        if session is not None:  # by a request that came at the same time
+            return self._clients[session.id]
+        client = self._welcome(kept)
+        if kept.session.log_level is not None:
+            self._hub.set_log_level(kept.session, kept.session.log_level)
+        log.info("session_accepted_again", session=id_)
+        return client
+
+    async def _changed(self, kept: StoredSession, request: HttpRequest) -> None:
+        """The client has set a level, or subscribed to something or no longer: a record of the session says so, too."""
+        uri = (raw_object(request.message.params) or {}).get("uri")
+        for lapsed in [known for known in kept.lapsed if uri == msgspec.json.encode(known)]:
+            del kept.lapsed[lapsed]
+        await self._resumption.sessions.update(kept)
+
+    async def _cancelled(self, client: ClientCalls, request: HttpRequest) -> None:
+        raw = (raw_object(request.message.params) or {}).get("requestId")
+        if raw is not None:
+            await self._resumption.cancel(client, id_key(bytes(raw)), BY_CLIENT)
+
+    async def get(self, headers: Mapping[bytes, bytes], receive: Receive, send: Send, caller: Caller) -> None:
+        """The session's own stream: what belongs to no request, since the last one closed. A newer one replaces it.
+
+        With `Last-Event-ID` the rest of a request's stream instead.
+        """
+        if b"text/event-stream" not in headers.get(b"accept", b"").lower():
+            await respond(
+                send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream", "not_acceptable")
+            )
+            return
+        client = await self._client(headers, caller, send)
+        if client is None:
+            return
+        if (named := headers.get(b"last-event-id")) is not None:
+            await self._resumption.resume(client, named.decode("latin-1"), receive, send)
+            return
+        await self._listen(client, receive, send)
+
+    async def _listen(self, client: ClientCalls, receive: Receive, send: Send) -> None:
+        id_ = client.session.id
+        if (older := self._streams.get(id_)) is not None:
+            older.cancel()
+        scope = self._streams[id_] = anyio.CancelScope()
+        try:
+            async with anyio.create_task_group() as tasks:
+                if client.kept.lapsed:
+                    tasks.start_soon(self._resubscribe, client.kept)
+                await stream(self._announcers[id_], receive, send, scope)
+                tasks.cancel_scope.cancel()
+        finally:
+            if self._streams.get(id_) is scope:
+                del self._streams[id_]
+
+    async def _resubscribe(self, kept: StoredSession) -> None:
+        """What a session was subscribed to before it was accepted again, now that its client listens."""
+        for uri in list(kept.lapsed):
+            try:
+                await self._hub.subscribe(kept.session, uri)
+            except RpcError as error:  # tried again when the client listens anew
+                log.info("subscription_refused", uri=uri[:200], reason=str(error))
+                continue
+            if uri not in kept.lapsed:
+                self._hub.unsubscribe(kept.session, uri)
+            kept.lapsed.pop(uri, None)
+
+    async def delete(self, headers: Mapping[bytes, bytes], send: Send, caller: Caller) -> None:
+        """Ends the session: its stream, its running calls and its record."""
+        client = await self._client(headers, caller, send)
+        if client is None:
+            return
+        await self._resumption.sessions.drop(client.kept)
+        await self._resumption.cancel_all(client, BY_CLIENT)
+        if self._clients.get(client.session.id) is client:
+            self._sessions.remove(client.session)
+            self._end(client.session)
+        await respond(send, 204)
+
+    def _end(self, session: Session) -> None:
+        """The session is over; what it still runs ends by itself."""
+        self._resumption.forget(self._clients.pop(session.id))
+        del self._announcers[session.id]
+        self._hub.end(session)
+        if (scope := self._streams.get(session.id)) is not None:
+            scope.cancel()
+
+    def close(self) -> None:
+        for scope in self._streams.values():
+            scope.cancel()
+
+
+def _version_header_missing() -> RpcError:
+    """A modern envelope without the header that mirrors it (2026-07-28, "Server Validation")."""
+    return RpcError("mcp-protocol-version header is missing or names an older version", code=HEADER_MISMATCH)

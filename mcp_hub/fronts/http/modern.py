@@ -1,0 +1,102 @@
+"""Modern-era requests over HTTP: stateless, each with its envelope in `_meta` and mirrored in headers.
+
+Source: specification 2026-07-28, basic/transports/streamable-http "Server Validation".
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mcp_hub.errors import RpcError
+from mcp_hub.fronts.http.request import HttpRequest, answer_call
+from mcp_hub.fronts.http.response import Housekeeper
+from mcp_hub.fronts.mcp.binding import Binding, modern_session
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol.header_check import NAMED_BY, check_arguments, check_request, check_version, repeated
+from mcp_hub.protocol.jsonrpc.envelope import Unset, raw_object
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import Era, JsonObject, Kind
+
+__all__ = ["ModernHttp"]
+
+
+class ModernHttp:
+    """Serves POSTs whose version header names no handshake version."""
+
+    def __init__(self, hub: HubPort, binding: Binding, keeper: Housekeeper) -> None:
+        self._hub = hub
+        self._binding = binding
+        self._keeper = keeper
+        self._requests = 0
+
+    async def post(self, request: HttpRequest) -> None:
+        if request.message.method is Unset:
+            raise RpcError("a client of this protocol version sends no responses", code=INVALID_REQUEST)
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in request.headers.items()
+        }
+        if request.message.id is Unset:
+            # the era has no client notifications over HTTP; they are acknowledged and dropped
+            check_version(headers["mcp-protocol-version"])
+            await request.accepted()
+            return
+        id_ = request.id()
+        try:
+            session = self._agreed(request, headers)
+            await answer_call(self._hub, self._binding, self._keeper, request, session, id_)
+        except RpcError as error:
+            await request.refused(id_, error, Era.MODERN)
+
+    def close(self) -> None:
+        """Ends the streams that would not end by themselves."""
+        self._binding.streams.complete()
+
+    def _agreed(self, request: HttpRequest, headers: Mapping[str, str]) -> Session:
+        """The request's session once headers and envelope agree. Raises `RpcError`."""
+        is_folded = len(request.raw_headers) != len(request.headers)
+        twice = repeated(name.decode("latin-1") for name, _ in request.raw_headers) if is_folded else frozenset[str]()
+        method = str(request.message.method)
+        body = _outline(request, method)
+        check_request(method, body, headers, twice)
+        _, meta = request.params()
+        self._requests += 1
+        session = modern_session(request.caller, meta, f"http#{self._requests}")
+        if method == "tools/call":
+            self._check_arguments(session, request, body, headers, twice)
+        return session
+
+    def _check_arguments(
+        self,
+        session: Session,
+        request: HttpRequest,
+        body: JsonObject,
+        headers: Mapping[str, str],
+        twice: frozenset[str],
+    ) -> None:
+        """Against the schema as it was listed to this caller; a tool that was not listed has nothing to check."""
+        name = body.get("name")
+        entry = self._hub.view(session).find(Kind.TOOL, name) if isinstance(name, str) else None
+        if entry is None or not entry.has_header_params:
+            return
+        schema = msgspec.json.decode(entry.raw).get("inputSchema")
+        params = raw_object(request.message.params) or {}
+        arguments = _loose(params.get("arguments"))
+        if isinstance(arguments, dict | None):
+            check_arguments(schema, arguments, headers, twice)
+
+
+def _outline(request: HttpRequest, method: str) -> JsonObject:
+    """The params as far as headers mirror them, decoded."""
+    params = raw_object(request.message.params) or {}
+    wanted = ("_meta", NAMED_BY[method]) if method in NAMED_BY else ("_meta",)
+    return {key: _loose(params[key]) for key in wanted if key in params}
+
+
+def _loose(raw: msgspec.Raw | None) -> Any:
+    """A decoded value; what cannot be decoded counts as absent and fails where it is needed."""
+    try:
+        return msgspec.json.decode(raw) if raw is not None else None
+    except (msgspec.DecodeError, RecursionError):
+        return None

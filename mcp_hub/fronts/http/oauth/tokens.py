@@ -1,0 +1,282 @@
+"""OAuth 2.1 access tokens at the HTTP front: whose they are, or why they are not taken, and where to get one.
+
+Tokens are JWTs (RFC 9068), checked as RFC 8725 advises: issuer, algorithm and audience are those of the configuration,
+never the token's own word. A token that was good is known by its digest until it expires or the issuer's keys change.
+Source: specification 2025-11-25 and 2026-07-28, basic/authorization; RFC 6750, 8707, 9728.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import jwt
+import msgspec
+from jwt.types import Options
+
+from mcp_hub.fronts.http.auth import Refusal
+from mcp_hub.fronts.http.oauth.keys import Keys
+from mcp_hub.sessions.session import Caller
+from mcp_hub.types import JsonObject
+
+__all__ = ["WELL_KNOWN", "Issuer", "Resource", "TokenVerifier"]
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+_LONGEST: Final = 8192
+"""Bytes of a token."""
+_LONGEST_NAME: Final = 255
+"""Characters of whom a token stands for."""
+_MOST_KNOWN: Final = 4096
+_TYPES: Final = frozenset(("", "jwt", "at+jwt", "application/at+jwt"))
+"""Other types are made for something else: logout, events, proofs of possession (RFC 8725 §3.11)."""
+_UNVERIFIED: Final[Options] = {
+    "verify_signature": False, "verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False,
+}  # fmt: skip
+_PROVEN: Final[Options] = {
+    "require": ["exp", "iss", "aud"], "verify_exp": False, "verify_nbf": False, "verify_iat": False,
+    "enforce_minimum_key_length": True,
+}  # fmt: skip
+"""Times are checked here, by the clock of this process."""
+
+
+class Issuer(msgspec.Struct, frozen=True):
+    """An authorization server: its keys, and what its tokens have to say. `scope_profiles` in order of precedence."""
+
+    name: str
+    keys: Keys
+    algorithms: frozenset[str]
+    audience: tuple[str, ...]
+    scopes: frozenset[str] = frozenset()
+    principal_claim: str = "sub"
+    profile_claim: str | None = None
+    scope_profiles: Mapping[str, str] = msgspec.field(default_factory=dict)
+    profile: str | None = None
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """The hub as authorization servers know it, and what every token needs. RFC 9728."""
+
+    url: str
+    issuers: tuple[str, ...]
+    scopes: tuple[str, ...] = ()
+
+    @property
+    def metadata_path(self) -> str:
+        """Where its metadata is: the well-known path before the path of the resource (RFC 9728 §3.1)."""
+        return WELL_KNOWN + urlsplit(self.url).path.rstrip("/")
+
+    @property
+    def metadata_url(self) -> str:
+        """The URL of its metadata, as a challenge names it."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}{self.metadata_path}"
+
+    def metadata(self) -> bytes:
+        """The encoded metadata document (RFC 9728 §2)."""
+        document: JsonObject = {
+            "resource": self.url,
+            "authorization_servers": list(self.issuers),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "mcp-hub",
+        }
+        if self.scopes:
+            document["scopes_supported"] = list(self.scopes)
+        return json.dumps(document).encode()
+
+    def challenge(self, error: str = "", description: str = "", scopes: Iterable[str] = ()) -> bytes:
+        """A `WWW-Authenticate` (RFC 6750 §3, RFC 9728 §5.1); nothing in it comes from a request."""
+        wanted = " ".join(scopes or self.scopes)
+        said = {"error": error, "error_description": description, "scope": wanted}
+        said["resource_metadata"] = self.metadata_url
+        return ("Bearer " + ", ".join(f'{name}="{value}"' for name, value in said.items() if value)).encode("ascii")
+
+
+class _Refused(Exception):
+    """A token that is not taken; the message is for whoever sent it and repeats nothing of it."""
+
+
+class _Known(msgspec.Struct, frozen=True):
+    caller: Caller
+    until: float
+    issuer: Issuer
+    version: int
+
+
+class TokenVerifier:
+    """Checks access tokens of some issuers. `leeway` in seconds; `now` tells Unix seconds.
+
+    `profile` is that of callers whose tokens name none; `profiles` are those that there are.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        issuers: Iterable[Issuer],
+        *,
+        leeway: float,
+        now: Callable[[], float],
+        profiles: Iterable[str] = (),
+        profile: str | None = None,
+    ) -> None:
+        self.resource = resource
+        self._issuers = {issuer.name: issuer for issuer in issuers}
+        self._leeway = leeway
+        self._now = now
+        self._profiles = frozenset(profiles)
+        self._profile = profile
+        self._known: dict[bytes, _Known] = {}
+
+    def find(self, digest: bytes) -> Caller | None:
+        """Whose token it is, if it was checked before and is still good."""
+        known = self._known.get(digest)
+        if known is None:
+            return None
+        if self._now() >= known.until or known.version != known.issuer.keys.version:
+            del self._known[digest]
+            return None
+        return known.caller
+
+    def challenge(self, *, has_token: bool) -> bytes:
+        """The `WWW-Authenticate` of a 401 whose request had no token, or one that cannot be an access token."""
+        return self.resource.challenge("invalid_token" if has_token else "")
+
+    async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
+        """Checks a token, reading the issuer's keys if need be."""
+        try:
+            header, issuer = self._addressed(token)
+            version = issuer.keys.version
+            keys = issuer.keys.find(header.get("kid"), header["alg"])
+            if not keys:
+                await issuer.keys.refresh()
+                version = issuer.keys.version
+                keys = issuer.keys.find(header.get("kid"), header["alg"])
+            if not keys and (trouble := issuer.keys.trouble) is not None:
+                return _unavailable(issuer, trouble)
+            claims = self._claims(token, header["alg"], keys, issuer)
+            if "cnf" in claims:
+                raise _Refused("the token is bound to a proof of possession, which is not checked here")
+            until = self._checked_times(claims)
+            caller = Caller(_principal(claims, issuer))
+        except _Refused as refused:
+            said = str(refused)
+            challenge = self.resource.challenge("invalid_token", said)
+            return Refusal(401, "invalid_token", said, ((b"www-authenticate", challenge),))
+        admitted = self._admitted(caller, claims, issuer)
+        if isinstance(admitted, Caller):
+            self._remember(digest, _Known(admitted, until, issuer, version))
+        return admitted
+
+    def _addressed(self, token: bytes) -> tuple[JsonObject, Issuer]:
+        """The token's header and the issuer that it says it is from; nothing of it is proven."""
+        if len(token) > _LONGEST:
+            raise _Refused(f"the token is longer than {_LONGEST} bytes")
+        try:
+            parts = jwt.decode_complete(token, options=_UNVERIFIED)
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            raise _Refused("the token is no JWT") from None
+        header, claimed = parts["header"], parts["payload"].get("iss")
+        if str(header.get("typ", "")).lower() not in _TYPES:
+            raise _Refused("the token is no access token: its typ says otherwise")
+        if "crit" in header:
+            raise _Refused("the token wants something understood that is not: crit")
+        issuer = self._issuers.get(claimed) if isinstance(claimed, str) else None
+        if issuer is None:
+            raise _Refused("the token is from no issuer that is trusted here")
+        algorithm = header.get("alg")
+        if not isinstance(algorithm, str) or algorithm not in issuer.algorithms:
+            raise _Refused("the token is signed with an algorithm that is not accepted")
+        return header, issuer
+
+    def _claims(self, token: bytes, algorithm: str, keys: Iterable[jwt.PyJWK], issuer: Issuer) -> JsonObject:
+        """What the token says, once its signature, issuer and audience are proven."""
+        for key in keys:
+            try:
+                return jwt.decode(
+                    token,
+                    key,
+                    algorithms=[algorithm],
+                    audience=issuer.audience,
+                    issuer=issuer.name,
+                    options=_PROVEN,
+                )
+            except jwt.InvalidSignatureError:
+                continue
+            except (jwt.InvalidAudienceError, jwt.MissingRequiredClaimError):
+                raise _Refused("the token is not for this hub (aud), or says not how long it is good (exp)") from None
+            except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+                raise _Refused("the token cannot be used") from None
+        raise _Refused("the token is not signed with a key of its issuer")
+
+    def _checked_times(self, claims: JsonObject) -> float:
+        """Until when it is good, Unix seconds."""
+        now, until = self._now(), _seconds(claims["exp"])
+        if "nbf" in claims and _seconds(claims["nbf"]) > now + self._leeway:
+            raise _Refused("the token is not good yet (nbf)")
+        if until + self._leeway <= now:
+            raise _Refused("the token has expired")
+        return until + self._leeway
+
+    def _admitted(self, caller: Caller, claims: JsonObject, issuer: Issuer) -> Caller | Refusal:
+        granted = _scopes(claims)
+        wanted = [*dict.fromkeys([*self.resource.scopes, *sorted(issuer.scopes)])]
+        if not granted.issuperset(wanted):
+            return self._insufficient("the token lacks a scope", wanted)
+        is_mapped = issuer.profile_claim is not None or bool(issuer.scope_profiles)
+        named = claims.get(issuer.profile_claim) if issuer.profile_claim is not None else None
+        profile = named if isinstance(named, str) and named else None
+        if profile is None:
+            profile = next((name for scope, name in issuer.scope_profiles.items() if scope in granted), None)
+        profile = profile or issuer.profile or self._profile
+        if profile is None and is_mapped:
+            return self._insufficient("the token gives no profile", [*wanted, *issuer.scope_profiles])
+        if profile is not None and profile not in self._profiles:
+            return self._insufficient("the token names a profile that there is not", wanted)
+        return Caller(caller.principal, profile)
+
+    def _insufficient(self, said: str, scopes: Iterable[str]) -> Refusal:
+        challenge = self.resource.challenge("insufficient_scope", said, scopes)
+        return Refusal(403, "insufficient_scope", said, ((b"www-authenticate", challenge),))
+
+    def _remember(self, digest: bytes, known: _Known) -> None:
+        self._known.pop(digest, None)
+        if len(self._known) >= _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[digest] = known
+
+
+def _principal(claims: JsonObject, issuer: Issuer) -> str:
+    """Issuer and name: two issuers never mean the same person. A `#` is in no issuer (RFC 8414 §2)."""
+    name = claims.get(issuer.principal_claim)
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise _Refused(f"the token says not whose it is ({issuer.principal_claim})")
+    return f"{issuer.name}#{name}"
+
+
+def _scopes(claims: JsonObject) -> set[str]:
+    """`scope` of RFC 9068, and `scp` as some servers write it."""
+    found: set[str] = set()
+    for value in (claims.get("scope"), claims.get("scp")):
+        if isinstance(value, str):
+            found.update(value.split(" "))
+        elif isinstance(value, list):
+            found.update(item for item in value if isinstance(item, str))
+    return found
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Refused("the token has a time that is no number")
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not math.isfinite(seconds):
+        raise _Refused("the token has a time that is no number")
+    return seconds
+
+
+def _unavailable(issuer: Issuer, trouble: str) -> Refusal:
+    """Nobody's fault who asks: their token may be good."""
+    said = f"the keys of {issuer.name} are not to be had: {trouble}; try again later"
+    return Refusal(503, "keys_unavailable", said, ((b"retry-after", b"10"),))

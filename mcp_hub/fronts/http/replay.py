@@ -1,0 +1,138 @@
+"""A handshake client's stream whose call does not run here, shaped as it was: from what was kept with the stream.
+
+It has ended, or another process runs it; that one gets the answers to its questions through the store.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, Self
+
+import msgspec
+
+from mcp_hub.call import Call, StreamInfo
+from mcp_hub.errors import RpcError, StoreError, UnknownStream
+from mcp_hub.events import CallEvent, InputRequired
+from mcp_hub.fronts.mcp.client_requests import ClientRequests
+from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.hub import HubPort
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.envelope import id_key
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import RawJson
+
+__all__ = ["Origin", "StreamReplay", "cancel_kept"]
+
+log = get_logger(__name__)
+
+_MOST_ROWS: Final = 1000
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The request that a stream belongs to, as kept in `StreamInfo.info`: what its answer and its events are shaped by.
+
+    `progress` is the token for it, `uri` the server's own of what is read, `exported` the one that the client read
+    where that is another.
+    """
+
+    id: msgspec.Raw
+    progress: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    uri: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    exported: str | None = None
+
+    @classmethod
+    def of(cls, id_: bytes, token: bytes | None, call: Call) -> Self:
+        progress = msgspec.Raw(token) if token is not None else msgspec.UNSET
+        return cls(msgspec.Raw(id_), progress, call.params.get("uri", msgspec.UNSET), call.exported_uri)
+
+    @classmethod
+    def kept(cls, row: StreamInfo) -> Self:
+        """Raises `UnknownStream` for a stream that did not begin with a request which can be come back to."""
+        try:
+            return msgspec.json.decode(row.info or b"", type=cls)
+        except msgspec.DecodeError:
+            raise UnknownStream from None
+
+    @property
+    def key(self) -> int | str:
+        return id_key(bytes(self.id))
+
+    @property
+    def token(self) -> bytes | None:
+        return bytes(self.progress) if self.progress is not msgspec.UNSET else None
+
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    def call(self, row: StreamInfo, session: Session) -> Call:
+        """The call, as far as the shape of what is told of it goes."""
+        return Call(
+            id=row.id,
+            upstream=row.server,
+            method=row.method,
+            params={"uri": self.uri} if self.uri is not msgspec.UNSET else {},
+            meta={},
+            session=session.id,
+            principal=row.principal,
+            era=session.era,
+            capabilities=session.capabilities,
+            version=session.version,
+            exported_uri=self.exported,
+            wants_progress=self.token is not None,
+        )
+
+
+async def cancel_kept(hub: HubPort, session: Session, reason: str, key: int | str | None = None) -> None:
+    """Ends calls of a session, whichever hub they were sent to; that of one request only, if it is named.
+
+    Looks at the newest `_MOST_ROWS` streams of the principal. What cannot be ended is logged.
+    """
+    principal = session.caller.principal
+    try:
+        for row in await hub.durable.newest(principal, _MOST_ROWS):
+            if row.session == session.id and not row.has_ended and key in (None, _key_in(row)):
+                await (await hub.stream(principal, row.id)).cancel(reason)
+    except (UnknownStream, StoreError) as error:
+        log.warning("cancel_not_passed_on", session=session.id, reason=str(error))
+
+
+def _key_in(row: StreamInfo) -> int | str | None:
+    with suppress(UnknownStream):
+        return Origin.kept(row).key
+    return None
+
+
+class StreamReplay(CallResponder):
+    """The delivery of such a stream, to be followed with `follow`.
+
+    `asked` are the questions that are open as of `row`; what comes behind its last event is open until it is settled.
+    `pass_on` is handed the answers.
+    """
+
+    __slots__ = ("_call", "_known")
+
+    def __init__(
+        self,
+        hub: HubPort,
+        session: Session,
+        asking: ClientRequests,
+        row: StreamInfo,
+        asked: Iterable[str],
+        pass_on: Callable[[str, RawJson | RpcError], None],
+    ) -> None:
+        origin = Origin.kept(row)
+        self._call = hub.durable.call_elsewhere(origin.call(row, session), asked, pass_on)
+        self._known = row.last
+        super().__init__(hub, bytes(origin.id), session, self._call, origin.token, _nobody, asking)
+
+    def remember(self, last_words: list[bytes]) -> None:
+        """What the call's end was to its open questions, if that was noticed here: told again at every reading."""
+        self._last_words = last_words or None
+
+    def _frame(self, seq: int, event: CallEvent) -> bytes | None:
+        if isinstance(event, InputRequired) and seq > self._known:
+            self._call.opened(event.key)
+        return super()._frame(seq, event)
+
+
+def _nobody() -> None:
+    """Nobody follows yet."""

@@ -1,0 +1,182 @@
+"""One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import anyio
+import msgspec
+
+from mcp_hub.calls.pending_input import CallHandle
+from mcp_hub.errors import RpcError
+from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
+from mcp_hub.fronts.http.stream import stream
+from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
+from mcp_hub.fronts.mcp.early_answer import early_answer
+from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.subscriptions import ListenStreams
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.meta import RequestMeta, take_params
+from mcp_hub.protocol.notifications import ListenFilter
+from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era, RawJson, RawObject
+
+__all__ = ["HttpRequest", "answer_call", "begin", "json_error", "json_result"]
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """A POST. `headers` are folded (the last of a name), `raw_headers` as they came."""
+
+    message: Envelope
+    headers: Mapping[bytes, bytes]
+    raw_headers: Sequence[tuple[bytes, bytes]]
+    caller: Caller
+    receive: Receive
+    send: Send
+    takes_sse: bool
+
+    @property
+    def is_request(self) -> bool:
+        return self.message.method is not Unset and self.message.id is not Unset
+
+    def check(self) -> None:
+        """Raises `RpcError` -32600 for what is neither a request, a notification nor a response of JSON-RPC 2.0."""
+        message = self.message
+        has_answer = message.result is not Unset or message.error is not Unset
+        if message.method is Unset and (message.id is Unset or not has_answer):
+            raise RpcError("invalid request: neither a method nor an answer", code=INVALID_REQUEST)
+        if message.jsonrpc != "2.0":
+            raise RpcError('invalid request: jsonrpc must be "2.0"', code=INVALID_REQUEST)
+
+    def id(self) -> bytes:
+        """The request's id. Raises `RpcError` -32600 if it is none that can be answered."""
+        id_ = envelope.usable_id(self.message.id)
+        if id_ is None:
+            raise RpcError("invalid request: the id must be a string or an integer", code=INVALID_REQUEST)
+        return id_
+
+    def params(self) -> tuple[RawObject, RequestMeta]:
+        """Params without `_meta`, and `_meta`. Raises `InvalidParams`."""
+        return take_params(self.message.params)
+
+    async def accepted(self) -> None:
+        """Notifications and responses are acknowledged without a body."""
+        await respond(self.send, 202)
+
+    async def refused(self, id_: bytes | None, error: RpcError, era: Era) -> None:
+        """An error answer: with the status of its code in the modern era, 200 in the handshake era."""
+        status = HTTP_STATUS.get(error.code, 200) if era is Era.MODERN else 200
+        await respond(self.send, status, envelope.error_frame(id_, error.encoded()))
+
+
+async def begin(
+    binding: Binding, request: HttpRequest, session: Session, id_: bytes, changed: Callable[[], Awaitable[None]] | None
+) -> tuple[CallHandle, RequestMeta] | None:
+    """Starts the call of a request, to be followed at once; None after the response to a request that needs none.
+
+    `changed` stores what such a request has changed, before the response. Raises `RpcError`.
+    """
+    params, meta = request.params()
+    reply = binding.handle(session, str(request.message.method), params, meta)
+    if isinstance(reply, Listen):
+        await _listen(binding.streams, request, session, id_, reply.wanted)
+        return None
+    if isinstance(reply, Deferred):
+        reply = await reply.reply
+    if isinstance(reply, bytes):
+        if changed is not None:
+            await changed()
+        await json_result(request.send, id_, reply)
+        return None
+    return reply, meta
+
+
+async def answer_call(
+    hub: HubPort, binding: Binding, keeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes
+) -> None:
+    """Handles one modern request to the end of its response; a client that goes away before cancels its call.
+
+    Raises `RpcError`. Not here: calls that survive their connection (`resume`).
+    """
+    begun = await begin(binding, request, session, id_, None)
+    if begun is None:
+        return
+    leg, meta = begun
+    record = leg.record
+    instead = early_answer(hub, session, record)
+    outgoing = _Outgoing(request.receive, request.send)
+    send = request.send if instead is None else outgoing.send
+    exchange = HttpResponse(session.era, request.receive, send, can_stream=request.takes_sse)
+    delivery = CallResponder(hub, id_, session, record, meta.token, exchange.wake, after=leg.after, instead=instead)
+    exchange.delivery = outgoing.delivery = delivery
+    keeper.add(exchange)
+    try:
+        await exchange.run()
+    finally:
+        keeper.discard(exchange)
+        delivery.close()
+        if not (record.log.ended or delivery.parked or outgoing.has_let_go):
+            hub.cancel(record, "the client closed the response stream")
+
+
+class _Outgoing:
+    """The response to a call that may go on without it: only once a client that is still there has all of it.
+
+    Until then a client that goes away cancels its call (streams.md §3).
+    """
+
+    __slots__ = ("_is_gone", "_receive", "_send", "delivery", "has_let_go")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._is_gone: bool | None = None
+        self.has_let_go = False
+        self.delivery: CallResponder
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if self.delivery.detached and self._is_gone is None:
+            self._is_gone = await self._has_left()
+        if self._is_gone:
+            return
+        await self._send(message)
+        is_last = message["type"] == "http.response.body" and not message.get("more_body")
+        self.has_let_go = is_last and self.delivery.detached
+
+    async def _has_left(self) -> bool:
+        """Nobody watches the connection of a request that is answered within the quarter of a second."""
+        with anyio.move_on_after(0):
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            return True
+        return False
+
+
+async def _listen(
+    streams: ListenStreams, request: HttpRequest, session: Session, id_: bytes, wanted: ListenFilter
+) -> None:
+    """A stream until the client closes it or the hub stops."""
+    if not request.takes_sse:
+        refusal = json_error(
+            id_, INVALID_REQUEST, "the answer is a stream: Accept must name text/event-stream", "not_acceptable"
+        )
+        await respond(request.send, 406, refusal)
+        return
+    listening = streams.open(session, id_, wanted)
+    try:
+        await stream(listening, request.receive, request.send, listening.scope, listening.completed())
+    finally:
+        streams.close(listening)
+
+
+async def json_result(
+    send: Send, id_: bytes, result: RawJson, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    await respond(send, 200, envelope.result_frame(id_, result), headers)
+
+
+def json_error(id_: bytes | None, code: int, message: str, symbol: str | None = None) -> bytes:
+    """An error answer; `symbol` is its stable code where the numeric one does not say enough."""
+    return envelope.error_frame(id_, RpcError(message, code=code, symbol=symbol).encoded())

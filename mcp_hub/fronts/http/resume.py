@@ -1,0 +1,398 @@
+"""Event streams of handshake clients over HTTP that outlive their connections: `Last-Event-ID`, orphans, polling.
+
+A response that has become an event stream is known to its client, which may come back for the rest of it: with a GET
+that names a place in it, for as long as the stream is kept, from the same session only, to whatever hub on the same
+store. A stream has one such connection at a time, the latest. The answer to such a GET is
+
+* 200 and what follows that place, when anything does or still may; the stream is closed behind the response;
+* 204 when nothing ever will (the response was sent, or the call cancelled): what tells an event source to stop, where
+  an empty 200 would have it come back for ever;
+* 400 for a place that this session has not been given, in the same words whoever else may have been;
+* 410 for one behind which events were let go already;
+* 503 when too many follow the stream, or the store cannot say.
+
+A call without a connection goes on, for as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
+basic/transports "Sending Messages to the Server" 6 and "Resumability and Redelivery"; SEP-1699; streams.md §2, §3.
+"""
+
+from collections import deque
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from mcp_hub import aio
+from mcp_hub.clock import Clock
+from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
+from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_kept
+from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
+from mcp_hub.fronts.mcp.client_requests import ClientRequests
+from mcp_hub.fronts.mcp.early_answer import early_answer
+from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.hub import CallHandle, HubPort, StreamHandle
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol import cursors, eras, sse
+from mcp_hub.protocol.cursors import Cursor
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.sessions.session import Session
+from mcp_hub.sessions.stored import StoredSession
+from mcp_hub.types import CallId, Era, RawJson
+
+__all__ = ["RETRY_AFTER", "ClientCalls", "ClientStream", "Resumption"]
+
+log = get_logger(__name__)
+
+RETRY_AFTER: Final = [(b"retry-after", b"1")]
+"""Header of a refusal for now: what is in the way is short-lived."""
+_RETURN: Final = 30.0
+"""Seconds in which a client that was told to poll has to be back, where its calls may not go on without it."""
+_MOST_UNTOLD: Final = 64
+_MOST_LETTERS: Final = 256
+"""Of one client: ended calls whose last words it has not heard, answers on their way to other processes."""
+_PRIMED_SINCE: Final = "2025-11-25"
+"""Older clients take an event without data for a broken message."""
+_RETRY: Final = 5000
+"""Milliseconds that a client waits before it comes back."""
+_TICK: Final = 1.0
+"""Seconds between two looks at what is due."""
+
+
+def _refusal(status: int, said: str, symbol: str, code: int = INVALID_REQUEST) -> tuple[int, bytes]:
+    """A status, and an error response that has no `id`."""
+    error = RpcError(said, code=code, symbol=symbol)
+    return status, object_bytes({"jsonrpc": "2.0", "error": msgspec.Raw(bytes(error.encoded()))})
+
+
+_UNKNOWN: Final = _refusal(400, "unknown event id", "unknown_event")
+_TRIMMED: Final = _refusal(410, "events after this one are no longer kept", EventsGone.symbol)
+
+
+class ClientCalls(msgspec.Struct, eq=False):
+    """What one session has under way: its calls by request id, None for one that is starting, and its questions.
+
+    `untold` has what ended calls still had to say to it about their questions while it was away, `letters` the answers
+    to questions of calls that run elsewhere.
+    """
+
+    kept: StoredSession
+    requests: dict[int | str, "ClientStream | None"] = msgspec.field(default_factory=dict)
+    asking: ClientRequests = msgspec.field(default_factory=ClientRequests)
+    untold: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
+    letters: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
+        default_factory=lambda: deque(maxlen=_MOST_LETTERS)
+    )
+    is_gone: bool = False
+
+    @property
+    def session(self) -> Session:
+        return self.kept.session
+
+    def is_taken(self, key: int | str) -> bool:
+        """Whether a request of this id is under way: an id is free as soon as its call has ended."""
+        return key in self.requests and ((line := self.requests[key]) is None or not line.has_ended)
+
+
+class ClientStream(msgspec.Struct, eq=False):
+    """A call's messages for the client that made it, and the connection that they go to, if there is one.
+
+    `since` is when that became an event stream; `after` where it began. `waiting` counts the connections that are about
+    to take its place, one after the other (`turns`).
+    """
+
+    client: ClientCalls
+    key: int | str
+    delivery: CallResponder
+    exchange: HttpResponse | None
+    since: float = 0.0
+    after: int = 0
+    is_known: bool = False
+    waiting: int = 0
+    turns: anyio.Lock | None = None
+
+    @property
+    def id(self) -> CallId:
+        return self.delivery.record.call.id
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return isinstance(self.delivery, StreamReplay)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.delivery.record.log.ended or (self.is_elsewhere and self.delivery.ended)
+
+
+class Resumption:
+    """The streams of all handshake clients, and the one timer that looks after them.
+
+    `close_after`, in seconds, is for how long a connection stays open to a client that can be told to come back.
+    """
+
+    def __init__(self, hub: HubPort, keeper: Housekeeper, clock: Clock, close_after: float | None) -> None:
+        self.sessions = hub.session_store
+        self._hub = hub
+        self._keeper = keeper
+        self._clock = clock
+        self._close_after = close_after
+        self._lines: dict[CallId, ClientStream] = {}  # those that are known or have no connection
+        self._timer: aio.Timer | None = None
+
+    async def answer(
+        self,
+        client: ClientCalls,
+        request: HttpRequest,
+        id_: bytes,
+        key: int | str,
+        token: bytes | None,
+        leg: CallHandle,
+    ) -> None:
+        """Follows a call to the end of its POST's response; afterwards it may go on, and the client come back."""
+        record = leg.record
+        exchange = HttpResponse(
+            Era.HANDSHAKE,
+            request.receive,
+            request.send,
+            can_stream=request.takes_sse,
+            on_stream=lambda: self._opened(line),
+        )
+        asking = None
+        if request.takes_sse:
+            asking = client.asking
+            call = record.call
+            record.info = lambda: Origin.of(id_, token, call).encoded()
+        exchange.delivery = CallResponder(
+            self._hub,
+            id_,
+            client.session,
+            record,
+            token,
+            exchange.wake,
+            asking,
+            leg.after,
+            by_cursor=request.takes_sse,
+            instead=early_answer(self._hub, client.session, record),
+        )
+        line = client.requests[key] = ClientStream(client, key, exchange.delivery, exchange)
+        self._keeper.add(exchange)
+        try:
+            await exchange.run()
+        finally:
+            self._keeper.discard(exchange)
+            self._left(line, exchange)
+
+    # -- coming back ----------------------------------------------------------------------------------------------
+
+    async def resume(self, client: ClientCalls, named: str, receive: Receive, send: Send) -> None:
+        """Answers a GET of this client with that `Last-Event-ID`."""
+        try:
+            cursor = Cursor.parse(named)
+            stream = await self._named(client, cursor)
+            line, exchange = await self._attached(client, stream, cursor, receive, send)
+        except (ValueError, InvalidParams):
+            await respond(send, *_UNKNOWN)
+        except EventsGone:
+            await respond(send, *_TRIMMED)
+        except (Busy, StoreError) as error:
+            await respond(send, *_refusal(503, str(error), Busy.symbol, Busy.code), RETRY_AFTER)
+        else:
+            try:
+                await exchange.run()
+            finally:
+                self._left(line, exchange)
+
+    async def _named(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
+        """The stream that is named. Raises `UnknownStream` unless this session has been given that place."""
+        stream = await self._open(client, cursor.stream)
+        row = stream.info
+        if row.session != client.session.id or cursor.seq > row.last:
+            raise UnknownStream
+        line = client.requests.get(Origin.kept(row).key)
+        if line is not None and line.id == row.id and line.exchange is not None and not line.is_known:
+            raise UnknownStream
+        return stream
+
+    async def _open(self, client: ClientCalls, stream: CallId) -> StreamHandle:
+        return await self._hub.stream(client.session.caller.principal, stream)
+
+    async def _attached(
+        self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, receive: Receive, send: Send
+    ) -> tuple[ClientStream, HttpResponse]:
+        """A connection that takes the stream over; the older one is closed first.
+
+        Raises `UnknownStream`, `EventsGone`, `Busy`, `StoreError`.
+        """
+        line = self._lines.get(stream.id)
+        if line is None:
+            delivery = await self._delivery(client, stream)
+            new = ClientStream(client, Origin.kept(stream.info).key, delivery, None, is_known=True)
+            line = self._lines.setdefault(stream.id, new)
+        line.turns = line.turns or anyio.Lock()
+        line.waiting += 1
+        try:
+            async with line.turns:
+                if line.exchange is not None:
+                    await line.exchange.stop().wait()
+                await self._refresh(line, client)
+                exchange = await self._connect(line, cursor.seq, receive, send)
+        finally:
+            line.waiting -= 1
+            if line.exchange is None:
+                self._away(line)
+        return line, exchange
+
+    async def _delivery(self, client: ClientCalls, stream: StreamHandle) -> CallResponder:
+        """What shapes the events of a stream for its client, which had no connection to this hub. Raises `StoreError`.
+
+        Raises `UnknownStream` for one that did not begin with a request of this client's.
+        """
+        row, record = stream.info, stream.record
+        if record is not None:
+            origin = Origin.kept(row)
+            own = bytes(origin.id)
+            return CallResponder(self._hub, own, client.session, record, origin.token, _nobody, client.asking)
+        asked = await stream.questions()
+
+        def pass_on(key: str, outcome: RawJson | RpcError) -> None:
+            client.letters.append((row.id, key, outcome))
+
+        replay = StreamReplay(self._hub, client.session, client.asking, row, asked, pass_on)
+        replay.remember(client.untold.get(row.id, []))
+        return replay
+
+    async def _refresh(self, line: ClientStream, client: ClientCalls) -> None:
+        """Sees to it that the line is this client's: its session may have made room and been accepted again."""
+        if line.client is not client:
+            line.delivery.close()
+            line.delivery = await self._delivery(client, await self._open(client, line.id))
+            line.client = client
+
+    async def _connect(self, line: ClientStream, after: int, receive: Receive, send: Send) -> HttpResponse:
+        stream = await self._open(line.client, line.id)
+        exchange = HttpResponse(
+            Era.HANDSHAKE,
+            receive,
+            send,
+            can_stream=True,
+            on_stream=lambda: self._opened(line),
+            is_resumed=True,
+        )
+        line.delivery.follow(exchange.wake, stream.follow(exchange.wake, after))
+        exchange.delivery = line.delivery
+        line.exchange, line.after = exchange, after
+        if not stream.info.has_ended:
+            line.client.requests.setdefault(line.key, line)
+        return exchange
+
+    async def _opened(self, line: ClientStream) -> bytes:
+        """The response has become an event stream; what goes first tells the client from where it may resume it.
+
+        Over again on a resumed one: clients forget the place that they came with (TypeScript SDK 1.x). A call that
+        still waits for its turn has no stream yet, and nothing to be resumed.
+        """
+        record = line.delivery.record
+        if record.stream is None and not line.is_elsewhere:
+            return b""
+        line.is_known = True
+        line.since = self._clock.now()
+        self._watch(line)
+        await self.sessions.keep(line.client.kept, record.limits.total)
+        return sse.priming(cursors.place(line.id, line.after), _RETRY) if _can_poll(line) else b""
+
+    # -- going away -----------------------------------------------------------------------------------------------
+
+    def _left(self, line: ClientStream, exchange: HttpResponse) -> None:
+        """The connection is over; nobody follows the call, until another takes the stream over."""
+        line.exchange = None
+        line.delivery.pause()
+        line.delivery.answer = None  # it is in the stream, for who comes back
+        if not line.waiting:
+            self._away(line, is_polling=exchange.is_stopped)
+
+    def _away(self, line: ClientStream, *, is_polling: bool = False) -> None:
+        """There is no connection, and none is about to come."""
+        if line.has_ended or line.is_elsewhere or line.delivery.detached:
+            self._settle(line)
+            return
+        record = line.delivery.record
+        if is_polling and self._hub.rules(record).orphan == "cancel":
+            self._hub.durable.orphan(record, _RETURN)
+        else:
+            self._hub.leave(line.client.session, record)
+        self._watch(line)
+
+    def _watch(self, line: ClientStream) -> None:
+        self._lines[line.id] = line
+        if self._timer is None:
+            self._timer = aio.call_later(_TICK, self._turn)
+
+    def _turn(self) -> None:
+        """Sees to what is due; again in a while, unless nothing is left that could be."""
+        now = self._clock.now()
+        for line in list(self._lines.values()):
+            if line.exchange is not None:
+                if self._close_after is not None and now - line.since >= self._close_after and _can_poll(line):
+                    line.exchange.stop()
+            elif line.has_ended and not line.waiting:
+                self._settle(line)
+        self._timer = aio.call_later(_TICK, self._turn) if self._lines else None
+
+    def _settle(self, line: ClientStream) -> None:
+        """Nothing more is to be done for the line: the request's id is free. The stream itself is kept by the store."""
+        client = line.client
+        if client.requests.get(line.key) is line:
+            del client.requests[line.key]
+        if self._lines.get(line.id) is line:
+            del self._lines[line.id]
+        line.delivery.close()
+        if line.delivery.detached or not line.has_ended:
+            return  # what it asks may still be answered
+        last_words = line.delivery.withdrawn()
+        if last_words and not client.is_gone:
+            client.untold[line.id] = last_words
+            if len(client.untold) > _MOST_UNTOLD:
+                del client.untold[next(iter(client.untold))]
+
+    # -- what else a client may do ----------------------------------------------------------------------------------
+
+    async def cancel(self, client: ClientCalls, key: int | str, reason: str) -> None:
+        """Ends the call of a request, if one is under way, at whichever hub."""
+        line = client.requests.get(key)
+        if line is not None and not line.is_elsewhere:
+            self._hub.cancel(line.delivery.record, reason)
+        elif line is not None or (client.kept.was_elsewhere and key not in client.requests):
+            await cancel_kept(self._hub, client.session, reason, key)
+
+    async def cancel_all(self, client: ClientCalls, reason: str) -> None:
+        """Ends whatever the session still runs."""
+        for key in list(client.requests):
+            await self.cancel(client, key, reason)
+        if client.kept.was_elsewhere:
+            await cancel_kept(self._hub, client.session, reason)
+
+    async def pass_on(self, client: ClientCalls) -> None:
+        """Sends answers that the client has given to the processes that run the calls."""
+        await anyio.lowlevel.checkpoint()  # an answer is handed on in the next pass of the loop
+        while client.letters:
+            stream, key, outcome = client.letters.popleft()
+            try:
+                await (await self._open(client, stream)).answer(key, outcome)
+            except (UnknownStream, StoreError) as error:
+                log.warning("answer_not_passed_on", stream=stream, reason=str(error))
+
+    def forget(self, client: ClientCalls) -> None:
+        """Its session is over here: nobody answers its questions."""
+        client.is_gone = True
+        client.untold.clear()
+        client.asking.close()
+
+
+def _can_poll(line: ClientStream) -> bool:
+    """Whether the client is primed: it comes back also when the stream has not yet said anything."""
+    return line.is_known and eras.is_at_least(line.client.session.version, _PRIMED_SINCE)
+
+
+def _nobody() -> None:
+    """Nobody follows yet."""

@@ -1,0 +1,93 @@
+"""What one client does not know yet: lists that differ from those it saw or was told of, resources that were updated.
+
+Pulled from versions and a ring (`Changes`), so a client that is slow or away costs nothing and is told once of what
+happened meanwhile. Lists are compared by content, everything is debounced (protocol.md §3).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.hub import HubPort
+from mcp_hub.notices import Origin
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object
+from mcp_hub.protocol.notifications import SUBSCRIPTION_ID, UPDATED, list_changed
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import Kind, RawObject
+
+__all__ = ["EVERY_LIST", "Announcer"]
+
+_DEBOUNCE: Final = 0.05
+"""Seconds between a change and its announcement: servers come up together, resources change in bursts."""
+EVERY_LIST: Final = frozenset(map(list_changed, Kind))
+
+
+class Announcer:
+    """Follows the hub for one client, from this moment on: the lists of `methods`, the session's subscriptions.
+
+    `stamp` is the encoded id of the `subscriptions/listen` that the client hears this on, if it is one.
+    """
+
+    def __init__(
+        self, hub: HubPort, session: Session, methods: frozenset[str] = EVERY_LIST, stamp: bytes | None = None
+    ) -> None:
+        self._hub = hub
+        self._session = session
+        self._methods = methods
+        self._stamp: RawObject = {} if stamp is None else {SUBSCRIPTION_ID: msgspec.Raw(stamp)}
+        self._place = hub.changes.version, hub.changes.noted
+        self._lists = session.lists = self._digests()
+        self._untold = self._lists, self._place
+
+    async def next(self) -> list[bytes]:
+        """The notifications for what comes next; the same again until `told`."""
+        while True:
+            await self._hub.changes.wait_any(*self._place)
+            await anyio.sleep(_DEBOUNCE)
+            place = self._hub.changes.version, self._hub.changes.noted
+            lists = self._digests() if place[0] != self._place[0] else {}
+            self._untold = lists, place
+            letters = self._hub.changes.letters(self._session.id, self._place[1])
+            frames = [*self._changed(lists), *self._updated(), *letters]
+            if frames:
+                return frames
+            self.told()
+
+    def told(self) -> None:
+        """What `next` returned last is on its way."""
+        lists, self._place = self._untold
+        self._lists.update(lists)
+
+    def _digests(self) -> dict[Kind, int]:
+        return {kind: self._hub.list_digest(self._session, kind) for kind in Kind}
+
+    def _changed(self, lists: dict[Kind, int]) -> Iterator[bytes]:
+        methods = {list_changed(kind): None for kind, digest in lists.items() if digest != self._lists[kind]}
+        params = object_bytes({"_meta": self._stamp}) if self._stamp else None
+        return (notification_frame(method, params) for method in methods if method in self._methods)
+
+    def _updated(self) -> Iterator[bytes]:
+        noted = self._place[1]
+        for origin, known in self._session.subscriptions.items():
+            for uri, params in self._hub.changes.notices(origin, noted):
+                if (shown := self._shown(origin, known, uri)) is not None:
+                    yield notification_frame(UPDATED, self._readdressed(shown, params))
+
+    def _shown(self, origin: Origin, known: str, uri: str) -> str | None:
+        """What the client knows the resource by; None if it may not read it (any more)."""
+        server, own = origin
+        view = self._hub.view(self._session)
+        if uri != own or view.resolve_uri(known) != origin:
+            known = view.exported_uri(server, uri)
+        return known if view.resolve_uri(known) == (server, uri) else None
+
+    def _readdressed(self, known: str, params: bytes) -> bytes:
+        """The params with the URI that the client knows, everything else as the server sent it."""
+        members = raw_object(params) or {}
+        meta = raw_object(members.pop("_meta", msgspec.UNSET)) or {}
+        meta.pop(SUBSCRIPTION_ID, None)
+        meta.update(self._stamp)
+        shown = {**members, "uri": msgspec.Raw(object_bytes(known))}
+        return object_bytes({"_meta": meta, **shown} if meta else shown)

@@ -1,0 +1,240 @@
+"""The MCP binding: what the hub answers as a server, the same on every MCP front, in both eras.
+
+Not here: transports. A front decodes a message, has `take_meta` split its `_meta`, finds the session (`initialize`,
+`modern_session`) and hands the request over; the `Reply` says how the answer comes about. The SDK's server kernel is
+not used: behind a raw middleware it would contribute nothing but 0.5 s of imports (docs/architecture.md).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from mcp_hub.calls.pending_input import CallHandle
+from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
+from mcp_hub.fronts.limits import FrontLimits
+from mcp_hub.fronts.mcp.stream_reads import stream_methods
+from mcp_hub.fronts.mcp.subscriptions import ListenStreams
+from mcp_hub.fronts.mcp.tasks import task_methods
+from mcp_hub.hub import HubPort
+from mcp_hub.ids import new_session_id
+from mcp_hub.protocol import eras, extensions
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.kinds import BY_LIST_METHOD
+from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
+from mcp_hub.protocol.notifications import ListenFilter
+from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
+from mcp_hub.protocol.shape.tasks import missing_tasks
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
+
+__all__ = ["Binding", "Deferred", "Identity", "Listen", "Reply", "modern_session", "uninitialized"]
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """How the hub introduces itself; `instructions` composes its text when it is asked for."""
+
+    server_info: JsonObject
+    instructions: Callable[[str | None], str | None]
+
+
+class Deferred(msgspec.Struct, frozen=True):
+    """The answer is what this comes to, in a moment."""
+
+    reply: Awaitable[bytes | CallHandle]
+
+
+class Listen(msgspec.Struct, frozen=True):
+    """The answer is a stream of notifications, to be had from the binding's `streams`."""
+
+    wanted: ListenFilter
+
+
+Reply = bytes | CallHandle | Deferred | Listen
+"""A leg: the answer is the ending of its call, what comes before it are its events."""
+_T = TypeVar("_T")
+
+_DISCOVERY_TTL: Final = 60_000
+"""Milliseconds: what `server/discover` says changes only with the configuration, but nobody is told when it does."""
+
+
+class Binding:
+    """Answers requests on behalf of a `HubPort`."""
+
+    def __init__(self, hub: HubPort, identity: Identity, limits: FrontLimits | None = None) -> None:
+        self.limits = limits if limits is not None else FrontLimits()
+        self.streams = ListenStreams(hub, self.limits.listens)
+        self._hub = hub
+        self._identity = identity
+        self._added = {**task_methods(hub), **stream_methods(hub)}
+
+    def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
+        """Opens a handshake session; waits for no upstream. Raises `InvalidParams`."""
+        hello = _decoded(params, _Hello, "initialize")
+        version = eras.negotiate(hello.protocolVersion)
+        session = Session(new_session_id(), caller, Era.HANDSHAKE, version, hello.capabilities, hello.clientInfo)
+        result: JsonObject = {
+            "protocolVersion": version,
+            "capabilities": _capabilities(session),
+            "serverInfo": self._identity.server_info,
+        }
+        if text := self._identity.instructions(caller.profile):
+            result["instructions"] = text
+        return session, object_bytes(result)
+
+    def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
+        """Answers one request of a session.
+
+        Raises `MethodNotFound` for a method that the session's era lacks, and any other `RpcError`.
+        """
+        if method not in eras.CALL_METHODS:
+            return self._other(session, method, params, meta)
+        try:
+            return self._hub.call(session, method, params, meta)
+        except UnknownEntry:
+            if self._hub.catalog.is_settled:
+                raise
+            # its server may be on its way up: wait as long as a list would
+            return Deferred(self._call_later(session, method, params, meta))
+
+    def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
+        """Answers what is no call."""
+        if method in self._added:
+            return Deferred(self._added[method](session, params, meta))
+        if not eras.serves(session.era, method):
+            raise MethodNotFound(f"Method not found: {method[:200]}")
+        kind = BY_LIST_METHOD.get(method)
+        if kind is not None:
+            return self._list(session, kind, params)
+        if method in eras.SUBSCRIPTION_METHODS:
+            return self._subscription(session, method, params)
+        match method:
+            case "server/discover":
+                return self._discover(session)
+            case "logging/setLevel":
+                self._hub.set_log_level(session, _level(params.get("level"), "params.level"))
+                return b"{}"
+            case "ping":
+                return b"{}"
+            case _:  # a second initialize
+                raise InvalidParams("this session is initialized already")
+
+    async def _call_later(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> CallHandle:
+        await self._hub.catalog.settled()
+        return self._hub.call(session, method, params, meta)
+
+    def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
+        cursor = _decoded(params, _Page, "params.cursor").cursor
+        if self._hub.catalog.is_settled:
+            return self._hub.list_page(session, kind, cursor)
+        return Deferred(self._list_later(session, kind, cursor))
+
+    async def _list_later(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
+        await self._hub.catalog.settled()
+        return self._hub.list_page(session, kind, cursor)
+
+    def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
+        if method == "subscriptions/listen":
+            wanted = _decoded(params, _Wanted, method).notifications
+            if wanted.taskIds and not extensions.declares(session.capabilities, session.era, extensions.TASKS):
+                raise missing_tasks()
+            return Listen(wanted)
+        uri = _decoded(params, _Resource, method).uri
+        # both later, so that requests that come together are served in their order
+        asked = self._subscribe if method == "resources/subscribe" else self._unsubscribe
+        return Deferred(asked(session, uri))
+
+    async def _subscribe(self, session: Session, uri: str) -> bytes:
+        await self._hub.subscribe(session, uri)
+        return b"{}"
+
+    async def _unsubscribe(self, session: Session, uri: str) -> bytes:
+        self._hub.unsubscribe(session, uri)
+        return b"{}"
+
+    def _discover(self, session: Session) -> bytes:
+        result: JsonObject = {
+            "resultType": "complete",
+            "supportedVersions": list(eras.MODERN_VERSIONS),
+            "capabilities": _capabilities(session),
+            "_meta": {SERVER_INFO: self._identity.server_info},
+            "ttlMs": _DISCOVERY_TTL,
+            "cacheScope": "private",
+        }
+        if text := self._identity.instructions(session.caller.profile):
+            result["instructions"] = text
+        return object_bytes(result)
+
+
+def modern_session(caller: Caller, meta: RequestMeta, key: str) -> Session:
+    """The session of one modern request; `key` tells the client apart from every other one.
+
+    Raises `InvalidParams` for an incomplete envelope, `RpcError` -32022 for a version that is not served.
+    """
+    version = _value(meta.version, "protocolVersion", str)
+    if meta.capabilities is None:
+        raise InvalidParams("params._meta lacks io.modelcontextprotocol/clientCapabilities")
+    if version not in eras.MODERN_VERSIONS:
+        raise RpcError("Unsupported protocol version", code=UNSUPPORTED_VERSION, data=eras.unsupported_version(version))
+    capabilities = _value(meta.capabilities, "clientCapabilities", dict)
+    client_info = _value(meta.client_info, "clientInfo", dict) if meta.client_info is not None else {}
+    level = _level(meta.log_level, "logLevel") if meta.log_level is not None else None
+    return Session(key, caller, Era.MODERN, version, capabilities, client_info, level)
+
+
+def uninitialized(method: str) -> bytes:
+    """The answer to a handshake request before `initialize`: only `ping` is served. Raises `InvalidParams`."""
+    if method == "ping":
+        return b"{}"
+    if not eras.serves(Era.HANDSHAKE, method):
+        raise MethodNotFound(f"Method not found: {method[:200]}")
+    raise InvalidParams("not initialized: send initialize first, or _meta with a protocol version (2026-07-28)")
+
+
+class _Hello(msgspec.Struct):
+    protocolVersion: str
+    capabilities: JsonObject
+    clientInfo: JsonObject
+
+
+class _Resource(msgspec.Struct):
+    uri: str
+
+
+class _Wanted(msgspec.Struct):
+    notifications: ListenFilter
+
+
+class _Page(msgspec.Struct):
+    cursor: str | None = None
+
+
+def _decoded(params: RawObject, shape: type[_T], what: str) -> _T:
+    try:
+        return msgspec.json.decode(object_bytes(params), type=shape)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise InvalidParams(f"{what}: {exc}") from None
+
+
+def _value(raw: RawJson | None, what: str, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(raw or b"", type=kind)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise InvalidParams(f"params._meta io.modelcontextprotocol/{what}: {exc}") from None
+
+
+def _level(raw: RawJson | None, what: str) -> str:
+    level = _value(raw, what, str) if raw is not None else ""
+    if level not in eras.LOG_LEVELS:
+        raise InvalidParams(f"{what}: unknown log level {level[:50]!r}; known: {', '.join(eras.LOG_LEVELS)}")
+    return level
+
+
+def _capabilities(session: Session) -> JsonObject:
+    """What the hub offers whatever its upstreams turn out to offer: nobody is waited for (product.md, promise 9)."""
+    changes: JsonObject = {"listChanged": True}
+    resources = {**changes, "subscribe": True}
+    offered: JsonObject = {"tools": changes, "resources": resources, "prompts": changes, "logging": {}}
+    if session.version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method but not the capability
+        offered["completions"] = {}
+    return {**offered, **extensions.offered(session.era)}

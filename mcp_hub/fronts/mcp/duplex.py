@@ -1,0 +1,388 @@
+"""One client on a connection that carries messages both ways, whatever it is made of: stdio, the old SSE transport.
+
+Requests are answered as they come, calls are delivered from their logs as fast as the client reads, and changes are
+announced. Which era a request belongs to is the front's business as far as modern ones go (`OnModern`).
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from mcp_hub.calls.pending_input import CallHandle
+from mcp_hub.calls.plan import CallState
+from mcp_hub.errors import Busy, HubStopping, RpcError
+from mcp_hub.events import BY_CLIENT
+from mcp_hub.fronts.mcp.announcer import Announcer
+from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen, uninitialized
+from mcp_hub.fronts.mcp.client_requests import ClientRequests
+from mcp_hub.fronts.mcp.quick_call import QuickCall
+from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.subscriptions import ListenStream
+from mcp_hub.hub import HubPort
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc import batches, envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
+from mcp_hub.protocol.meta import RequestMeta, take_params
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import RawJson
+from mcp_hub.wire.base import Pending, Requests
+
+__all__ = ["ClientWire", "Duplex", "OnModern"]
+
+log = get_logger(__name__)
+
+OnModern = Callable[[RequestMeta], Session]
+"""The session of a request with a modern envelope. Raises `RpcError` where it is not to be had."""
+
+
+class ClientWire(Protocol):
+    """What carries messages to the client; incoming ones it hands to the `Duplex`, its `WireHandler`."""
+
+    @property
+    def requests(self) -> Requests: ...
+
+    @property
+    def is_congested(self) -> bool:
+        """The client does not read; deliveries wait until `on_writable`."""
+        ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def send(self, frame: bytes) -> None:
+        """Queues one message; it leaves with everything else queued in this loop pass."""
+        ...
+
+    def flush(self) -> None:
+        """What comes after leaves in a write of its own."""
+        ...
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Runs `callback` in the next loop pass."""
+        ...
+
+
+class _Later(msgspec.Struct, eq=False):
+    """A request whose answer is being waited for."""
+
+    id: bytes
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+
+    def cancel(self) -> None:
+        self.scope.cancel()
+
+
+class Duplex:
+    """Serves one client until its wire is closed. A `WireHandler`. `closed` is set once the wire is.
+
+    `ends_hub` if the hub ends with the wire: then that is what becomes of the calls, whose client would come back to
+    another hub for them.
+    """
+
+    def __init__(
+        self, hub: HubPort, binding: Binding, caller: Caller, on_modern: OnModern, *, ends_hub: bool = False
+    ) -> None:
+        self.closed = anyio.Event()
+        self._hub = hub
+        self._binding = binding
+        self._caller = caller
+        self._on_modern = on_modern
+        self._ends_hub = ends_hub
+        self._wire: ClientWire
+        self._asking: ClientRequests
+        self._session: Session | None = None
+        self._open: dict[int | str, QuickCall | CallResponder | _Later | ListenStream] = {}
+        self._ready: dict[int | str, QuickCall | CallResponder] = {}
+        self._deliver_due = False
+        self._room = anyio.Event()
+        self._settled: anyio.Event | None = None  # set with every request that is settled, once somebody waits for that
+        self._tasks: anyio.abc.TaskGroup
+
+    @asynccontextmanager
+    async def serving(self, wire: ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
+        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, what still runs is let go of.
+
+        Yields the group of its tasks, which ends with the block and whose cancellation ends the block.
+        """
+        self._wire = wire
+        self._asking = ClientRequests(wire.requests, ends_hub=self._ends_hub)
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                yield tasks
+                tasks.cancel_scope.cancel()
+        finally:
+            if self._session is not None:
+                self._hub.end(self._session)
+            if self.closed.is_set():
+                self._abandon()
+
+    async def answered(self) -> None:
+        """Waits until no request waits for its answer; streams of changes have none."""
+        while any(not isinstance(waiting, ListenStream) for waiting in self._open.values()):
+            self._settled = anyio.Event()
+            await self._settled.wait()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is still to be answered."""
+        return bool(self._open)
+
+    def _abandon(self) -> None:
+        for followed in list(self._open.values()):
+            if isinstance(followed, QuickCall | CallResponder):
+                followed.close()
+                if not self._ends_hub:
+                    self._hub.cancel(followed.record, "the client is gone")
+
+    # -- requests (WireHandler) -----------------------------------------------------------------------------------
+
+    def on_request(self, message: Envelope, source: Pending | None = None) -> None:
+        known = envelope.request_id(message.id)
+        if known is None or message.jsonrpc != "2.0":
+            what = "the id must be a string or an integer" if known is None else 'jsonrpc must be "2.0"'
+            self._refuse_broken(known and known[0], RpcError(f"invalid request: {what}", code=INVALID_REQUEST))
+            return
+        id_, key = known
+        if (earlier := self._open.get(key)) is not None:
+            shown = id_.decode("utf-8", "replace")[:100]
+            log.warning("request_id_reused", id=shown, method=message.method)
+            if id_.startswith(b'"') != earlier.id.startswith(b'"'):
+                self._refuse(id_, RpcError(f"invalid request: id {shown} is in use", code=INVALID_REQUEST))
+            return  # spelled alike, an error would settle the first request of this id
+        try:
+            self._admit(message)
+            self._serve(key, id_, str(message.method), message)
+        except RpcError as error:
+            self._refuse(id_, error)
+        except Exception:
+            log.exception("request_crashed", method=message.method)
+            self._refuse(id_, RpcError("internal error of the hub; its log has the details"))
+
+    def _admit(self, message: Envelope) -> None:
+        """Raises `RpcError` for a request that is too deep, or one too many."""
+        limits = self._binding.limits
+        # each level takes two bytes, so what is short is not looked at
+        if message.params is not Unset and len(memoryview(message.params)) >= 2 * limits.depth:
+            limits.check_depth(message.params)
+        if len(self._open) >= limits.open_requests:
+            what = f"{limits.open_requests} requests of this client are not answered yet"
+            raise Busy.at(what, "hub.limits.open_requests", limits.open_requests)
+
+    def _serve(self, key: int | str, id_: bytes, method: str, message: Envelope) -> None:
+        params, meta = take_params(message.params)
+        if method == "initialize" and self._session is None:
+            self._session, result = self._binding.initialize(self._caller, params)
+            self._answer(id_, result)
+            self._tasks.start_soon(self._announce, Announcer(self._hub, self._session))
+            return
+        session = self._session if meta.version is None else self._on_modern(meta)
+        if session is None:
+            self._answer(id_, uninitialized(method))
+            return
+        reply = self._binding.handle(session, method, params, meta)
+        if isinstance(reply, Deferred):
+            later = self._open[key] = _Later(id_)
+            self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
+        elif isinstance(reply, Listen):
+            listening = self._open[key] = self._binding.streams.open(session, id_, reply.wanted)
+            self._tasks.start_soon(self._listen, listening)
+        else:
+            self._reply(key, id_, session, meta, reply)
+
+    def _reply(
+        self, key: int | str, id_: bytes, session: Session, meta: RequestMeta, reply: bytes | CallHandle
+    ) -> None:
+        if isinstance(reply, bytes):
+            self._answer(id_, reply)
+            return
+        quick = QuickCall(self._hub, id_, session, reply, meta.token, self._asking)
+        if quick.is_quick:
+            self._open[key] = quick
+            reply.record.log.watch(partial(self._news, key, quick))
+        else:
+            self._follow(key, quick)
+
+    def _news(self, key: int | str, quick: QuickCall) -> None:
+        """A call that was quick has ended, or has something else to say."""
+        if self._open.get(key) is not quick:
+            return
+        if quick.record.state is CallState.ENDED:
+            self._put(key, quick)
+        else:
+            self._follow(key, quick)
+
+    def _follow(self, key: int | str, quick: QuickCall) -> None:
+        """Follows a call that is more than its result."""
+        delivery = self._open[key] = quick.responder(lambda: self._wake(key))
+        if delivery.has_more:
+            self._put(key, delivery)
+
+    async def _reply_later(
+        self, key: int | str, later: _Later, session: Session, meta: RequestMeta, reply: Deferred
+    ) -> None:
+        id_, scope = later.id, later.scope
+        with scope:
+            try:
+                settled = await reply.reply
+            except RpcError as error:
+                self._refuse(id_, error)
+            except anyio.get_cancelled_exc_class():
+                if not scope.cancel_called:
+                    self._refuse(id_, HubStopping("the hub is stopping"))
+                raise
+            else:
+                del self._open[key]
+                self._reply(key, id_, session, meta, settled)
+        if self._open.get(key) is later:
+            del self._open[key]
+        if self._settled is not None:
+            self._settled.set()
+
+    def _answer(self, id_: bytes, result: RawJson) -> None:
+        self._wire.send(envelope.result_frame(id_, result))
+
+    def _refuse(self, id_: bytes | None, error: RpcError) -> None:
+        self._wire.send(envelope.error_frame(id_, error.encoded()))
+
+    def _refuse_broken(self, id_: bytes | None, error: RpcError) -> None:
+        """Refuses what is no request; under the id of one that waits for its answer that would be the answer."""
+        is_open = id_ is not None and envelope.id_key(id_) in self._open
+        self._refuse(None if is_open else id_, error)
+
+    def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
+        if message.method != "notifications/cancelled":
+            return
+        params = raw_object(message.params) or {}
+        raw = params.get("requestId")
+        followed = self._open.pop(envelope.id_key(bytes(raw)), None) if raw is not None else None
+        if isinstance(followed, QuickCall | CallResponder):
+            followed.close()
+            for frame in followed.withdrawn():
+                self._wire.send(frame)
+            self._hub.cancel(followed.record, BY_CLIENT)
+        elif followed is not None:
+            followed.cancel()
+
+    def on_answer(self, message: Envelope) -> None:
+        """An answer to a question, over a wire that does not match answers to its requests by itself."""
+        self._asking.take(message)
+
+    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+        if self.takes_batches and bad.code == INVALID_REQUEST and batches.is_array(line):
+            self.on_batch(line)
+        else:
+            self._refuse_broken(bad.id, RpcError(bad.reason, code=bad.code))
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the client may send an array of messages."""
+        return self._session is not None and self._session.version in batches.BATCHING
+
+    def on_batch(self, text: bytes) -> None:
+        """Takes each message by itself; answers go out one by one, as they are there."""
+        try:
+            for message in batches.messages(text, self._binding.limits.batch):
+                self._take(message)
+        except RpcError as error:
+            self._refuse(None, error)
+
+    def _take(self, message: Envelope | BadMessage) -> None:
+        if isinstance(message, BadMessage):
+            self._refuse_broken(message.id, RpcError(message.reason, code=message.code))
+        elif message.method is Unset:
+            self.on_answer(message)
+        elif message.id is Unset:
+            self.on_notification(message)
+        else:
+            self.on_request(message)
+
+    def on_late_answer(self, id_: int) -> None:
+        """An answer to a question that was withdrawn."""
+
+    def on_closed(self, reason: str, code: str) -> None:
+        log.info("client_gone", reason=reason, code=code)
+        self.closed.set()
+        self._room.set()
+
+    # -- delivery -------------------------------------------------------------------------------------------------
+
+    def _wake(self, key: int | str) -> None:
+        delivery = self._open.get(key)
+        if isinstance(delivery, CallResponder):
+            self._put(key, delivery)
+
+    def _put(self, key: int | str, delivery: QuickCall | CallResponder) -> None:
+        self._ready[key] = delivery
+        if not self._deliver_due:
+            self._deliver_due = True
+            self._wire.soon(self.deliver)
+
+    def on_writable(self) -> None:
+        self._room.set()
+        self._room = anyio.Event()
+        self.deliver()
+
+    async def writable(self) -> None:
+        """Waits until the client reads, or is gone."""
+        while self._wire.is_congested and not self._wire.is_closed:
+            await self._room.wait()
+
+    def deliver(self) -> None:
+        """Moves events from the logs to the wire, as far as the client reads."""
+        self._deliver_due = False
+        while self._ready and not self._wire.is_congested and not self._wire.is_closed:
+            key, delivery = next(iter(self._ready.items()))
+            del self._ready[key]
+            if isinstance(delivery, QuickCall):
+                if (answer := delivery.answer()) is None:
+                    self._follow(key, delivery)
+                    continue
+                self._settle(key, delivery)
+                self._wire.send(answer)
+                continue
+            frames = delivery.take()
+            for frame in frames:
+                self._wire.send(frame)
+            if delivery.ended:
+                self._finish(key, delivery, bool(frames))
+
+    def _finish(self, key: int | str, delivery: CallResponder, notified: bool) -> None:
+        self._settle(key, delivery)
+        delivery.close()
+        if delivery.answer is not None:
+            if notified:
+                self._wire.flush()  # some clients lose a notification that shares a read with the result
+            self._wire.send(delivery.answer)
+
+    def _settle(self, key: int | str, delivery: QuickCall | CallResponder) -> None:
+        """The request is answered."""
+        if self._settled is not None:
+            self._settled.set()
+        if self._open.get(key) is delivery:
+            del self._open[key]
+
+    # -- changes --------------------------------------------------------------------------------------------------
+
+    async def _announce(self, source: Announcer | ListenStream) -> None:
+        """Tells what there is to tell, as fast as the client reads."""
+        while True:
+            await self.writable()
+            for frame in await source.next():
+                self._wire.send(frame)
+            source.told()
+
+    async def _listen(self, listening: ListenStream) -> None:
+        """Until the client cancels the request, which is not answered then, or the hub ends it."""
+        try:
+            with listening.scope:
+                await self._announce(listening)
+        finally:
+            self._binding.streams.close(listening)
+            if not listening.is_cancelled:
+                self._wire.send(listening.completed())

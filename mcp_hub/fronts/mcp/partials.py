@@ -1,0 +1,76 @@
+"""The hub's extension on MCP fronts: events in progress notifications, and the mark on the result of a logged call.
+
+A client that declared the extension and gave a token gets every event of its call with a cursor, deltas included; one
+that did not know the key would see an ordinary progress message. Source: streams.md §2, "Partial content".
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+from mcp_hub.events import CallEvent, Completed, Delta, Ending, Progressed, Started
+from mcp_hub.protocol.extensions import STREAMS, with_mark
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.progress import ProgressGuard
+from mcp_hub.protocol.shape import results
+from mcp_hub.types import CallId
+
+__all__ = ["Partials", "marked"]
+
+_MESSAGE: Final = 200
+"""Characters of a message that the hub makes."""
+
+
+class Partials:
+    """Makes the notifications of one request. Its progress values are its own: what is no progress needs one, too."""
+
+    __slots__ = ("_guard", "_last", "_stream", "_token")
+
+    def __init__(self, token: bytes, stream: CallId) -> None:
+        self._token = token
+        self._stream = stream
+        self._guard = ProgressGuard()
+        self._last = 0.0
+
+    def frame(self, seq: int, line: bytes, event: CallEvent) -> bytes | None:
+        """The notification for an event; None for the first one and the ending, which say nothing or are the answer."""
+        if isinstance(event, Started | Ending):
+            return None
+        shown = event if isinstance(event, Progressed) else Progressed(self._last, None, _message(event))
+        admitted = self._guard.admit(shown)
+        if admitted is None:  # as far as progress goes: no event is left out for it
+            admitted = msgspec.structs.replace(shown, progress=math.nextafter(self._last, math.inf), total=None)
+        self._last = admitted.progress
+        rest = dict(admitted.rest or {})
+        meta = raw_object(rest.get("_meta", msgspec.UNSET)) or {}
+        meta[STREAMS] = msgspec.Raw(self._events(seq, line))
+        rest["_meta"] = msgspec.Raw(object_bytes(meta))
+        return results.progress_frame(self._token, msgspec.structs.replace(admitted, rest=rest))
+
+    def _events(self, seq: int, line: bytes) -> bytes:
+        kind = line.index(b'"type":')  # in the head, which is the hub's own
+        return b'{"stream":"%b","cursor":"%d","events":[{"seq":%d,%b]}' % (
+            self._stream.encode(), seq, seq, line[kind:],
+        )  # fmt: skip
+
+
+def _message(event: CallEvent) -> dict[str, msgspec.Raw] | None:
+    """The beginning of a delta's text, on one line."""
+    if not isinstance(event, Delta):
+        return None
+    try:
+        blocks = msgspec.json.decode(event.content, type=list[_Block])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    text = " ".join("".join(block.text for block in blocks).split())
+    return {"message": msgspec.Raw(msgspec.json.encode(text[:_MESSAGE]))} if text else None
+
+
+class _Block(msgspec.Struct):
+    text: str = ""
+
+
+def marked(done: Completed, stream: CallId, cursor: int, status: str) -> Completed:
+    """The result of a logged call, with the mark that says where its events are to be had."""
+    return Completed(with_mark(done.result, stream, cursor, status), done.era)

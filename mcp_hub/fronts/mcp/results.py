@@ -1,0 +1,54 @@
+"""The result of a call as one client gets it: its resource URIs, the mark of its stream, the shape of its era."""
+
+from typing import Final
+
+import msgspec
+
+from mcp_hub.call import Call
+from mcp_hub.catalog.resources.links import mentions_uris
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Completed
+from mcp_hub.fronts.mcp.partials import marked
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol import questions
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.shape import results
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import Era, RawJson
+
+__all__ = ["result_for"]
+
+_ASKS: Final = msgspec.Raw(b'"input_required"')
+
+
+def result_for(
+    hub: HubPort, session: Session, call: Call, done: Completed, *, cursor: int | None = None, shared: bool = False
+) -> tuple[RawJson | memoryview, ...]:
+    """The encoded result, in parts that are to be joined.
+
+    `cursor` is how far its client has the call's durable stream, if there is one; `shared` as in `results.call_result`.
+    Raises `RpcError` for a result that the client's era has no form for.
+    """
+    if mentions_uris(done.result):
+        done = Completed(hub.exported(session, call, done.result), done.era)
+    if cursor is not None:
+        done = marked(done, call.id, cursor, "completed")
+    if done.era is Era.MODERN and session.era is Era.MODERN and questions.may_ask(done.result):
+        done = _with_own_state(hub, call, done)
+    return results.call_result(call.method, done, session.era, shared=shared)
+
+
+def _with_own_state(hub: HubPort, call: Call, done: Completed) -> Completed:
+    """A modern server's `input_required`, its state marked as not the hub's own.
+
+    Raises `RpcError` for a state that is no text.
+    """
+    members = raw_object(done.result) or {}
+    state = members.get("requestState")
+    if state is None or members.get("resultType") != _ASKS:
+        return done
+    try:
+        own = msgspec.json.decode(state, type=str)
+    except (msgspec.DecodeError, RecursionError):
+        raise RpcError("upstream asked for input in a way that cannot be read: requestState must be a string") from None
+    return Completed(object_bytes({**members, "requestState": hub.parking.mark(call, own)}), done.era)

@@ -1,0 +1,108 @@
+"""`dev.mcp-hub/streams.read`: the stored events behind a cursor, for clients that declared the hub's extension.
+
+`{stream, cursor, maxEvents, waitMs}` → `{events, cursor, truncated, closed}`, in both eras. `events` are as they are
+stored; `truncated`: what followed the cursor is no longer kept, and they begin with the earliest that is; `closed`:
+nothing will follow, the ending was read. Without news the answer waits for `waitMs`. Source: streams.md §2.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from mcp_hub.errors import EventsGone, InvalidParams, MethodNotFound, RpcError, StoreError
+from mcp_hub.fronts.following import Following
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol.extensions import STREAMS, declares
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import Era, RawObject
+
+__all__ = ["READ", "stream_methods"]
+
+READ: Final = f"{STREAMS}.read"
+
+_MOST_EVENTS: Final = 1000
+_MOST_WAIT: Final = 60_000
+"""Milliseconds. More of either is not refused, but not granted."""
+_DIGITS: Final = 15
+
+
+class _Wanted(msgspec.Struct):
+    stream: str
+    cursor: str | None = None
+    maxEvents: int = _MOST_EVENTS
+    waitMs: int = 0
+
+    def after(self) -> int:
+        """The number of the event that the cursor stands behind. Raises `InvalidParams`."""
+        text = self.cursor if self.cursor is not None else "0"
+        if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+            raise InvalidParams(f"params.cursor: {text[:50]!r} is none of this stream's")
+        return int(text)
+
+
+_decode = msgspec.json.Decoder(_Wanted).decode
+
+
+def stream_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject, RequestMeta], Awaitable[bytes]]]:
+    """The methods of the extension, by name."""
+
+    async def read(session: Session, params: RawObject, meta: RequestMeta) -> bytes:
+        if not declares(session.capabilities, session.era, STREAMS):
+            raise MethodNotFound(f"Method not found: {READ}")
+        try:
+            return await _read(hub, session, _wanted(params))
+        except StoreError as problem:
+            raise RpcError(f"the stream cannot be read: {problem}") from None
+
+    return {READ: read}
+
+
+def _wanted(params: RawObject) -> _Wanted:
+    try:
+        wanted = _decode(object_bytes(params))
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise InvalidParams(f"{READ}: {problem}") from None
+    if wanted.maxEvents < 1:
+        raise InvalidParams("params.maxEvents must be at least 1")
+    if wanted.waitMs < 0:
+        raise InvalidParams("params.waitMs must not be negative")
+    return wanted
+
+
+async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
+    """Raises `UnknownStream`, `InvalidParams`, `Busy`, `StoreError`."""
+    after = wanted.after()
+    stream = await hub.stream(session.caller.principal, wanted.stream)
+    was_orphan = stream.is_orphan
+    is_truncated = False
+    try:
+        while True:
+            try:
+                following = Following(stream, after)
+                try:
+                    lines = await following.page(min(wanted.maxEvents, _MOST_EVENTS), _seconds(wanted))
+                    return _result(session, lines, following, is_truncated)
+                finally:
+                    following.close()
+            except EventsGone as gone:
+                after, is_truncated = gone.earliest - 1, True
+    finally:
+        hub.let_go(session, stream, was_orphan=was_orphan)
+
+
+def _seconds(wanted: _Wanted) -> float:
+    return min(wanted.waitMs, _MOST_WAIT) / 1000
+
+
+def _result(session: Session, lines: list[bytes], following: Following, is_truncated: bool) -> bytes:
+    head = b'"resultType":"complete",' if session.era is Era.MODERN else b""
+    return b'{%b"events":[%b],"cursor":"%d","truncated":%b,"closed":%b}' % (
+        head, b",".join(lines), following.cursor, _bool(is_truncated), _bool(following.closed),
+    )  # fmt: skip
+
+
+def _bool(claim: bool) -> bytes:
+    return b"true" if claim else b"false"

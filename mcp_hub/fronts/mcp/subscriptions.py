@@ -1,0 +1,160 @@
+"""`subscriptions/listen`: what a modern client asked to hear, from the acknowledgement to the end.
+
+Source: specification 2026-07-28, basic/patterns/subscriptions. Not here: what carries it (a pipe, an SSE response).
+"""
+
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+
+from mcp_hub.errors import Busy, RpcError
+from mcp_hub.fronts.mcp.announcer import Announcer
+from mcp_hub.fronts.mcp.task_notices import MOST_TASKS, TaskNotices
+from mcp_hub.hub import HubPort
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, result_frame
+from mcp_hub.protocol.notifications import ACKNOWLEDGED, SUBSCRIPTION_ID, ListenFilter
+from mcp_hub.sessions.session import Session
+from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS
+
+__all__ = ["MOST_STREAMS", "ListenStream", "ListenStreams"]
+
+log = get_logger(__name__)
+
+MOST_STREAMS: Final = 64
+"""Of one principal at a time, unless `hub.limits.listens` says otherwise."""
+_PATIENCE: Final = 10.0
+"""Seconds that upstreams have to accept; the resources of those that take longer are not acknowledged."""
+
+
+class _Source(Protocol):
+    """What is listened to: `next` returns the same again until it is `told`."""
+
+    async def next(self) -> list[bytes]: ...
+
+    def told(self) -> None: ...
+
+
+class ListenStream:
+    """One stream: the acknowledgement, then what was asked for, to be pulled with `next` until `scope` is cancelled.
+
+    Every message carries the request's id as the client wrote it. Nothing upstream is subscribed before the first
+    `next` or after `close`.
+    """
+
+    def __init__(self, hub: HubPort, session: Session, id_: bytes, wanted: ListenFilter) -> None:
+        self.session = session
+        self.scope = anyio.CancelScope()
+        self.is_cancelled = False
+        self._hub = hub
+        self.id = id_
+        self._wanted = wanted
+        self._announcer = Announcer(hub, session, wanted.list_methods, id_)
+        self._tasks = TaskNotices(hub, session, self._meta()) if wanted.taskIds else None
+        self._speakers: list[_Source] = []
+        self._is_acknowledged = False
+
+    async def next(self) -> list[bytes]:
+        """The next messages; the same again until `told`."""
+        self._speakers = []
+        if not self._is_acknowledged:
+            return [await self._acknowledged()]
+        if self._tasks is None:
+            return await self._heard(self._announcer)
+        frames: list[bytes] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def hear(source: _Source) -> None:
+                frames.extend(await self._heard(source))
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(hear, self._announcer)
+            tasks.start_soon(hear, self._tasks)
+        return frames
+
+    async def _heard(self, source: _Source) -> list[bytes]:
+        frames = await source.next()
+        self._speakers.append(source)
+        return frames
+
+    def told(self) -> None:
+        """What `next` returned is on its way."""
+        for source in self._speakers:
+            source.told()
+        self._is_acknowledged = True
+
+    def cancel(self) -> None:
+        """The client wants no more, not even an answer."""
+        self.is_cancelled = True
+        self.scope.cancel()
+
+    def completed(self) -> bytes:
+        """The answer to the request: the hub ends the stream ("Graceful Closure")."""
+        return result_frame(self.id, object_bytes({"resultType": "complete", "_meta": self._meta()}))
+
+    def close(self) -> None:
+        """Ends the subscriptions."""
+        if self._tasks is not None:
+            self._tasks.close()
+        self._hub.end(self.session)
+
+    def _meta(self) -> dict[str, msgspec.Raw]:
+        return {SUBSCRIPTION_ID: msgspec.Raw(self.id)}
+
+    async def _acknowledged(self) -> bytes:
+        """Says what is honoured: every list, the client's own tasks, and the resources that exist and whose servers
+        accept in time.
+        """
+        uris = dict.fromkeys(self._wanted.resourceSubscriptions)
+        accepted: set[str] = set()
+        known = await self._tasks.watch(self._wanted.taskIds) if self._tasks is not None else ()
+        with anyio.move_on_after(_PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                for uri in uris:
+                    tasks.start_soon(self._subscribe, uri, accepted)
+        honoured = tuple(uri for uri in uris if uri in accepted)
+        granted = msgspec.structs.replace(self._wanted, resourceSubscriptions=honoured, taskIds=known)
+        return notification_frame(ACKNOWLEDGED, object_bytes({"_meta": self._meta(), "notifications": granted}))
+
+    async def _subscribe(self, uri: str, accepted: set[str]) -> None:
+        try:
+            await self._hub.subscribe(self.session, uri)
+            accepted.add(uri)
+        except RpcError as error:
+            log.info("subscription_refused", uri=uri[:200], reason=str(error))
+
+
+class ListenStreams:
+    """The streams that are open, of all clients; `most` of one principal."""
+
+    def __init__(self, hub: HubPort, most: int = MOST_STREAMS) -> None:
+        self._hub = hub
+        self._most = most
+        self._open: set[ListenStream] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, session: Session, id_: bytes, wanted: ListenFilter) -> ListenStream:
+        """A new one, to be closed. Raises `Busy`."""
+        if len(wanted.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
+            raise Busy(f"resourceSubscriptions has over {MOST_SUBSCRIPTIONS} URIs, the most that one stream may have")
+        if len(wanted.taskIds) > MOST_TASKS:
+            raise Busy(f"taskIds has over {MOST_TASKS} ids, the most that one stream may have")
+        of_client = [other for other in self._open if other.session.caller.principal == session.caller.principal]
+        if sum(not other.scope.cancel_called for other in of_client) >= self._most:
+            what = f"{self._most} subscriptions/listen streams are open, the most that one client may have"
+            raise Busy.at(what, "hub.limits.listens", self._most)
+        listening = ListenStream(self._hub, session, id_, wanted)
+        self._open.add(listening)
+        return listening
+
+    def close(self, listening: ListenStream) -> None:
+        self._open.discard(listening)
+        listening.close()
+
+    def complete(self) -> None:
+        """The hub ends them all."""
+        for listening in self._open:
+            listening.scope.cancel()

@@ -1,0 +1,132 @@
+"""`notifications/tasks`: what becomes of the tasks that one `subscriptions/listen` names.
+
+Each notification is the whole task, as `tasks/get` would tell it. Of changes that come quickly after each other only
+the last is told, so a slow client costs nothing; progress and log messages do not come this way. Source: SEP-2663,
+"Task Status Notifications".
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import anyio
+
+from mcp_hub.errors import HubError
+from mcp_hub.fronts.mcp.task_state import detailed_task
+from mcp_hub.hub import HubPort, StreamHandle, StreamReader
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes
+from mcp_hub.protocol.shape.tasks import NOTICE
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import JsonObject, RawObject
+
+__all__ = ["MOST_TASKS", "TaskNotices"]
+
+log = get_logger(__name__)
+
+MOST_TASKS: Final = 256
+"""Of one stream of notifications; some times what one client may have running."""
+_DEBOUNCE: Final = 0.1
+"""Seconds between a change and its notification: nobody reads messages faster."""
+
+_Face = tuple[str, str | None, tuple[str, ...]]
+"""What a client is told of when it changes: status, message, open questions."""
+
+
+class _Watched:
+    """One task: its stream, and what the client was told of it last."""
+
+    def __init__(self, stream: StreamHandle, reader: StreamReader) -> None:
+        self.stream = stream
+        self.reader = reader
+        self.told: _Face | None = None
+        self.shown: _Face | None = None
+
+
+class TaskNotices:
+    """The tasks that are listened to, to be pulled with `next`. `stamp` is the `_meta` of every notification.
+
+    What a task is at the beginning is told, too, so that nothing falls between its creation and this.
+    """
+
+    def __init__(self, hub: HubPort, session: Session, stamp: RawObject) -> None:
+        self._hub = hub
+        self._session = session
+        self._stamp = stamp
+        self._watched: dict[str, _Watched] = {}
+        self._news = anyio.Event()
+        self._changes = 0
+
+    async def watch(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of the tasks that are this client's, in their order: they are told of from now on."""
+        for id_ in dict.fromkeys(ids).keys() - self._watched.keys():
+            try:
+                stream = await self._hub.stream(self._session.caller.principal, id_)
+                reader = stream.follow(self._wake, stream.info.last)
+            except HubError as refused:
+                log.info("task_not_listened_to", stream=id_[:100], reason=str(refused))
+            else:
+                self._watched[id_] = _Watched(stream, reader)
+        self._wake()
+        return tuple(id_ for id_ in dict.fromkeys(ids) if id_ in self._watched)
+
+    async def next(self) -> list[bytes]:
+        """The notifications for what comes next; the same again until `told`."""
+        while True:
+            await self._news.wait()
+            await anyio.sleep(_DEBOUNCE)
+            seen = self._changes
+            frames = [frame for id_ in list(self._watched) if (frame := await self._frame(id_)) is not None]
+            if frames:
+                return frames
+            if seen == self._changes:
+                self._news = anyio.Event()
+
+    def told(self) -> None:
+        """What `next` returned last is on its way."""
+        for watched in self._watched.values():
+            watched.told = watched.shown
+
+    def close(self) -> None:
+        """Listens no more. A task that has no other client has to get along without one from now on. Idempotent."""
+        for id_ in list(self._watched):
+            self._leave(id_)
+
+    def _wake(self) -> None:
+        self._changes += 1
+        self._news.set()
+
+    async def _frame(self, id_: str) -> bytes | None:
+        """The notification for a task that is not what the client was told."""
+        watched = self._watched[id_]
+        try:
+            _catch_up(watched.reader)
+            row = watched.stream.info
+            detailed = await detailed_task(self._hub, self._session, watched.stream)
+        except HubError as problem:
+            log.info("task_lost", stream=id_, reason=str(problem))
+            self._leave(id_)
+            return None
+        watched.shown = face = _face(detailed)
+        if face == watched.told:
+            if row.has_ended:
+                self._leave(id_)
+            return None
+        return notification_frame(NOTICE, object_bytes({"_meta": self._stamp, **detailed}))
+
+    def _leave(self, id_: str) -> None:
+        watched = self._watched.pop(id_)
+        watched.reader.close()
+        if watched.stream.is_detached and not watched.stream.is_read:
+            self._hub.let_go(self._session, watched.stream)
+
+
+def _face(detailed: JsonObject) -> _Face:
+    return detailed["status"], detailed.get("statusMessage"), tuple(detailed.get("inputRequests", ()))
+
+
+def _catch_up(reader: StreamReader) -> None:
+    """Only the state of now counts: what has been written is not read. Raises the `HubError` that ended it."""
+    while reader.has_more:
+        reader.take_entries()
+    if reader.failed is not None:
+        raise reader.failed

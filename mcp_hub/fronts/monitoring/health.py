@@ -1,0 +1,144 @@
+"""Whether the hub lives and can answer: `/livez`, `/healthz`, `/readyz`, and with `?verbose` all that is known of it.
+
+Probes have no token, so a bare answer is for everybody and says one word. Servers, reasons and the last reload are for
+whoever could list the tools: with tokens configured that takes one, and who is bound to a profile sees its servers
+only. Source: reliability.md §3, "Health is told truthfully".
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from mcp_hub.fronts.http.auth import Refusal
+from mcp_hub.fronts.http.endpoints import refused
+from mcp_hub.protocol.rest.servers import LastReload, ServerInfo
+from mcp_hub.types import StoreState, UpstreamState
+
+__all__ = ["Health", "Reason", "Watched", "unready"]
+
+_GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
+_HEADERS: Final = {"cache-control": "no-store"}
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why the hub is not ready: a word for programs and a sentence, without names."""
+
+    code: str
+    detail: str
+
+
+class Watched(Protocol):
+    """The hub that is asked about."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a list can be answered without waiting for servers that start for the first time."""
+        ...
+
+    @property
+    def store(self) -> StoreState: ...
+
+    def states(self) -> Mapping[str, UpstreamState]:
+        """Of the servers that are enabled."""
+        ...
+
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
+        """Everything about the servers of a profile, None for all."""
+        ...
+
+    def last_reload(self, profile: str | None) -> LastReload | None:
+        """What came of the last reload; its findings are not for who is bound to a profile."""
+        ...
+
+
+class HealthReport(msgspec.Struct, omit_defaults=True):
+    """The details of `?verbose`."""
+
+    status: str
+    version: str
+    store: StoreState
+    servers: list[ServerInfo]
+    reasons: list[Reason] = []
+    reload: LastReload | None = None
+
+
+def unready(
+    *, is_stopping: bool, is_settled: bool, store: StoreState, states: Collection[UpstreamState]
+) -> list[Reason]:
+    """Why clients should not be sent here; nothing if they should.
+
+    One server does not count: a hub is there to answer without it. It is not ready only if there is none that works or
+    may yet, of those that are enabled; a hub without any can still serve tools that clients execute.
+    """
+    reasons = []
+    if is_stopping:
+        reasons.append(Reason("stopping", "the hub is stopping"))
+    if not is_settled:
+        reasons.append(Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)"))
+    if store == "out_of_use":
+        reasons.append(Reason("store_out_of_use", "the file of streams cannot be used: they are in memory only"))
+    if states and all(state in _GIVEN_UP for state in states):
+        reasons.append(Reason("no_server", f"all {len(states)} enabled servers have failed"))
+    return reasons
+
+
+class Health:
+    """The routes. `close` when the hub begins to stop: from then on it is not ready."""
+
+    def __init__(self, watched: Watched, version: str) -> None:
+        self._watched = watched
+        self._version = version
+        self._is_stopping = False
+
+    def close(self) -> None:
+        self._is_stopping = True
+
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """By path; each is for everybody, and asks who somebody is for the details alone."""
+        pages = {"/livez": self._livez, "/healthz": self._healthz, "/readyz": self._readyz}
+        return {path: Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()}
+
+    def reasons(self) -> list[Reason]:
+        """Why the hub is not ready; nothing if it is."""
+        own = self._watched
+        return unready(
+            is_stopping=self._is_stopping,
+            is_settled=own.is_settled,
+            store=own.store,
+            states=own.states().values(),
+        )
+
+    async def _livez(self, request: Request) -> Response:
+        """That this is answered is the answer: the event loop turns."""
+        return await self._answer(request, "alive", [])
+
+    async def _healthz(self, request: Request) -> Response:
+        reasons = [reason for reason in self.reasons() if reason.code == "store_out_of_use"]
+        return await self._answer(request, "unhealthy" if reasons else "healthy", reasons)
+
+    async def _readyz(self, request: Request) -> Response:
+        reasons = self.reasons()
+        return await self._answer(request, "not ready" if reasons else "ready", reasons)
+
+    async def _answer(self, request: Request, status: str, reasons: list[Reason]) -> Response:
+        code = 503 if reasons else 200
+        if "verbose" in request.query_params:
+            caller = await request.scope["who"]()
+            if isinstance(caller, Refusal):
+                return refused(caller, f"{caller.reason} for details")
+            report = await self._report(status, reasons, caller.profile)
+            return Response(msgspec.json.encode(report), code, _HEADERS, "application/json")
+        if "application/json" in request.headers.get("accept", ""):
+            return Response(msgspec.json.encode({"status": status}), code, _HEADERS, "application/json")
+        return PlainTextResponse(f"{status}\n", code, _HEADERS)
+
+    async def _report(self, status: str, reasons: list[Reason], profile: str | None) -> HealthReport:
+        own = self._watched
+        return HealthReport(
+            status, self._version, own.store, await own.servers(profile), reasons, own.last_reload(profile)
+        )  # fmt: skip

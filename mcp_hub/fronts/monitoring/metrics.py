@@ -1,0 +1,266 @@
+"""`GET /metrics`: the hub in numbers, as Prometheus reads them.
+
+A collector that samples plain counters when it is scraped; nothing is done for it while calls run. Labels are names of
+configured servers and words of the hub, never what a client or a server has said: so there are no tool names, and what
+there can be is bounded by the configuration. Names by the Prometheus conventions; the two durations are those of the
+OpenTelemetry conventions for MCP, as Prometheus writes them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mcp_hub.call import Durations, Figures, LoadFigures, MethodFigures
+from mcp_hub.errors import Busy
+from mcp_hub.fronts.http.endpoints import Serve, page
+from mcp_hub.types import OWN, Kind, StoreState, UpstreamState, UpstreamStatus
+
+__all__ = ["Metrics", "Sampled"]
+
+_HUB: Final = "(hub)"
+"""The label of the hub's own tools: no server can have this name."""
+_STORES: Final = ("durable", "memory", "out_of_use")
+_UNDER_WAY: Final = {
+    "calls_running": "Calls that a server is at.",
+    "calls_waiting": "Calls that wait for their turn (hub.limits.running_calls).",
+    "streams": "Running calls that are durable streams.",
+    "followers": "Readers of running durable streams, by cursor.",
+}
+_FINDINGS: Final = ("changed", "new", "unreadable")
+
+
+class Sampled(Protocol):
+    """The hub that is measured."""
+
+    def figures(self) -> Figures: ...
+
+    @property
+    def store(self) -> StoreState: ...
+
+    def statuses(self, profile: str | None) -> list[UpstreamStatus]: ...
+
+    def entries(self, server: str) -> Mapping[Kind, int]:
+        """How many of each kind the server listed last."""
+        ...
+
+    def unapproved(self) -> Iterable[tuple[str, str]]:
+        """Server and kind of each tool that is not what was approved."""
+        ...
+
+    def quarantined(self) -> Iterable[str]:
+        """The server of each definition that nobody is listed because it is malformed."""
+        ...
+
+    def reloads(self) -> tuple[int, int, float | None]:
+        """Reloads that were applied, that were refused, and when the last one was."""
+        ...
+
+
+class Metrics:
+    """The route. `refusals` are to be counted by whoever refuses requests, by status.
+
+    Who is bound to a profile sees the series of its servers, and the numbers that are the hub's as a whole.
+    """
+
+    def __init__(self, sampled: Sampled, version: str) -> None:
+        self.refusals: Counter[int] = Counter()
+        self._sampled = sampled
+        self._version = version
+        self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._process = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._process)
+        PlatformCollector(registry=self._process)
+        GCCollector(registry=self._process)
+
+    def measure(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """One more number of the hub as a whole; `name` goes behind `mcp_hub_`."""
+        self._gauges[name] = about, value
+
+    @property
+    def routes(self) -> Mapping[str, Serve]:
+        return {"/metrics": page(Route("/metrics", self._scraped, methods=["GET"]))}
+
+    async def _scraped(self, request: Request) -> Response:
+        body, media = self.rendered(request.scope["caller"].profile, request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": media})
+
+    def rendered(self, profile: str | None, accept: str = "") -> tuple[bytes, str]:
+        """The text and its media type; OpenMetrics for who asks for it."""
+        encode, media = choose_encoder(accept)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Once(lambda: self._families(profile)))
+        return encode(registry), media
+
+    def _families(self, profile: str | None) -> Iterator[Metric]:
+        statuses = self._sampled.statuses(profile)
+        figures = self._sampled.figures()
+        names = {status.server for status in statuses}
+        yield InfoMetricFamily("mcp_hub", "The hub.", {"version": self._version})
+        yield from self._of_hub()
+        yield from _of_servers(statuses, self._sampled)
+        yield from _of_lists(names, self._sampled)
+        yield from _under_way(figures, names)
+        yield from _of_calls(figures, names)
+        yield from self._process.collect()
+
+    def _of_hub(self) -> Iterator[Metric]:
+        own = self._sampled
+        store = GaugeMetricFamily("mcp_hub_store", "Where streams are kept: 1 for what holds.", labels=["state"])
+        for state in _STORES:
+            store.add_metric([state], own.store == state)
+        yield store
+        applied, refused, last = own.reloads()
+        reloads = CounterMetricFamily("mcp_hub_reloads", "Reloads of the configuration.", labels=["outcome"])
+        reloads.add_metric(["applied"], applied)
+        reloads.add_metric(["refused"], refused)
+        yield reloads
+        if last is not None:
+            yield GaugeMetricFamily("mcp_hub_last_reload_timestamp_seconds", "When the last reload was.", last)
+        busy = CounterMetricFamily("mcp_hub_busy", "Refused because a limit was reached.", labels=["setting"])
+        for setting, count in sorted(Busy.refusals.items()):
+            busy.add_metric([setting], count)
+        yield busy
+        door = CounterMetricFamily(
+            "mcp_hub_http_refused", "HTTP requests that did not pass the guard.", labels=["status"]
+        )
+        for status, count in sorted(self.refusals.items()):
+            door.add_metric([str(status)], count)
+        yield door
+        for name, (about, value) in self._gauges.items():
+            yield GaugeMetricFamily(f"mcp_hub_{name}", about, value())
+
+
+class _Once(Collector):
+    """Families that are made for one scrape."""
+
+    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families()
+
+
+def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterator[Metric]:
+    state = GaugeMetricFamily(
+        "mcp_hub_server_state", "1 for the state that a server is in.", labels=["server", "state"]
+    )
+    failure = GaugeMetricFamily(
+        "mcp_hub_server_failure",
+        "1 for the code of why a server is not ready (docs/errors.md).",
+        labels=["server", "code"],
+    )
+    up = GaugeMetricFamily("mcp_hub_server_up", "Whether a server is ready, or rests until needed.", labels=["server"])
+    restarts = CounterMetricFamily("mcp_hub_server_restarts", "Starts after the first one.", labels=["server"])
+    listed = GaugeMetricFamily(
+        "mcp_hub_server_listed_timestamp_seconds", "When a server's lists were read last.", labels=["server"]
+    )
+    entries = GaugeMetricFamily("mcp_hub_server_entries", "What a server lists.", labels=["server", "kind"])
+    warnings = GaugeMetricFamily("mcp_hub_server_list_warnings", "What is wrong with its lists.", labels=["server"])
+    for own in statuses:
+        for each in UpstreamState:
+            state.add_metric([own.server, each.value], own.state is each)
+        if own.code is not None:
+            failure.add_metric([own.server, own.code], 1)
+        up.add_metric([own.server], own.state is UpstreamState.READY or own.rests)
+        restarts.add_metric([own.server], own.restarts)
+        if own.listed_at is not None:
+            listed.add_metric([own.server], own.listed_at)
+        for kind, count in sampled.entries(own.server).items():
+            entries.add_metric([own.server, kind.value], count)
+        warnings.add_metric([own.server], len(own.warnings))
+    yield from (state, failure, up, restarts, listed, entries, warnings)
+
+
+def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:
+    unapproved = GaugeMetricFamily(
+        "mcp_hub_unapproved_tools", "Tools that are not what was approved.", labels=["server", "kind"]
+    )
+    found = Counter(sampled.unapproved())
+    for name in sorted({server for server, _ in found} & names):
+        for kind in _FINDINGS:
+            unapproved.add_metric([name, kind], found[name, kind])
+    quarantined = GaugeMetricFamily(
+        "mcp_hub_quarantined_definitions", "Definitions that nobody is listed: malformed.", labels=["server"]
+    )
+    servers = Counter(sampled.quarantined())
+    for name in sorted(names):
+        quarantined.add_metric([name], servers[name])
+    yield from (unapproved, quarantined)
+
+
+def _under_way(figures: Figures, names: set[str]) -> Iterator[Metric]:
+    running, waiting, streams, followers = families = [
+        GaugeMetricFamily(f"mcp_hub_{name}", about, labels=["server"]) for name, about in _UNDER_WAY.items()
+    ]
+    for server in sorted(names):
+        load = figures.load.get(server, LoadFigures())
+        running.add_metric([server], load.running)
+        waiting.add_metric([server], load.waiting)
+        streams.add_metric([server], load.streams)
+        followers.add_metric([server], load.followers)
+    yield from families
+
+
+def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
+    calls = CounterMetricFamily("mcp_hub_calls", "Calls that have ended.", labels=["server", "method", "outcome"])
+    events = CounterMetricFamily(
+        "mcp_hub_events", "What servers said on the way of calls that have ended: progress, logs, questions, parts.",
+        labels=["server"],
+    )  # fmt: skip
+    dropped = CounterMetricFamily(
+        "mcp_hub_events_dropped", "Of those, merged or left out (slow_reader), or not allowed (refused).",
+        labels=["server", "reason"],
+    )  # fmt: skip
+    by_server: dict[str, list[int]] = {}
+    found = [own for own in figures.methods if own.server in names or own.server == OWN]
+    for own in found:
+        for outcome, count in own.outcomes.items():
+            calls.add_metric([own.server or _HUB, own.method, outcome], count)
+        counts = by_server.setdefault(own.server or _HUB, [0, 0, 0])
+        counts[:] = [sum(pair) for pair in zip(counts, (own.events, own.held, own.refused), strict=True)]
+    for server, (said, held, refused) in by_server.items():
+        events.add_metric([server], said)
+        dropped.add_metric([server, "slow_reader"], held)
+        dropped.add_metric([server, "refused"], refused)
+    yield from (calls, events, dropped, *_durations(found, figures.bounds))
+
+
+def _durations(found: Iterable[MethodFigures], bounds: Iterable[float]) -> Iterator[Metric]:
+    ends = [*map(str, bounds), "+Inf"]
+    as_server = HistogramMetricFamily(
+        "mcp_server_operation_duration_seconds", "From a client's request to its answer.", labels=["mcp_method_name"]
+    )
+    as_client = HistogramMetricFamily(
+        "mcp_client_operation_duration_seconds", "Of that, what a server was at, or was waited for.",
+        labels=["server", "mcp_method_name"],
+    )  # fmt: skip
+    by_method: dict[str, Durations] = {}
+    for own in found:
+        before = by_method.get(own.method, Durations((0,) * len(ends), 0.0))
+        counts = tuple(sum(pair) for pair in zip(before.counts, own.whole.counts, strict=True))
+        by_method[own.method] = Durations(counts, before.seconds + own.whole.seconds)
+        if own.server != OWN:
+            as_client.add_metric([own.server, own.method], _buckets(own.at_server, ends), own.at_server.seconds)
+    for method, whole in by_method.items():
+        as_server.add_metric([method], _buckets(whole, ends), whole.seconds)
+    yield from (as_server, as_client)
+
+
+def _buckets(durations: Durations, ends: Iterable[str]) -> list[tuple[str, float]]:
+    """Cumulative, by their upper ends, as the format has them."""
+    return [(end, float(below)) for end, below in zip(ends, accumulate(durations.counts), strict=True)]

@@ -1,0 +1,17 @@
+"""The REST front at `/v1`: tools, calls as durable streams, executors and administration, for programs without MCP.
+
+In: HTTP requests that `fronts.http.endpoints` has let through.
+
+Out: JSON bodies, server-sent events or NDJSON; every error is a problem document (RFC 9457) with a stable `code`.
+
+Held together by the table in `routes`: `api` dispatches by it and `openapi` generates the OpenAPI document from it.
+`bodies` are the shapes of requests and answers, `exchange` is one request and its response, `problem` translates
+errors.
+
+`calls` lists and calls tools; `idempotency` finds the earlier call of a repeated request. `streams`, `follow` and
+`info` serve durable streams. `executors` is for workers that run tools themselves. `servers` restarts and reloads,
+`tokens` reports what tools cost a model.
+
+Not here: MCP, authentication (`fronts.http.auth`), and the rules about what a worker may post
+(`upstreams.executors.posts`).
+"""

@@ -1,0 +1,194 @@
+"""The REST front at `/v1`, for programs that do not speak MCP: tools and their cost, calls as streams, executors.
+
+The table in `routes` makes the Starlette routes, and the OpenAPI document. All errors are problems (`problem`).
+Source: streams.md §2 "REST", formats.md §4.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Final
+from urllib.parse import quote, unquote_to_bytes
+
+import anyio
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from mcp_hub.errors import Busy, HubError
+from mcp_hub.fronts.http.auth import Refusal
+from mcp_hub.fronts.http.endpoints import Headers
+from mcp_hub.fronts.http.response import Receive, Scope, Send
+from mcp_hub.fronts.limits import FrontLimits
+from mcp_hub.fronts.rest import openapi
+from mcp_hub.fronts.rest.calls import RestCalls
+from mcp_hub.fronts.rest.exchange import JSON, ClientGone, RestRequest, refusal
+from mcp_hub.fronts.rest.executors import Executors, RestExecutors
+from mcp_hub.fronts.rest.follow import Closing
+from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
+from mcp_hub.fronts.rest.servers import Operator, RestServers
+from mcp_hub.fronts.rest.streams import RestStreams
+from mcp_hub.fronts.rest.tokens import RestTokens
+from mcp_hub.hub import HubPort
+from mcp_hub.logs import get_logger
+from mcp_hub.sessions.session import Caller
+
+__all__ = ["RestApi"]
+
+log = get_logger(__name__)
+
+_LAST: Final = 1.0
+"""Seconds to end a response that its client may not be reading."""
+
+Handler = Callable[[RestRequest], Awaitable[Response | None]]
+"""What it returns is sent; None if that is done."""
+
+
+class RestApi:
+    """Everything under `/v1`. `max_body` in bytes. Without `executors` none are taken; `is_open` if nobody needs a
+    token for them, or everybody has one.
+    """
+
+    prefix = PREFIX
+
+    def __init__(
+        self,
+        hub: HubPort,
+        *,
+        version: str,
+        max_body: int,
+        executors: Executors | None = None,
+        is_open: bool = False,
+        limits: FrontLimits | None = None,
+        operator: Operator | None = None,
+    ) -> None:
+        self._closing = Closing()
+        self._document = openapi.document(version)
+        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
+        workers = RestExecutors(executors, self._closing, is_open=is_open)
+        servers = RestServers(operator)
+        handlers: Mapping[str, Handler] = {
+            "listTools": calls.list_tools,
+            "countTokens": RestTokens(hub).count_tokens,
+            "callTool": calls.call_tool,
+            "listStreams": streams.list_streams,
+            "getStream": streams.get_stream,
+            "cancelStream": streams.cancel_stream,
+            "followStream": streams.follow_stream,
+            "answerQuestion": streams.answer_question,
+            "registerExecutor": workers.register,
+            "removeExecutor": workers.remove,
+            "fetchCalls": workers.calls,
+            "postResults": workers.post,
+            "listServers": servers.servers,
+            "getServer": servers.server,
+            "restartServer": servers.restart,
+            "reload": servers.reload,
+            "describe": self._describe,
+        }
+        self._router = Router(
+            [
+                Route(path, _Resource(own, handlers, max_body, limits if limits is not None else FrontLimits()))
+                for path, own in by_path().items()
+            ],
+            redirect_slashes=False,
+            default=_nothing,
+        )
+
+    def close(self) -> None:
+        """Ends the responses that would not end by themselves, so that the server can stop."""
+        self._closing.close()
+
+    def refused(self, denied: Refusal) -> Response:
+        """The answer to a request that did not pass the guard."""
+        return refusal(Problem(denied.status, denied.code, denied.reason, headers=denied.headers))
+
+    def failed(self, error: Busy) -> Response:
+        """The answer to one that is too much."""
+        return refusal(problem_for(error))
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+        """Serves one request that has passed the guard."""
+        sent = _Sent(send)
+        try:
+            await self._router({**scope, "path": _path(scope["raw_path"]), "caller": caller}, receive, sent)
+        except ClientGone:
+            pass
+        except HubError as error:
+            await sent.fail(scope, receive, problem_for(error))
+        except Exception:
+            log.exception("rest_request_crashed", method=scope["method"], path=scope["path"])
+            problem = Problem(500, "internal_error", "internal error of the hub; its log has the details")
+            await sent.fail(scope, receive, problem)
+
+    async def _describe(self, request: RestRequest) -> Response:
+        return Response(self._document, media_type=JSON)
+
+
+def _path(raw: bytes) -> str:
+    """A path as it was sent, without a slash at its end, its segments encoded alike. Raises `Problem`.
+
+    A slash in a parameter has to be percent-encoded; a segment that is not UTF-8 is nothing that there is.
+    """
+    try:
+        return "/".join(quote(unquote_to_bytes(segment).decode(), "") for segment in raw.removesuffix(b"/").split(b"/"))
+    except UnicodeDecodeError:
+        raise _not_found() from None
+
+
+def _not_found() -> Problem:
+    return Problem(404, "not_found", "nothing here; /v1/openapi.json describes what there is")
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    raise _not_found()
+
+
+class _Resource:
+    """What is under one path, by method. Raises `Problem` 405."""
+
+    def __init__(
+        self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int, limits: FrontLimits
+    ) -> None:
+        methods = {method: handlers[route.operation] for method, route in routes.items()}
+        if any(route.has_head for route in routes.values()):
+            methods["HEAD"] = methods["GET"]
+        self._allowed = ", ".join([*methods, "OPTIONS"])
+        self._methods = methods
+        self._max_body = max_body
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        response: Response | None
+        if method == "OPTIONS":
+            response = Response(status_code=204, headers={"allow": self._allowed})
+        elif (handler := self._methods.get(method)) is not None:
+            response = await handler(RestRequest(scope, receive, send, self._max_body, self._limits))
+        else:
+            allow = ((b"allow", self._allowed.encode()),)
+            said = f"{method[:20]} is not for this; {self._allowed} are"
+            raise Problem(405, "method_not_allowed", said, headers=allow)
+        if response is not None:
+            await response(scope, receive, send)
+
+
+class _Sent:
+    """Sends, and knows what has been sent of a response."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._is_started = self._is_complete = False
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._is_started = True
+        else:
+            self._is_complete = not message.get("more_body", False)
+        await self._send(message)
+
+    async def fail(self, scope: Scope, receive: Receive, problem: Problem) -> None:
+        """Says what is wrong, if that can be said yet; else what was begun just ends."""
+        if not self._is_started:
+            await refusal(problem)(scope, receive, self)
+        elif not self._is_complete:
+            with anyio.move_on_after(_LAST, shield=True):
+                await self._send({"type": "http.response.body", "body": b""})

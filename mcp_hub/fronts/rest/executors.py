@@ -1,0 +1,208 @@
+"""Tools that callers of the REST front execute: they register, fetch their calls and post what comes of them.
+
+What may be posted when is decided by the hub; here are only its forms over HTTP (streams.md §2, "Client-executed").
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import anyio
+from msgspec import UNSET, Raw
+from starlette.responses import Response
+
+from mcp_hub.call import Post
+from mcp_hub.errors import HubError, NotKept, PostRefused
+from mcp_hub.fronts.http.response import KEEP_ALIVE, SSE_HEADERS
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, ResponseWriter, RestRequest, answer
+from mcp_hub.fronts.rest.follow import Closing
+from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.protocol import sse
+from mcp_hub.protocol.rest.executors import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody
+from mcp_hub.types import RawJson
+
+__all__ = ["Executors", "RestExecutors"]
+
+_WAIT: Final = 25.0
+_OFFERS: Final = 64
+_MOST_POST: Final = 1 << 20
+"""Bytes of one post's body."""
+_GOODBYE: Final = 1.0
+"""Seconds for the last words to a worker that may not read any more."""
+_STATUS: Final[Mapping[str, int]] = {
+    "unknown_executor_or_call": 404,
+    "stale_epoch": 403,
+    "gap": 409,
+    "call_ended": 410,
+    "no_credit": 429,
+    "too_large": 413,
+    "name_taken": 409,
+    "busy": 503,
+}
+"""By the code of a refusal; any other says that the request cannot be read: 400."""
+_RETRY_AFTER: Final = {"no_credit": b"1", "busy": b"5"}
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+
+class _Offer(Protocol):
+    def encoded(self) -> bytes: ...
+
+
+class _Posted(Protocol):
+    @property
+    def credit(self) -> int: ...
+
+    @property
+    def is_duplicate(self) -> bool: ...
+
+
+class Executors(Protocol):
+    """Where workers register and what they say goes: the methods raise `PostRefused`."""
+
+    def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = ...) -> int: ...
+
+    def remove(self, principal: str, executor_id: str) -> None: ...
+
+    async def calls(
+        self, principal: str, executor_id: str, epoch: int, most: int, wait: float = ...
+    ) -> Sequence[_Offer]: ...
+
+    async def post(self, principal: str, tool_call_id: str, post: Post) -> _Posted: ...
+
+
+class RestExecutors:
+    """Serves `/v1/executors` and `/v1/tool-results`; `is_open` if callers without a token may execute, too."""
+
+    def __init__(self, executors: Executors | None, closing: Closing, *, is_open: bool) -> None:
+        self._found = executors
+        self._closing = closing
+        self._is_open = is_open
+        self._followed: dict[tuple[str, str], anyio.CancelScope] = {}
+
+    @property
+    def _executors(self) -> Executors:
+        if not self._is_open:
+            raise Problem(403, "token_required", "executors need a token (hub.tokens) unless the hub is on loopback")
+        if self._found is None:
+            raise Problem(404, "no_executors", "this hub takes no executors")
+        return self._found
+
+    async def register(self, request: RestRequest) -> Response:
+        executors = self._executors
+        if request.caller.profile is not None:
+            raise Problem(403, "profile_bound", "what is registered is listed beyond one profile: use another token")
+        body = await request.shaped(ExecutorBody)
+        lease = float(body.lease.removesuffix("s")) if isinstance(body.lease, str) else float(body.lease)
+        tools = [bytes(tool) for tool in body.tools]
+        with _told():
+            epoch = executors.register(request.caller.principal, request.path["id"], tools, lease)
+        return answer(ExecutorEpoch(epoch))
+
+    async def remove(self, request: RestRequest) -> Response:
+        with _told():
+            self._executors.remove(request.caller.principal, request.path["id"])
+        return Response(status_code=204)
+
+    async def calls(self, request: RestRequest) -> Response | None:
+        """Each offer once: a page of them as soon as there is one, or all that come, as events.
+
+        Whoever asks ends the stream of events that followed this executor until then: its reader may be long gone.
+        """
+        executors = self._executors
+        form = request.accepts(JSON, EVENT_STREAM)[-1]
+        epoch = _number(request, "Producer-Epoch", request.query_params.get("epoch"))
+        wait, most = request.seconds("wait", _WAIT), request.count("limit", _OFFERS, _OFFERS)
+        caller, id_ = request.caller.principal, request.path["id"]
+
+        async def offers(seconds: float) -> list[Raw]:
+            with _told():
+                return [Raw(offer.encoded()) for offer in await executors.calls(caller, id_, epoch, most, seconds)]
+
+        async def work() -> Response | None:
+            first = await offers(0)  # refused as a whole if it has to be
+            if (older := self._followed.pop((caller, id_), None)) is not None:
+                older.cancel()
+            if form == EVENT_STREAM:
+                await self._follow(request, (caller, id_), first, offers)
+                return None
+            return answer(OfferPage(first or await offers(wait)))
+
+        return await self._closing.connected(request, work())
+
+    async def _follow(
+        self,
+        request: RestRequest,
+        executor: tuple[str, str],
+        first: list[Raw],
+        offers: Callable[[float], Awaitable[list[Raw]]],
+    ) -> None:
+        """Writes what is offered until it is refused, or somebody else asks."""
+        scope = self._followed[executor] = anyio.CancelScope()
+        writer = ResponseWriter(request.send, SSE_HEADERS)
+        problem: HubError = Problem(409, "replaced", "another connection fetches the calls of this executor")
+        try:
+            with scope:
+                await writer.start()
+                await writer.write(_events(first))
+                while True:
+                    await writer.write(_events(await offers(KEEP_ALIVE)) or sse.COMMENT)
+        except HubError as error:
+            problem = error
+        finally:
+            if self._followed.get(executor) is scope:
+                del self._followed[executor]
+        with anyio.move_on_after(_GOODBYE if scope.cancel_called else None):
+            await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(problem).encoded())
+
+    async def post(self, request: RestRequest) -> Response:
+        executors = self._executors
+        epoch, seq = _number(request, "Producer-Epoch"), _number(request, "Producer-Seq")
+        body = await request.shaped(PostBody, _MOST_POST)
+        post = Post(
+            epoch,
+            seq,
+            [bytes(each) for each in body.events],
+            body.content,
+            body.complete,
+            None if body.result is UNSET else bytes(body.result),
+            None if body.error is UNSET else bytes(body.error),
+        )
+        with _told():
+            posted = await executors.post(request.caller.principal, body.tool_call_id, post)
+        if posted.is_duplicate:
+            return Response(status_code=204)
+        return answer(PostAnswer(posted.credit))
+
+
+def _number(request: RestRequest, header: str, otherwise: str | None = None) -> int:
+    text = request.header(header)
+    text = otherwise if text is None else text
+    if text is None:
+        raise Problem(400, "missing_header", f"{header} has to be there")
+    if not _NUMBER.fullmatch(text):
+        raise Problem(400, "invalid_header", f"{header} has to be a whole number, not {text[:50]!r}")
+    return int(text)
+
+
+def _events(offers: Sequence[Raw]) -> bytes:
+    """One event for each, named by its type, which is the first member."""
+    parts = []
+    for offer in offers:
+        line = bytes(offer)
+        parts.append(b"event: %b\ndata: %b\n\n" % (line.split(b'"', 4)[3], line))
+    return b"".join(parts)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turns what a worker is refused into the problem that says so."""
+    try:
+        yield
+    except PostRefused as refused:
+        retry = _RETRY_AFTER.get(refused.code)
+        headers = () if retry is None else ((b"retry-after", retry),)
+        status = _STATUS.get(refused.code, 400)
+        raise Problem(status, refused.code, str(refused), headers=headers, **refused.members) from None
+    except NotKept as error:
+        raise Problem(503, "not_kept", str(error), headers=((b"retry-after", b"1"),)) from None

@@ -1,0 +1,112 @@
+"""Followers of durable streams over REST: the committed events of one stream, as they are stored, in three forms.
+
+SSE has an event for each (id: its number, event: its type, data: its line) and ends with `event: closed`; NDJSON is the
+lines themselves; JSON is a page of them, to be asked for again (long-poll). A follower that goes is only disconnected.
+"""
+
+from collections.abc import Coroutine, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from mcp_hub.aio import Beside, call_later
+from mcp_hub.errors import HubError
+from mcp_hub.fronts.following import Following
+from mcp_hub.fronts.http.response import KEEP_ALIVE, SSE_HEADERS, Send
+from mcp_hub.fronts.rest.exchange import NDJSON, ClientGone, ResponseWriter, RestRequest
+from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.protocol import sse
+
+__all__ = ["Closing", "Stopping", "kind_of", "send_ndjson", "send_sse"]
+
+T = TypeVar("T")
+
+_BATCH: Final = 256
+"""Events that are written at once."""
+_LAST_EVENTS: Final = 0.6
+"""Seconds for the endings of calls to reach their followers while the hub stops; the server would cut them at one."""
+
+
+class Closing:
+    """Ends what would not end by itself when the hub stops; a call that runs here gets its ending through before."""
+
+    def __init__(self) -> None:
+        self._open: set[Beside] = set()
+        self._is_over = False
+
+    def close(self) -> None:
+        call_later(_LAST_EVENTS, self._end)
+
+    def _end(self) -> None:
+        self._is_over = True
+        for watched in self._open:
+            watched.give_up()
+
+    async def connected(self, request: RestRequest, work: Coroutine[None, None, T]) -> T:
+        """Does the work as long as the client is there.
+
+        It is given up when that leaves, which raises `ClientGone`, and shortly after `close`, which raises `Stopping`.
+        """
+        if self._is_over:
+            work.close()
+            raise Stopping
+        watched = Beside(request.watch)
+        with watched:
+            self._open.add(watched)
+            try:
+                return await work
+            finally:
+                self._open.discard(watched)
+        raise Stopping if self._is_over else ClientGone
+
+
+class Stopping(Problem):
+    """What was waited for has not come before the hub stopped; nothing was done."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
+
+
+def kind_of(line: bytes) -> bytes:
+    """The type of a stored event; what stands before it in the line is the hub's own."""
+    start = line.index(b'"type":"') + 8
+    return line[start : line.index(b'"', start)]
+
+
+async def send_sse(following: Following, send: Send, lines: Sequence[bytes] = ()) -> None:
+    """Events from `lines`, which were taken last, to the end of the stream. Raises `ClientGone`."""
+    writer = ResponseWriter(send, SSE_HEADERS)
+    await writer.start()
+    seq = following.cursor - len(lines)
+    is_silent = False
+    try:
+        while not following.closed:
+            body = b"".join(_event(number, line) for number, line in enumerate(lines, seq + 1))
+            seq += len(lines)
+            if body or is_silent:
+                await writer.write(body or sse.COMMENT)
+            lines = await following.lines(_BATCH, KEEP_ALIVE)
+            is_silent = not lines
+    except HubError as error:
+        await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(error).encoded())
+        return
+    body = b"".join(_event(number, line) for number, line in enumerate(lines, seq + 1))
+    closed = msgspec.json.encode({"cursor": following.cursor, "status": following.status})
+    await writer.end(body + b"event: closed\ndata: %b\n\n" % closed)
+
+
+def _event(seq: int, line: bytes) -> bytes:
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, kind_of(line), line)
+
+
+async def send_ndjson(following: Following, send: Send) -> None:
+    """One event a line to the end of the stream; it is complete if the last one is the ending. Raises `ClientGone`."""
+    writer = ResponseWriter(send, [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache, no-transform")])
+    await writer.start()
+    try:
+        while not following.closed:
+            lines = await following.lines(_BATCH, KEEP_ALIVE)
+            await writer.write(b"".join(b"%b\n" % line for line in lines))
+    except HubError:
+        pass  # the client sees that the ending is missing, and is told why when it asks for it
+    await writer.end()

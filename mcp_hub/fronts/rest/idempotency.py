@@ -1,0 +1,48 @@
+"""Idempotency keys, and the digest that tells whether two requests are the same call.
+
+A key stands for one request of its principal; it is kept with the call's stream, so it holds for every hub on the same
+store and after a restart. Which call a request joins is decided in the hub (`HubPort.durable`).
+"""
+
+import json
+import re
+from hashlib import sha256
+from typing import Final
+
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.types import RawJson
+
+__all__ = ["check_key", "digest_of"]
+
+_KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
+
+
+def check_key(key: str) -> None:
+    """Raises `Problem` for an idempotency key that is none."""
+    if not _KEY.fullmatch(key):
+        raise Problem(400, "invalid_idempotency_key", "Idempotency-Key has to be 1 to 255 characters of ASCII")
+
+
+def digest_of(name: str, arguments: RawJson) -> str:
+    """Stands for the tool and its arguments by content: white space and the order of members do not count.
+
+    Numbers count as they are written. `arguments` is valid JSON. Raises `Problem` if it is nested too deep.
+    """
+    try:
+        value = json.loads(bytes(arguments), parse_int=_Number, parse_float=_Number, object_pairs_hook=_members)
+        text = repr([name, value])
+    except RecursionError:
+        raise Problem(400, "invalid_json", "the arguments are nested too deep") from None
+    return sha256(text.encode()).hexdigest()
+
+
+class _Number(str):
+    """A number as it is written, which no text looks like."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _members(pairs: list[tuple[str, object]]) -> tuple[tuple[str, object], ...]:
+    """An object, which no array looks like: the last of equal names counts."""
+    return tuple(sorted(dict(pairs).items(), key=lambda pair: pair[0]))

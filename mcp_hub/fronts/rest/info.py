@@ -1,0 +1,103 @@
+"""What REST says of a stream: its row, its open questions, and what its call came to.
+
+Results and errors are shown as they are stored, so that they are the same from any hub and after a restart.
+"""
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.fronts.rest.follow import kind_of
+from mcp_hub.fronts.rest.problem import Problem, ended_in
+from mcp_hub.hub import HubPort, StreamHandle
+from mcp_hub.protocol.rest.problems import FailedCall
+from mcp_hub.protocol.rest.streams import QuestionInfo, StreamStatus
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.types import CallId
+
+__all__ = ["Ending", "detailed", "durable", "info", "open_questions", "outcome"]
+
+
+class Ending(msgspec.Struct):
+    """Data of an `end` event."""
+
+    outcome: str
+    result: Raw | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+class _End(msgspec.Struct):
+    data: Ending
+
+
+class _Error(msgspec.Struct):
+    data: Raw
+
+
+class _Start(msgspec.Struct):
+    data: "_Origin"
+
+
+class _Origin(msgspec.Struct):
+    tool: str
+
+
+def durable(hub: HubPort, stream: CallId) -> bool | UnsetType:
+    """False if the stream does not survive this hub."""
+    return UNSET if hub.durable.survives(stream) else False
+
+
+def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
+    """What the row tells, and where it is."""
+    return StreamStatus(
+        stream=row.id,
+        status=row.status,
+        method=row.method,
+        name=row.name,
+        server=row.server,
+        created=timestamp(row.created),
+        updated=timestamp(row.updated),
+        first=row.first,
+        last=row.last,
+        expires=UNSET if row.expires is None else timestamp(row.expires),
+        message=UNSET if row.message is None else row.message,
+        durable=durable(hub, row.id),
+    )
+
+
+async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
+    """The same with what is open, or how it ended. Raises `UnknownStream`, `StoreError`."""
+    row = stream.info
+    shown = info(hub, row)
+    if row.last and row.first == 1:
+        lines = await stream.lines(0, 1)
+        if lines and kind_of(lines[0]) == b"start":
+            shown.tool = msgspec.json.decode(lines[0], type=_Start).data.tool
+    if row.status == "input_required":
+        shown.questions = await open_questions(stream)
+    elif row.has_ended:
+        line = await stream.ending()
+        if kind_of(line) == b"error":
+            shown.error = msgspec.json.decode(line, type=_Error).data
+        else:
+            ending = msgspec.json.decode(line, type=_End).data
+            shown.result, shown.reason = ending.result, ending.reason
+    return shown
+
+
+async def open_questions(stream: StreamHandle) -> list[QuestionInfo]:
+    """What the tool waits for, oldest first, without what was answered a moment ago."""
+    asked = await stream.questions()
+    return [QuestionInfo(key, question.method, Raw(bytes(question.params))) for key, question in asked.items()]
+
+
+def outcome(stream: str, line: bytes) -> Raw:
+    """The result in the line of an ending. Raises the `Problem` that it is if there is none."""
+    if kind_of(line) == b"error":
+        failed = msgspec.json.decode(msgspec.json.decode(line, type=_Error).data, type=FailedCall)
+        raise ended_in(stream, failed)
+    ending = msgspec.json.decode(line, type=_End).data
+    if ending.result is UNSET:
+        reason = "the call was cancelled" if ending.reason is UNSET else f"the call was cancelled: {ending.reason}"
+        raise Problem(409, "cancelled", reason, stream=stream)
+    return ending.result

@@ -1,0 +1,131 @@
+"""Errors over REST: `application/problem+json` (RFC 9457) with a stable `code` for programs.
+
+Errors of the hub are translated here once; the ending of a call that failed keeps the code that its `error` event has.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from mcp_hub.errors import (
+    Busy,
+    EventsGone,
+    HubError,
+    InvalidParams,
+    KeyReused,
+    NotApproved,
+    RpcError,
+    StoreError,
+    UnknownEntry,
+    UnknownStream,
+)
+from mcp_hub.fronts.http.admission import TooFast
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.rest.problems import FailedCall
+from mcp_hub.protocol.rpc_errors import INVALID_PARAMS
+
+__all__ = ["PROBLEM_JSON", "Problem", "ended_in", "problem_for", "unknown_server"]
+
+PROBLEM_JSON: Final = "application/problem+json"
+_PATIENCE: Final = b"5"
+"""Seconds after which what was refused for being too much may be tried again."""
+
+
+class Problem(HubError):
+    """An answer that is an error. `members` go beside the usual ones, `headers` into the response."""
+
+    media = PROBLEM_JSON
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: tuple[tuple[bytes, bytes], ...] = (), **members: object
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.headers = headers
+        self._members = members
+
+    def encoded(self) -> bytes:
+        """The body; `title` is that of the status."""
+        title = HTTPStatus(self.status).phrase
+        return object_bytes(
+            {"title": title, "status": self.status, "code": self.code, "detail": str(self), **self._members}
+        )
+
+
+class _Code(msgspec.Struct):
+    code: int = 0
+
+
+_STATUS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "invalid_params": 400,
+        "unknown_entry": 404,
+        "busy": 503,
+        "upstream_unavailable": 503,
+        "hub_stopped": 503,
+        "hub_restarted": 503,
+        "deadline_exceeded": 504,
+        "internal_error": 500,
+    }
+)
+"""By the code of an `error` event; any other says that the upstream failed: 502."""
+
+
+def ended_in(stream: str, failed: FailedCall) -> Problem:
+    """What a call came to that ended with a JSON-RPC error, which is in `jsonrpc` byte for byte."""
+    status = _STATUS.get(failed.code, 502)
+    if status == 503 and failed.outcome is not None:
+        status = 502  # it may have been done: nobody is to come again as if it had not
+    if failed.code == "tool_error" and _code(failed.jsonrpc) == INVALID_PARAMS:
+        status = 400
+    members: dict[str, object] = {"class": failed.group, "retryable": failed.retryable}
+    if failed.outcome is not None:
+        members["outcome"] = failed.outcome
+    headers = ((b"retry-after", _PATIENCE),) if status == 503 else ()
+    return Problem(
+        status, failed.code, failed.detail, headers=headers, stream=stream, **members, jsonrpc=failed.jsonrpc
+    )
+
+
+def _code(error: msgspec.Raw) -> int:
+    try:
+        return msgspec.json.decode(error, type=_Code).code
+    except msgspec.DecodeError:
+        return 0
+
+
+def problem_for(error: HubError) -> Problem:
+    """How an error of the hub is told."""
+    match error:
+        case Problem():
+            return error
+        case UnknownStream():
+            return Problem(404, "unknown_stream", str(error))
+        case EventsGone(earliest=earliest):
+            return Problem(410, "events_gone", str(error), earliest=earliest)
+        case UnknownEntry() | NotApproved():
+            status, code = (404, "unknown_tool") if isinstance(error, UnknownEntry) else (403, "not_approved")
+            return Problem(status, code, str(error), **(error.data or {}))
+        case InvalidParams():
+            return Problem(400, "invalid_params", str(error))
+        case Busy():
+            status = 429 if isinstance(error, TooFast) else 503
+            retry = ((b"retry-after", b"%d" % error.retry_after),)
+            return Problem(status, "busy", str(error), headers=retry, **(error.data or {}))
+        case KeyReused():
+            return Problem(422, "idempotency_key_reused", str(error))
+        case StoreError():
+            return Problem(503, "store_unavailable", str(error), headers=((b"retry-after", _PATIENCE),))
+        case RpcError():
+            return Problem(500, "internal_error", str(error), jsonrpc=msgspec.Raw(bytes(error.encoded())))
+        case _:
+            return Problem(500, "internal_error", str(error))
+
+
+def unknown_server(name: str) -> Problem:
+    """Of one that is not configured, or not the caller's."""
+    return Problem(404, "unknown_server", f'no server "{name[:100]}" is configured')

@@ -1,0 +1,170 @@
+"""The routes of the REST front as one table: it dispatches, and the OpenAPI document is made from it. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from mcp_hub.protocol.rest import calls, executors, servers, streams
+from mcp_hub.protocol.rest.tokens import TokenAccount
+
+__all__ = ["PREFIX", "ROUTES", "Parameter", "ResponseSpec", "RestRoute", "by_path"]
+
+PREFIX: Final = "/v1"
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One in the query, or a header. `kind` is its JSON type."""
+
+    name: str
+    summary: str
+    kind: str = "string"
+    is_header: bool = False
+    is_required: bool = False
+
+
+class ResponseSpec(msgspec.Struct, frozen=True):
+    """A response that is no problem. `forms` are the bodies by media type; None: a stream or a document of its own."""
+
+    status: int
+    summary: str
+    forms: Mapping[str, type | None]
+
+
+class RestRoute(msgspec.Struct, frozen=True):
+    """One method of one path; `operation` names its handler. `problems` are the statuses of its own problems."""
+
+    method: str
+    path: str
+    operation: str
+    summary: str
+    answers: tuple[ResponseSpec, ...]
+    body: type | None = None
+    parameters: tuple[Parameter, ...] = ()
+    problems: tuple[int, ...] = ()
+    has_head: bool = False
+
+
+_JSON: Final = "application/json"
+_SSE: Final = "text/event-stream"
+_NDJSON: Final = "application/x-ndjson"
+
+_WAIT: Final = Parameter("wait", "seconds to wait for something, at most 300 (25)", "number")
+_LIMIT: Final = Parameter("limit", "most entries of the answer", "integer")
+_PROFILE: Final = Parameter("profile", "the profile whose tools these are (that of the token, else all tools)")
+_EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
+_PRODUCER: Final = (
+    Parameter("Producer-Epoch", "the registration's", "integer", is_header=True, is_required=True),
+    Parameter("Producer-Seq", "1, 2, 3… for each call", "integer", is_header=True, is_required=True),
+)
+
+ROUTES: Final = (
+    RestRoute(
+        "GET", "/v1/tools", "listTools", "Every tool that the caller may use",
+        (ResponseSpec(200, "the tools", {_JSON: calls.ToolList}),),
+        parameters=(Parameter("format", "mcp"), _PROFILE),
+        problems=(400, 404), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/tokens", "countTokens", "What the tools cost a model, each and in every way to list them",
+        (ResponseSpec(200, "the tokens, by estimate", {_JSON: TokenAccount}),),
+        parameters=(Parameter("client", "the kind of client that is listed the tools (unknown)"), _PROFILE),
+        problems=(400, 404), has_head=True,
+    ),
+    RestRoute(
+        "POST", "/v1/tools/{name}/call", "callTool", "Call a tool; the call goes on when the connection closes",
+        (
+            ResponseSpec(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
+            ResponseSpec(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
+        ),
+        body=calls.CallBody,
+        parameters=(
+            Parameter("Prefer", "wait=N: seconds to wait for the result, at most 300 (25)", is_header=True),
+            Parameter("Idempotency-Key", "the same key and request: the same call", is_header=True),
+            _PROFILE,
+        ),
+        problems=(400, 403, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
+    ),
+    RestRoute(
+        "GET", "/v1/streams", "listStreams", "The caller's streams, the newest first",
+        (ResponseSpec(200, "the streams", {_JSON: streams.StreamList}),),
+        parameters=(_LIMIT,), problems=(400, 503), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/streams/{id}", "getStream", "What is known of a stream",
+        (ResponseSpec(200, "the stream", {_JSON: streams.StreamStatus}),),
+        problems=(404, 503), has_head=True,
+    ),
+    RestRoute(
+        "DELETE", "/v1/streams/{id}", "cancelStream", "Cancel the call of a stream",
+        (
+            ResponseSpec(200, "it had ended already", {_JSON: streams.StreamStatus}),
+            ResponseSpec(202, "it is being cancelled", {_JSON: streams.StreamStatus}),
+        ),
+        problems=(404, 503),
+    ),
+    RestRoute(
+        "GET", "/v1/streams/{id}/events", "followStream", "The events of a stream behind a cursor",
+        (ResponseSpec(200, "the events", {_JSON: streams.StreamPage, _SSE: None, _NDJSON: None}),),
+        parameters=(
+            Parameter("after", "number of the event to go on behind (0)", "integer"),
+            _WAIT, _LIMIT,
+            Parameter("Last-Event-ID", "wins over after", "integer", is_header=True),
+        ),
+        problems=(400, 404, 406, 410, 503),
+    ),
+    RestRoute(
+        "POST", "/v1/streams/{id}/input", "answerQuestion", "Answer a question of the tool",
+        (ResponseSpec(202, "the answer is passed on", {_JSON: streams.StreamStatus}),),
+        body=streams.InputBody, problems=(400, 404, 409, 413, 415, 503),
+    ),
+    RestRoute(
+        "PUT", "/v1/executors/{id}", "registerExecutor", "Offer tools that the caller executes itself",
+        (ResponseSpec(200, "registered", {_JSON: executors.ExecutorEpoch}),),
+        body=executors.ExecutorBody, problems=(400, 403, 409, 413, 415, 503),
+    ),
+    RestRoute(
+        "DELETE", "/v1/executors/{id}", "removeExecutor", "Take the tools back",
+        (ResponseSpec(204, "removed", {}),), problems=(403, 404),
+    ),
+    RestRoute(
+        "GET", "/v1/executors/{id}/calls", "fetchCalls", "The calls that a worker has to execute",
+        (ResponseSpec(200, "what there is to do", {_JSON: executors.OfferPage, _SSE: None}),),
+        parameters=(_EPOCH, _WAIT, _LIMIT), problems=(400, 403, 404, 406),
+    ),
+    RestRoute(
+        "POST", "/v1/tool-results/stream", "postResults", "What a worker says of a call",
+        (ResponseSpec(200, "taken", {_JSON: executors.PostAnswer}), ResponseSpec(204, "taken before", {})),
+        body=executors.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429, 503),
+    ),
+    RestRoute(
+        "GET", "/v1/servers", "listServers", "Every server that the caller may use, and how it is",
+        (ResponseSpec(200, "the servers", {_JSON: servers.ServerList}),),
+        parameters=(_PROFILE,), problems=(404,), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/servers/{name}", "getServer", "How a server is",
+        (ResponseSpec(200, "the server", {_JSON: servers.ServerInfo}),),
+        parameters=(_PROFILE,), problems=(404,), has_head=True,
+    ),
+    RestRoute(
+        "POST", "/v1/servers/{name}/restart", "restartServer", "Start a server again; its running calls may end",
+        (ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),), problems=(404, 409),
+    ),
+    RestRoute(
+        "POST", "/v1/reload", "reload", "Read the configuration again",
+        (ResponseSpec(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 422),
+    ),
+    RestRoute(
+        "GET", "/v1/openapi.json", "describe", "This description",
+        (ResponseSpec(200, "an OpenAPI 3.1 document", {_JSON: None}),), has_head=True,
+    ),
+)  # fmt: skip
+
+
+def by_path() -> Mapping[str, Mapping[str, RestRoute]]:
+    """The routes of each path by method."""
+    paths: dict[str, dict[str, RestRoute]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method] = route
+    return paths

@@ -1,0 +1,65 @@
+"""What operates a running hub over REST: its servers, starting one again, and reading the configuration again."""
+
+from typing import Protocol
+
+from starlette.responses import Response
+
+from mcp_hub.fronts.rest.exchange import RestRequest, answer
+from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
+
+__all__ = ["Operator", "RestServers"]
+
+
+class Operator(Protocol):
+    """Who can do it."""
+
+    async def servers(self, profile: str | None) -> list[ServerInfo]:
+        """How the servers of a profile are, None for all."""
+        ...
+
+    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
+        """How one is; None if the profile does not have it."""
+        ...
+
+    def restart(self, server: str, profile: str | None) -> None:
+        """Has a server replaced by a fresh one; what runs at it may end. Raises `Problem` 404 or 409."""
+        ...
+
+    async def reload(self) -> ReloadAnswer:
+        """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""
+        ...
+
+
+class RestServers:
+    """Serves `/v1/servers/…` and `/v1/reload`. Whoever is bound to a profile operates its servers and nothing else."""
+
+    def __init__(self, operator: Operator | None) -> None:
+        self._found = operator
+
+    @property
+    def _operator(self) -> Operator:
+        if self._found is None:
+            raise Problem(404, "not_operated", "the servers of this hub are not operated over REST")
+        return self._found
+
+    async def servers(self, request: RestRequest) -> Response:
+        found = await self._operator.servers(request.caller.profile)
+        return answer(ServerList(found))
+
+    async def server(self, request: RestRequest) -> Response:
+        name = request.path["name"]
+        found = await self._operator.server(name, request.caller.profile)
+        if found is None:
+            raise unknown_server(name)
+        return answer(found)
+
+    async def restart(self, request: RestRequest) -> Response:
+        server = request.path["name"]
+        self._operator.restart(server, request.caller.profile)
+        return answer(RestartAnswer(server), 202)
+
+    async def reload(self, request: RestRequest) -> Response:
+        if request.caller.profile is not None:
+            raise Problem(403, "profile_bound", "the configuration is not that of one profile: use another token")
+        return answer(await self._operator.reload())

@@ -1,0 +1,134 @@
+"""Durable streams over REST: whoever holds the id and is the same principal may look, follow, answer and cancel.
+
+Any hub on the store serves any stream; what is meant for the hub that runs the call goes there through the store.
+"""
+
+import re
+from typing import Final
+
+from msgspec import UNSET, Raw
+from starlette.responses import Response
+
+from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.fronts.following import Following
+from mcp_hub.fronts.rest.calls import OF_REST, rest_session
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, NDJSON, RestRequest, answer
+from mcp_hub.fronts.rest.follow import Closing, send_ndjson, send_sse
+from mcp_hub.fronts.rest.info import detailed, durable, info, open_questions
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.hub import HubPort, StreamHandle
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.rest.streams import InputBody, QuestionInfo, StreamList, StreamPage
+from mcp_hub.sessions.session import LOCAL
+
+__all__ = ["RestStreams"]
+
+_WAIT: Final = 25.0
+_EVENTS, _MOST_EVENTS = 1000, 10_000
+_STREAMS, _MOST_STREAMS = 100, 1000
+_CURSOR: Final = re.compile(r"[0-9]{1,18}")
+
+
+class RestStreams:
+    """Serves `/v1/streams`."""
+
+    def __init__(self, hub: HubPort, closing: Closing) -> None:
+        self._hub = hub
+        self._closing = closing
+
+    async def list_streams(self, request: RestRequest) -> Response:
+        """A token's all; without tokens those that were made over REST, and none of a session (streams.md §3)."""
+        most = request.count("limit", _STREAMS, _MOST_STREAMS)
+        caller = request.caller
+        is_open = caller.principal == LOCAL.principal
+        rows = await self._hub.durable.newest(caller.principal, _MOST_STREAMS if is_open else most)
+        shown = [row for row in rows if not is_open or row.session.startswith(OF_REST)][:most]
+        return answer(StreamList([info(self._hub, row) for row in shown]))
+
+    async def get_stream(self, request: RestRequest) -> Response:
+        stream = await self._opened(request)
+        self._hub.let_go(rest_session(request.caller, ""), stream)  # somebody is here: the time starts anew
+        return answer(await detailed(self._hub, stream))
+
+    async def _opened(self, request: RestRequest) -> StreamHandle:
+        return await self._hub.stream(request.caller.principal, request.path["id"])
+
+    async def cancel_stream(self, request: RestRequest) -> Response:
+        """Idempotent."""
+        row = await (await self._opened(request)).cancel("its client has cancelled it")
+        return answer(info(self._hub, row), 200 if row.has_ended else 202)
+
+    async def follow_stream(self, request: RestRequest) -> Response | None:
+        form = request.accepts(JSON, NDJSON, EVENT_STREAM)[-1]
+        after = _cursor(request)
+        wait, most = request.seconds("wait", _WAIT), request.count("limit", _EVENTS, _MOST_EVENTS)
+        stream = await self._opened(request)
+        was_orphan = stream.is_orphan
+        try:
+            following = Following(stream, after)
+        except InvalidParams as error:
+            raise Problem(400, "invalid_cursor", str(error), last=stream.info.last) from None
+        try:
+            if form == JSON:
+                return await self._closing.connected(request, self._page(following, most, wait))
+            work = (send_sse if form == EVENT_STREAM else send_ndjson)(following, request.send)
+            await self._closing.connected(request, work)
+            return None
+        finally:
+            following.close()
+            self._hub.let_go(rest_session(request.caller, ""), stream, was_orphan=was_orphan)
+
+    async def _page(self, following: Following, most: int, wait: float) -> Response:
+        lines = await following.page(most, wait)
+        is_kept = durable(self._hub, following.stream)
+        page = StreamPage([Raw(line) for line in lines], following.cursor, following.closed, is_kept)
+        return answer(page)
+
+    async def answer_question(self, request: RestRequest) -> Response:
+        body = await request.shaped(InputBody)
+        stream = await self._opened(request)
+        asked = {question.key: question for question in await open_questions(stream)}
+        if stream.info.has_ended:
+            raise Problem(409, "stream_ended", "the call has ended; nothing is asked any more")
+        if body.key not in asked:
+            still = ", ".join(asked) or "none"
+            raise Problem(404, "unknown_question", f"no question {body.key[:100]!r} is open (open: {still})")
+        row = await stream.answer(body.key, _outcome(body, asked[body.key]))
+        return answer(info(self._hub, row), 202)
+
+
+def _cursor(request: RestRequest) -> int:
+    """Where to go on. Raises `Problem`."""
+    text = request.header("last-event-id")
+    if text is None:
+        text = request.query_params.get("after", "0")
+    if not _CURSOR.fullmatch(text):
+        raise Problem(400, "invalid_cursor", f"a cursor is the number of an event, not {text[:50]!r}")
+    return int(text)
+
+
+def _outcome(body: InputBody, question: QuestionInfo) -> Raw | RpcError:
+    """What the question is answered with. Raises `Problem` for an answer that says nothing, or two things."""
+    given = [name for name in ("action", "result", "error") if getattr(body, name) is not UNSET]
+    if len(given) != 1:
+        raise _unfit("one of `action`, `result` and `error` has to be there")
+    if body.content is not UNSET and body.action != "accept":
+        raise _unfit("`content` goes with the action accept")
+    if body.error is not UNSET:
+        return RpcError(body.error.message, code=body.error.code)
+    if body.result is not UNSET:
+        if raw_object(body.result) is None:
+            raise _unfit("`result` has to be an object")
+        return Raw(bytes(body.result))
+    if question.method != "elicitation/create":
+        raise _unfit(f"{question.method} is answered with a `result` or an `error`")
+    answer: dict[str, object] = {"action": body.action}
+    if body.content is not UNSET:
+        if raw_object(body.content) is None:
+            raise _unfit("`content` has to be an object")
+        answer["content"] = body.content
+    return Raw(object_bytes(answer))
+
+
+def _unfit(what: str) -> Problem:
+    return Problem(400, "invalid_body", f"the body does not fit: {what}")

@@ -1,0 +1,252 @@
+"""The public `Hub`: the servers of one configuration, for the program that opens it."""
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+
+import anyio
+from mcp_types import CallToolResult, Tool
+
+from mcp_hub.config.load.load import Loaded, find_config, parse, read
+from mcp_hub.errors import ConfigError, ConfigFinding, HubMisuse
+from mcp_hub.library.inner import CallFollower, InnerHub, opened
+from mcp_hub.library.models import encoded_arguments, encoded_meta, result_model, tool_models
+from mcp_hub.library.mounted import MountedHub
+from mcp_hub.library.questions import OnEvent, OnQuestion, completed, to_end
+from mcp_hub.library.stream import ToolStream
+from mcp_hub.masking import Secrets
+from mcp_hub.types import UpstreamStatus
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+__all__ = ["AsgiApplication", "Hub"]
+
+_Message = MutableMapping[str, Any]
+AsgiApplication = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
+"""What Starlette, FastAPI and every ASGI server take; `Any` as in ASGI itself."""
+
+_WAIT: Final = 30.0
+_MAPPING: Final = "settings"
+"""The name of a configuration that is not a file, in findings."""
+
+
+class Hub:
+    """One MCP hub in this program. Its servers run as long as the block: `async with Hub.from_config(…) as hub`.
+
+    The block begins and ends in one task. Any task of the same event loop may use the hub meanwhile; elsewhere
+    methods raise `HubMisuse`. Several hubs may be open at once. `warnings` are findings of the configuration that are
+    not errors.
+    """
+
+    def __init__(self, loaded: Loaded, *, env: Mapping[str, str], profile: str | None, wait: float) -> None:
+        """Use `from_config`."""
+        self.warnings = loaded.warnings
+        self._loaded = loaded
+        self._env = env
+        self._profile = profile
+        self._wait = wait
+        self._secrets = Secrets()
+        self._inner: InnerHub | None = None
+        self._exit: AsyncExitStack | None = None
+        self._task: int | None = None
+
+    @classmethod
+    def from_config(
+        cls,
+        config: str | os.PathLike[str] | Mapping[str, object] | None = None,
+        *,
+        profile: str | None = None,
+        wait: float = _WAIT,
+        env: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A hub that is not open yet. Reads the configuration and starts nothing.
+
+        `config` is the path of a file, or what such a file would hold; None searches the usual places, as the command
+        line does. `profile` restricts what is seen. Servers may take `wait` seconds to start. `env` stands for
+        `os.environ`. Raises `ConfigError` with every finding, a line each.
+        """
+        env = os.environ if env is None else env
+        if isinstance(config, Mapping):
+            loaded = parse(json.dumps(config, default=str), _MAPPING, env, Path.cwd())
+        else:
+            loaded = read(find_config(None if config is None else os.fspath(config), Path.cwd(), env), env)
+        if profile is not None and profile not in loaded.settings.profiles:
+            known = ", ".join(loaded.settings.profiles) or "none"
+            message = f'no profile "{profile}" (configured: {known})'
+            raise ConfigError(ConfigFinding("unknown_profile", message, str(loaded.path)))
+        return cls(loaded, env=env, profile=profile, wait=wait)
+
+    def __repr__(self) -> str:
+        return f"<Hub: {', '.join(self._loaded.settings.servers)} ({'closed' if self._inner is None else 'open'})>"
+
+    async def __aenter__(self) -> Self:
+        """Starts the servers and waits for none of them. Raises `HubMisuse` if the hub is open."""
+        if self._exit is not None:
+            raise HubMisuse("hub_open_already", "this hub is open: use it there, or make another one")
+        self._exit = AsyncExitStack()
+        self._task = anyio.get_current_task().id
+        self._secrets.learn(self._loaded.secrets)
+        try:
+            with self._secrets.owning():
+                own = opened(self._loaded, self._env, self._profile, self._wait)
+                self._inner = await self._exit.enter_async_context(own)
+        except BaseException:
+            self._forget()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Gives calls their ending and stops the servers. Raises `HubMisuse` in a task that did not enter."""
+        if self._exit is None:
+            raise HubMisuse("hub_not_open", "this hub is not open: nothing is to be closed")
+        if anyio.get_current_task().id != self._task:
+            raise HubMisuse("hub_other_task", "close the hub in the task that opened it: keep `async with` in one task")
+        self._inner = None
+        try:
+            return await self._exit.__aexit__(kind, error, trace)
+        finally:
+            self._forget()
+
+    def servers(self) -> list[UpstreamStatus]:
+        """The state of each configured server, with the reason if it is not ready."""
+        return self._running().statuses()
+
+    @overload
+    async def list_tools(self, *, raw: Literal[False] = False) -> list[Tool]: ...
+
+    @overload
+    async def list_tools(self, *, raw: Literal[True]) -> list[bytes]: ...
+
+    async def list_tools(self, *, raw: bool = False) -> list[Tool] | list[bytes]:
+        """Every tool, once each server is ready or has failed. `raw`: each definition as JSON text."""
+        raws = await self._running().tools()
+        return raws if raw else tool_models(raws)
+
+    @overload
+    async def search(self, query: str, *, limit: int = 5, raw: Literal[False] = False) -> list[Tool]: ...
+
+    @overload
+    async def search(self, query: str, *, limit: int = 5, raw: Literal[True]) -> list[bytes]: ...
+
+    async def search(self, query: str, *, limit: int = 5, raw: bool = False) -> list[Tool] | list[bytes]:
+        """The tools that fit a query in plain words, the best first. `raw`: each definition as JSON text."""
+        raws = await self._running().search(query, limit)
+        return raws if raw else tool_models(raws)
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        on_question: OnQuestion | None = None,
+        meta: Mapping[str, object] | None = None,
+        raw: Literal[False] = False,
+    ) -> CallToolResult: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        on_question: OnQuestion | None = None,
+        meta: Mapping[str, object] | None = None,
+        raw: Literal[True],
+    ) -> bytes: ...
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        on_question: OnQuestion | None = None,
+        meta: Mapping[str, object] | None = None,
+        raw: bool = False,
+    ) -> CallToolResult | bytes:
+        """Calls a tool and waits for its result; `is_error` says that the tool itself failed.
+
+        `on_event` is handed progress, partial output and log messages. `on_question` answers what the server asks
+        meanwhile; without it questions are declined. `meta` becomes `_meta` of the request. `raw`: the result as JSON
+        text. Cancelling the task that waits cancels the call at its server.
+        Raises `RpcError` for an error answer, `CallCancelled`, `ModelMismatch`.
+        """
+        call = await self._begun(name, arguments, meta, asks=on_question is not None)
+        try:
+            text = call.result(completed(await to_end(call, on_event, on_question)))
+        finally:
+            call.close()
+        return text if raw else result_model(name, text)
+
+    def stream_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        asks: bool = False,
+        meta: Mapping[str, object] | None = None,
+    ) -> ToolStream:
+        """Calls a tool as a durable stream of events, which `resume` follows again from any place.
+
+        With `asks` questions of the server are events, and wait for `ToolStream.answer`; else they are declined.
+        """
+        given, added = encoded_arguments(arguments), encoded_meta(meta)
+
+        async def begin() -> CallFollower:
+            with self._secrets.owning():
+                return await self._running().begin_stream(name, given, added, asks=asks)
+
+        return ToolStream(begin, name)
+
+    def resume(self, id: str, *, after: int = 0) -> ToolStream:
+        """Follows a stream again, from the event behind number `after` on: also after its end, and, as long as the
+        store keeps it, in another process.
+        """
+
+        async def begin() -> CallFollower:
+            with self._secrets.owning():
+                return await self._running().follow(id, after)
+
+        return ToolStream(begin, id)
+
+    def asgi(self) -> AsgiApplication:
+        """The HTTP front as an ASGI application: `/mcp`, `/sse`, `/v1`, health and metrics, below any mount.
+
+        It may be mounted before the hub is open, and answers 503 while it is not.
+        """
+        return MountedHub(self._running, self._secrets.owning)
+
+    def connect(self, **options: Any) -> "Client":
+        """A client of the official SDK on this hub, in process: `async with hub.connect() as client`.
+
+        `options` are those of `mcp.Client`, hence `Any`. The hub is to be open when the client's block is entered, and
+        for as long as that.
+        """
+        from mcp_hub.library.sdk_client import client_on  # the SDK's client costs a second that other programs save
+
+        return client_on(self._running, self._secrets.owning, options)
+
+    async def _begun(
+        self, name: str, arguments: Mapping[str, object] | None, meta: Mapping[str, object] | None, *, asks: bool
+    ) -> CallFollower:
+        with self._secrets.owning():
+            return await self._running().begin(name, encoded_arguments(arguments), encoded_meta(meta), asks=asks)
+
+    def _running(self) -> InnerHub:
+        if self._inner is None:
+            raise HubMisuse("hub_not_open", "the hub is not open: use it inside `async with hub`")
+        return self._inner
+
+    def _forget(self) -> None:
+        self._inner = self._exit = self._task = None
+        self._secrets.forget()

@@ -1,0 +1,336 @@
+"""The hub behind the library: the only module of it that touches the port, the fronts and the composition root.
+
+Every call gets a session object of its own under one session id, as a reload replaces what a session has looked up.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+import msgspec
+from anyio.abc import TaskGroup
+from msgspec import Raw
+
+from mcp_hub.aio import Bell
+from mcp_hub.app.build import App, open_app
+from mcp_hub.app.http import HttpFront, is_authenticated
+from mcp_hub.app.readiness import all_settled, unknown_tool, wait_until
+from mcp_hub.call import Call
+from mcp_hub.calls.log import Reader
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.streams.stream import Stream, StreamReader
+from mcp_hub.catalog.definitions import in_era
+from mcp_hub.catalog.resources.links import mentions_uris
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.errors import Busy, RpcError
+from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
+from mcp_hub.fronts.http.response import Receive, Scope, Send
+from mcp_hub.fronts.in_process import InProcessFront
+from mcp_hub.ids import new_session_id
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.capabilities import SUPERSET
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.rpc_errors import for_caller
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import PROGRAM, CallId, Era, Kind, RawJson, UpstreamStatus
+
+__all__ = ["CallFollower", "InnerHub", "opened"]
+
+_TOKEN: Final = b'"library"'
+"""Progress is wanted; each server is given a token of the hub's own."""
+_BATCH: Final = 256
+"""Events that are taken at once."""
+_CANCELLED: Final = "its caller has cancelled it"
+
+
+@asynccontextmanager
+async def opened(loaded: Loaded, env: Mapping[str, str], profile: str | None, wait: float) -> AsyncIterator["InnerHub"]:
+    """Starts the servers and yields at once; on the way out calls get their ending and servers are stopped."""
+    async with anyio.create_task_group() as tasks:
+        async with open_app(loaded, env, has_executors=True, owns_process=False) as app:
+            inner = InnerHub(app, tasks, profile, wait)
+            try:
+                yield inner
+            finally:
+                inner.stop()
+        inner.close()  # clients in this process have been given the endings of their calls
+        tasks.cancel_scope.cancel()
+
+
+class InnerHub:
+    """One running hub. Servers may take `wait` seconds to start; callers see the `profile`."""
+
+    def __init__(self, app: App, tasks: TaskGroup, profile: str | None, wait: float) -> None:
+        self._app = app
+        self._hub = app.hub
+        self._tasks = tasks
+        self._caller = Caller(profile=profile)
+        self._wait = wait
+        self._session_id = new_session_id()
+        self._http: HttpFront | None = None
+        self._clients: list[InProcessFront] = []
+
+    def statuses(self) -> list[UpstreamStatus]:
+        """Of the configured servers, in configured order."""
+        return [status for status in self._hub.statuses() if status.server in self._app.settings.servers]
+
+    async def tools(self) -> list[bytes]:
+        """The definition of every tool of the profile."""
+        await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
+        entries = self._hub.view(self._session()).entries(Kind.TOOL)
+        return [bytes(in_era(Kind.TOOL, entry.raw, Era.MODERN)) for entry in entries]
+
+    async def search(self, query: str, limit: int) -> list[bytes]:
+        """Definitions of the tools that fit the query, the best first."""
+        await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
+        found = await self._hub.catalog.search(self._caller.profile, query, limit)
+        view = self._hub.view(self._session())
+        entries = [view.find(Kind.TOOL, hit.id) for hit in found.hits]
+        return [bytes(in_era(Kind.TOOL, entry.raw, Era.MODERN)) for entry in entries if entry is not None]
+
+    # -- calls
+
+    async def begin(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
+        """Starts a call that lives as long as its follower. `asks` if questions of its server can be answered.
+
+        Raises `RpcError`.
+        """
+        record, session = await self._started(name, arguments, meta, asks=asks)
+        return _LiveCall(self, record, session)
+
+    async def begin_stream(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
+        """Starts a call that goes on without its follower, which can come back. Raises `HubError`."""
+        record, _ = await self._started(name, arguments, meta, asks=asks)
+        streams = self._hub.streams
+        try:
+            writer = streams.detach(record)
+        except Busy:
+            self._hub.cancel(record, "too many calls run without a client")
+            raise
+        await streams.settled(writer)
+        if writer.error is not None:
+            raise writer.error
+        return _StreamFollower(self, writer.stream, 0)
+
+    async def follow(self, id_: str, after: int) -> "CallFollower":
+        """Follows a stream from the event behind `after` on.
+
+        Raises `UnknownStream`, `EventsGone`, `InvalidParams` for a place beyond its end, `Busy`, `StoreError`.
+        """
+        return _StreamFollower(self, await self._hub.streams.open(self._caller.principal, id_), after)
+
+    async def _started(
+        self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool
+    ) -> tuple[CallRecord, Session]:
+        session = self._session(asks=asks)
+        await self._find(name)
+        params = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}
+        handle = self._hub.call(session, "tools/call", params, RequestMeta(_TOKEN, None, None, None, None, dict(meta)))
+        return handle.record, session
+
+    async def _find(self, name: str) -> None:
+        """Returns as soon as a server has the tool. Raises `RpcError` when all were asked or the time is over."""
+        hub = self._hub
+
+        def is_there() -> bool:
+            return hub.view(self._session()).find(Kind.TOOL, name) is not None
+
+        await wait_until(hub, lambda: is_there() or all_settled(hub), self._wait)
+        if not is_there():
+            prefixes = {server: own.prefix or server for server, own in self._app.settings.servers.items()}
+            near = hub.view(self._session()).nearest(Kind.TOOL, name)
+            raise unknown_tool(name, near, self.statuses(), prefixes)
+
+    def _session(self, *, asks: bool = False) -> Session:
+        return Session(
+            self._session_id,
+            self._caller,
+            Era.HANDSHAKE,
+            eras.LATEST_HANDSHAKE,
+            SUPERSET if asks else {},
+            audience=PROGRAM,
+            mode="full",
+            epoch=self._hub.epoch,
+        )
+
+    def result(self, id_: CallId, server: str, done: Completed) -> bytes:
+        """The result as the server sent it, but for URIs of resources, which are those that the hub's clients read."""
+        result = done.result
+        if mentions_uris(result):
+            caller = self._caller
+            call = Call(id_, server, "tools/call", {}, {}, self._session_id, caller.principal, done.era, {})
+            result = self._hub.exported(self._session(), call, result)
+        return bytes(result)
+
+    # -- fronts
+
+    async def serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one HTTP request, as the hub's own HTTP front does."""
+        if self._http is None:
+            self._http = HttpFront(self._app, self._caller.profile, is_open=self.is_authenticated)
+            self._tasks.start_soon(self._http.run, name="library http front")
+        await self._http.endpoints(scope, receive, send)
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether everybody has to show a token, by the settings that hold now."""
+        return is_authenticated(self._app.settings)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the settings say that something else guards the HTTP front."""
+        return self._app.settings.hub.http.allow_public
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[InProcessFront]:
+        """A front for one client in this process."""
+        front = InProcessFront(self._hub, self._app.binding, self._caller)
+        self._clients.append(front)
+        try:
+            async with front.serving():
+                yield front
+        finally:
+            self._clients.remove(front)
+
+    def stop(self) -> None:
+        """The hub is about to stop: event streams that would not end by themselves end."""
+        if self._http is not None:
+            self._http.close()
+        self._hub.end(self._session())
+
+    def close(self) -> None:
+        """The hub has stopped: ends the connections of clients in this process."""
+        for client in self._clients:
+            client.close("the hub has stopped")
+
+    # -- for the followers
+
+    def reader(self, stream: Stream, wake: Callable[[], None], after: int) -> StreamReader:
+        return self._hub.streams.follow(stream, wake, after)
+
+    def leave(self, stream: Stream) -> None:
+        """Its follower has left: unless another one comes, the call goes on for as long as its tool may."""
+        writer = self._hub.streams.owned(stream.row.id)
+        if writer is not None and writer.is_detached:
+            self._hub.leave(self._session(), writer.record)
+
+    def cancel_call(self, record: CallRecord) -> None:
+        self._hub.cancel(record, _CANCELLED)
+
+    async def cancel_stream(self, id_: CallId) -> None:
+        await self._hub.streams.cancel(self._caller.principal, id_, _CANCELLED)
+
+    async def answer(self, id_: CallId, key: str, answer: RawJson | RpcError) -> None:
+        await self._hub.streams.answer(self._caller.principal, id_, key, answer)
+
+    async def questions(self, stream: Stream) -> list[InputRequired]:
+        handle = await self._hub.stream(self._caller.principal, stream.row.id)
+        return list((await handle.questions()).values())
+
+
+class CallFollower(ABC):
+    """Follows one call. `id` is that of its stream; `cursor` the number of the last event that was given out.
+
+    Errors are as their caller may see them. Its owner calls `close`.
+    """
+
+    def __init__(self, inner: InnerHub, id_: CallId, server: str, reader: Reader | StreamReader, bell: Bell) -> None:
+        self.id = id_
+        self.cursor = reader.cursor
+        self._inner = inner
+        self._server = server
+        self._reader = reader
+        self._bell = bell
+        self._taken: list[CallEvent] = []
+
+    async def next(self) -> CallEvent | None:
+        """The next event; None behind the ending. Raises the `HubError` for which there will be no more."""
+        while True:
+            while not self._taken:
+                reader = self._reader
+                if not reader.has_more and reader.at_end:
+                    return None
+                if not reader.has_more and reader.failed is not None:
+                    raise reader.failed
+                if reader.has_more:
+                    await anyio.lowlevel.checkpoint()
+                else:
+                    await self._bell.wait()
+                self._taken = reader.take(_BATCH)[::-1]
+            event = self._taken.pop()
+            self.cursor += 1
+            if not isinstance(event, Started):
+                if isinstance(event, Failed):
+                    return Failed(for_caller(event.error, Era.HANDSHAKE, self._server))
+                return event
+
+    def result(self, done: Completed) -> bytes:
+        """The result object as JSON text."""
+        return self._inner.result(self.id, self._server, done)
+
+    @abstractmethod
+    async def answer(self, key: str, answer: RawJson | RpcError) -> None:
+        """Answers an open question; a key that is not open is ignored."""
+        ...
+
+    @abstractmethod
+    async def cancel(self) -> None:
+        """Ends the call, also at its server. Idempotent."""
+        ...
+
+    @abstractmethod
+    async def questions(self) -> list[InputRequired]:
+        """The questions that are open, oldest first."""
+        ...
+
+    def close(self) -> None:
+        """Nobody follows any more. Idempotent."""
+        self._reader.close()
+
+
+class _LiveCall(CallFollower):
+    """A call whose caller waits for it: closing this before the end cancels the call."""
+
+    def __init__(self, inner: InnerHub, record: CallRecord, session: Session) -> None:
+        bell = Bell()
+        super().__init__(inner, record.call.id, record.call.upstream, record.log.reader(bell.ring), bell)
+        self._record = record
+
+    async def answer(self, key: str, answer: RawJson | RpcError) -> None:
+        self._record.answer(key, answer)
+
+    async def cancel(self) -> None:
+        self._inner.cancel_call(self._record)
+
+    async def questions(self) -> list[InputRequired]:
+        return [InputRequired(key, own.method, own.params) for key, own in self._record.open_questions.items()]
+
+    def close(self) -> None:
+        if not self._record.log.ended:
+            self._inner.cancel_call(self._record)
+        super().close()
+
+
+class _StreamFollower(CallFollower):
+    """A durable call: its events are those that the store has, so that a cursor never points past what survives."""
+
+    def __init__(self, inner: InnerHub, stream: Stream, after: int) -> None:
+        bell = Bell()
+        super().__init__(inner, stream.row.id, stream.row.server, inner.reader(stream, bell.ring, after), bell)
+        self._stream = stream
+
+    async def answer(self, key: str, answer: RawJson | RpcError) -> None:
+        await self._inner.answer(self.id, key, answer)
+
+    async def cancel(self) -> None:
+        await self._inner.cancel_stream(self.id)
+
+    async def questions(self) -> list[InputRequired]:
+        return await self._inner.questions(self._stream)
+
+    def close(self) -> None:
+        super().close()
+        self._inner.leave(self._stream)

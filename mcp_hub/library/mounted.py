@@ -1,0 +1,94 @@
+"""The hub's HTTP front below somebody else's routes: an ASGI application that can be mounted anywhere.
+
+Paths are taken relative to the mount (`root_path`), and places that the hub names get its prefix. The hub's own guard
+stays in front: Host, Origin, tokens. A hub without tokens answers this machine only, whatever the host listens on.
+"""
+
+from collections.abc import Callable, MutableMapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from mcp_hub.errors import HubMisuse
+from mcp_hub.fronts.http.auth import is_loopback
+from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
+from mcp_hub.library.inner import InnerHub
+
+__all__ = ["MountedHub"]
+
+_PLACES: Final = b"/v1/"
+"""How a Location of the hub begins."""
+
+
+class MountedHub:
+    """The ASGI application. `running` is asked at each request; `owning` says whose secrets a request learns."""
+
+    def __init__(self, running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> None:
+        self._running = running
+        self._owning = owning
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._serve(scope, receive, send)
+            case "websocket":
+                await send({"type": "websocket.close", "code": 1000})
+            case _:
+                await _live(receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            inner = self._running()
+        except HubMisuse as error:
+            await _refuse(send, 503, error.code, str(error))
+            return
+        if not (inner.is_authenticated or inner.is_public or _is_local(scope)):
+            what = (
+                "this hub has no tokens, so only this machine may use it: set hub.tokens or hub.http.oauth, "
+                "or hub.http.allow_public if the host program guards it"
+            )
+            await _refuse(send, 403, "not_public", what)
+            return
+        with self._owning():
+            await inner.serve_http(*_below(scope, receive, send))
+
+
+def _below(scope: Scope, receive: Receive, send: Send) -> tuple[Scope, Receive, Send]:
+    """The request as it would be without the mount."""
+    root, path = scope.get("root_path", ""), scope["path"]
+    raw = scope.get("raw_path") or quote(path).encode()
+    if not root or not f"{path}/".startswith(f"{root.rstrip('/')}/"):
+        return {**scope, "raw_path": raw}, receive, send
+    prefix = quote(root).encode()
+    inner_path = path[len(root.rstrip("/")) :] or "/"
+    inner_raw = raw[len(prefix) :] if raw.startswith(prefix) else quote(inner_path).encode()
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [_placed(prefix, *header) for header in message.get("headers", ())]}
+        await send(message)
+
+    return {**scope, "path": inner_path, "raw_path": inner_raw or b"/"}, receive, sending
+
+
+def _placed(prefix: bytes, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    return (name, prefix + value) if name.lower() == b"location" and value.startswith(_PLACES) else (name, value)
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether the request certainly comes from this machine."""
+    client = scope.get("client")
+    return client is not None and is_loopback(client[0])
+
+
+async def _refuse(send: Send, status: int, code: str, detail: str) -> None:
+    await respond(send, status, msgspec.json.encode({"code": code, "detail": detail}))
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """The lifespan protocol, for a server that runs the application itself; the hub lives by its own block."""
+    while (await receive())["type"] != "lifespan.shutdown":
+        await send({"type": "lifespan.startup.complete"})
+    await send({"type": "lifespan.shutdown.complete"})

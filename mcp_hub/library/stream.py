@@ -1,0 +1,111 @@
+"""A call that is followed by its events and survives its follower: what `Hub.stream_tool` and `Hub.resume` return."""
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Literal, Self, overload
+
+from mcp_types import CallToolResult
+
+from mcp_hub.errors import CallCancelled
+from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, InputRequired
+from mcp_hub.library.inner import CallFollower
+from mcp_hub.library.models import Answer, encoded_answer, result_model
+from mcp_hub.library.questions import completed
+
+__all__ = ["ToolStream"]
+
+
+class ToolStream:
+    """The events of one call, to be iterated once; the last one is `Completed`, `Failed` or `Cancelled`.
+
+    Leaving the block, or the loop at the ending, only stops following: the call goes on and `Hub.resume(stream.id,
+    after=stream.cursor)` follows it again. `cancel` ends the call. Without a block, leave the loop at the ending only,
+    or call `close`.
+
+    `cursor` is the number of the last event that was given out. The call starts when the block is entered, or with the
+    first event. That raises `RpcError` if there is no such tool, `UnknownStream`, `EventsGone`, `Busy`.
+    """
+
+    def __init__(self, begin: Callable[[], Awaitable[CallFollower]], name: str) -> None:
+        self._begin = begin
+        self._name = name
+        self._call: CallFollower | None = None
+        self._ending: Ending | None = None
+        self._is_closed = False
+
+    @property
+    def id(self) -> str | None:
+        """The id of the stream; None before the call starts."""
+        return None if self._call is None else self._call.id
+
+    @property
+    def cursor(self) -> int:
+        """The number of the last event that was given out; 0 before the first."""
+        return 0 if self._call is None else self._call.cursor
+
+    async def __aenter__(self) -> Self:
+        await self._started()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CallEvent:
+        if self._ending is not None or self._is_closed:
+            raise StopAsyncIteration
+        event = await (await self._started()).next()
+        if event is None:
+            self.close()
+            raise StopAsyncIteration
+        if isinstance(event, Completed | Failed | Cancelled):
+            self._ending = event
+            self.close()
+        return event
+
+    @overload
+    async def result(self, *, raw: Literal[False] = False) -> CallToolResult: ...
+
+    @overload
+    async def result(self, *, raw: Literal[True]) -> bytes: ...
+
+    async def result(self, *, raw: bool = False) -> CallToolResult | bytes:
+        """The result, once the call has ended; events that were not iterated are skipped.
+
+        `raw`: the JSON text as the server sent it. Raises the `RpcError` that the call ended with, `CallCancelled`,
+        `ModelMismatch`.
+        """
+        call = await self._started()
+        async for _ in self:
+            pass
+        if self._ending is None:
+            raise CallCancelled(f"stream {call.id} was left before its ending: resume it with an earlier cursor")
+        text = call.result(completed(self._ending))
+        return text if raw else result_model(self._name, text)
+
+    async def questions(self) -> list[InputRequired]:
+        """The questions of the server that are open, oldest first."""
+        return await (await self._started()).questions()
+
+    async def answer(self, question: InputRequired, answer: Answer) -> None:
+        """Answers a question with the result object of its method; None declines. Too late an answer is ignored."""
+        await (await self._started()).answer(question.key, encoded_answer(question.method, answer))
+
+    async def cancel(self) -> None:
+        """Ends the call, also at its server. Its ending is still to be read. Idempotent."""
+        await (await self._started()).cancel()
+
+    def close(self) -> None:
+        """Stops following; the call goes on. Idempotent."""
+        self._is_closed = True
+        if self._call is not None:
+            self._call.close()
+
+    async def _started(self) -> CallFollower:
+        if self._call is None:
+            self._call = await self._begin()
+        return self._call

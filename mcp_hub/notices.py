@@ -1,0 +1,93 @@
+"""What belongs to no call, for readers who pull and wait (architecture.md, "Three rules" 2).
+
+Changed states and lists are a version and carry no news. Updated resources are notices in a bounded ring, the newest of
+each; whoever fell behind takes every resource for updated.
+"""
+
+from collections import OrderedDict, deque
+from typing import Final
+
+import anyio
+
+__all__ = ["Notices", "Origin"]
+
+Origin = tuple[str, str]
+"""A server and a URI of its own."""
+
+_MOST_RESOURCES: Final = 1024
+_MOST_LETTERS: Final = 256
+_MOST_PARTS: Final = 16
+"""Parts of one resource that are told apart; of more, the whole counts as updated."""
+_MOST_BYTES: Final = 4096
+"""Of the params of one notice; of longer ones only the URI is kept. With the counts above: 64 MiB at the very most."""
+
+
+class Notices:
+    """Counters of all upstreams: `version` of states and lists, `noted` of notices."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.noted = 0
+        self._event: anyio.Event | None = None
+        self._notices: OrderedDict[Origin, dict[str, tuple[int, bytes]]] = OrderedDict()
+        self._lost = 0
+        self._letters: deque[tuple[int, str, bytes]] = deque(maxlen=_MOST_LETTERS)
+
+    def bump(self) -> None:
+        """A state or a list has changed."""
+        self.version += 1
+        self._wake()
+
+    def note(self, origin: Origin, uri: str, params: bytes = b"{}") -> None:
+        """A watched resource was updated: `uri`, the resource itself or a part of it. `params` as the server sent."""
+        self.noted += 1
+        parts = self._notices.pop(origin, {})
+        parts.pop(uri, None)
+        if len(parts) >= _MOST_PARTS:
+            parts, uri, params = {}, origin[1], b"{}"
+        parts[uri] = self.noted, params if len(params) <= _MOST_BYTES else b"{}"
+        self._notices[origin] = parts
+        if len(self._notices) > _MOST_RESOURCES:
+            _, oldest = self._notices.popitem(last=False)
+            self._lost = max(number for number, _ in oldest.values())
+        self._wake()
+
+    def notices(self, origin: Origin, after: int) -> list[tuple[str, bytes]]:
+        """What was noted of a resource since `noted` was `after`, oldest first: URIs and params.
+
+        For a reader so far behind that notices may be lost, always something.
+        """
+        if after < self._lost:
+            return [(origin[1], b"{}")]
+        return [(uri, params) for uri, (number, params) in self._notices.get(origin, {}).items() if number > after]
+
+    def tell(self, session: str, frame: bytes) -> None:
+        """A message for one handshake session alone."""
+        self.noted += 1
+        self._letters.append((self.noted, session, frame))
+        self._wake()
+
+    def letters(self, session: str, after: int) -> list[bytes]:
+        """The session's messages since `noted` was `after`, oldest first; of a reader far behind, the newest."""
+        return [frame for number, whose, frame in self._letters if number > after and whose == session]
+
+    async def wait(self, after: int) -> int:
+        """The version, as soon as it is above `after`."""
+        while self.version <= after:
+            await self._next()
+        return self.version
+
+    async def wait_any(self, version: int, noted: int) -> None:
+        """Returns as soon as either counter is above what is given."""
+        while self.version <= version and self.noted <= noted:
+            await self._next()
+
+    async def _next(self) -> None:
+        if self._event is None:
+            self._event = anyio.Event()
+        await self._event.wait()
+
+    def _wake(self) -> None:
+        if self._event is not None:
+            self._event.set()
+            self._event = None

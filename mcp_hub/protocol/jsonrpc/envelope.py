@@ -1,0 +1,261 @@
+"""Decoding of one JSON-RPC message: id, method and the members' bytes; the payload is not looked at.
+
+`decode` takes what peers really send: invalid UTF-8 is replaced per line, lone surrogate escapes become U+FFFD (a
+strict reader on the other side would choke on either), anything else that is not the protocol becomes a `BadMessage`
+that keeps the id if one can be read. Source: JSON-RPC 2.0 §4-5; the hostile lines in tests/unit/protocol.
+"""
+
+import json
+import re
+from itertools import islice
+
+import msgspec
+
+from mcp_hub.protocol.jsonrpc.salvage import salvage_id
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.types import RawJson, RawObject
+
+__all__ = [
+    "MESSAGE",
+    "BadMessage",
+    "Envelope",
+    "Unset",
+    "begins_with_noise",
+    "decode",
+    "error_frame",
+    "id_key",
+    "notification_frame",
+    "object_bytes",
+    "one_line",
+    "raw_object",
+    "request_id",
+    "request_frame",
+    "result_frame",
+    "salvage_id",
+    "usable_id",
+    "without_lone_surrogates",
+]
+
+Unset = msgspec.UNSET
+
+
+class Envelope(msgspec.Struct):
+    """One message. `id`, `params`, `result` and `error` are encoded; a member that is absent is `Unset`."""
+
+    id: msgspec.Raw | msgspec.UnsetType = Unset
+    method: str | msgspec.UnsetType = Unset
+    params: msgspec.Raw | msgspec.UnsetType = Unset
+    result: msgspec.Raw | msgspec.UnsetType = Unset
+    error: msgspec.Raw | msgspec.UnsetType = Unset
+    jsonrpc: str | msgspec.UnsetType = Unset
+
+
+class _Answer(msgspec.Struct):
+    """An answer of a serialiser that writes the method, too, which it does not have."""
+
+    method: None
+    id: msgspec.Raw
+    result: msgspec.Raw | msgspec.UnsetType = Unset
+    error: msgspec.Raw | msgspec.UnsetType = Unset
+    jsonrpc: str | msgspec.UnsetType = Unset
+
+
+class BadMessage(msgspec.Struct, frozen=True):
+    """A line that is no message: the JSON-RPC code to answer with, why, and its id if it could be read."""
+
+    code: int
+    reason: str
+    id: bytes | None = None
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_SURROGATES = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""Escapes of surrogates, pairs and single ones, behind any number of escaped backslashes; linear in the line."""
+_MENDED = 1 << 20
+"""Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
+_OBJECTS = re.compile(rb"\s*\[?\s*\{")
+"""How a message or a batch of them begins; anything else before a message on its line is noise."""
+MESSAGE = rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:'
+"""What a message begins with."""
+_BEGINS = re.compile(rb"\s*(?:\[\s*)?" + MESSAGE)
+_STARTS = re.compile(MESSAGE)
+_MOST_STARTS = 16
+"""Places of a line at which a message behind noise may begin."""
+_ARRAY = "an array of messages exists only in protocol version 2025-03-26; send each message by itself"
+_whole = json.JSONDecoder().raw_decode
+_BREAKS = bytes.maketrans(b"\r\n", b"  ")
+
+
+def one_line(text: bytes) -> bytes:
+    """JSON text that may come on several lines, on one: strings hold no line break, elsewhere it is white space."""
+    return text.translate(_BREAKS) if b"\n" in text or b"\r" in text else text
+
+
+def decode(line: bytes) -> Envelope | BadMessage:
+    """The message of one line."""
+    if not line.isascii():
+        line = _valid_utf8(line)
+    try:
+        return _decode(line)
+    except msgspec.ValidationError as exc:
+        if (answer := _without_method(line)) is not None:
+            return answer
+        if not _OBJECTS.match(line) and (message := _behind_noise(line)) is not None:
+            return message
+        reason = _ARRAY if line.lstrip().startswith(b"[") else str(exc)
+        return BadMessage(INVALID_REQUEST, f"not a JSON-RPC message: {reason}", salvage_id(line))
+    except msgspec.DecodeError as exc:
+        return _decode_mended(line, str(exc))
+    except RecursionError:
+        return BadMessage(PARSE_ERROR, "JSON nested too deep", salvage_id(line))
+
+
+def _without_method(line: bytes) -> Envelope | None:
+    """The answer, if `line` is one but for its method, which is null."""
+    try:
+        found = _decode_answer(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if found.result is Unset and found.error is Unset:
+        return None
+    return Envelope(id=found.id, result=found.result, error=found.error, jsonrpc=found.jsonrpc)
+
+
+def _decode_mended(line: bytes, reason: str) -> Envelope | BadMessage:
+    """Second try, without lone surrogates and without noise before the object."""
+    if len(line) <= _MENDED:
+        mended = without_lone_surrogates(line)
+        if mended != line:
+            try:
+                return _decode(mended)
+            except (msgspec.DecodeError, RecursionError):
+                pass
+        if (message := _behind_noise(mended)) is not None:
+            return message
+    return BadMessage(PARSE_ERROR, f"malformed JSON: {reason}", salvage_id(line))
+
+
+def without_lone_surrogates(text: bytes) -> bytes:
+    """JSON text in which escapes of lone surrogates have become U+FFFD."""
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return text
+    return _SURROGATES.sub(lambda m: m[0] if m[2] else m[1] + b"\\ufffd", text)
+
+
+def begins_with_noise(line: bytes) -> bool:
+    """Whether it begins neither as a message nor as an array of them."""
+    return _BEGINS.match(line) is None
+
+
+def _behind_noise(line: bytes) -> Envelope | None:
+    """The message that ends a line which begins with something else; what begins as a message is none of the noise."""
+    if len(line) > _MENDED or not begins_with_noise(line):
+        return None
+    line = without_lone_surrogates(line)
+    tried: list[int] = []
+    for start in islice(_STARTS.finditer(line), _MOST_STARTS):
+        message = _message_of(line[start.start() :])
+        if message is not None:
+            is_only = not any(_begins_as_one(line[at : start.start()]) for at in tried)
+            return message if is_only else None  # another one before it would be lost
+        tried.append(start.start())
+    return None
+
+
+def _begins_as_one(text: bytes) -> bool:
+    """Whether a whole message stands at the beginning, whatever follows."""
+    try:
+        found, _ = _whole(text.decode())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("jsonrpc") == "2.0"
+
+
+def _message_of(text: bytes) -> Envelope | None:
+    """The message, if `text` is one beyond doubt."""
+    try:
+        found = _decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    is_message = found.jsonrpc == "2.0" and (found.id is not Unset or found.method is not Unset)
+    return found if is_message else None
+
+
+def _valid_utf8(line: bytes) -> bytes:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace").encode()
+    return line
+
+
+def usable_id(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
+    """The id's bytes if it is a string or an integer; a request with any other id cannot be answered."""
+    if raw is Unset:
+        return None
+    text = bytes(raw)
+    if text[:1] == b'"' or text.lstrip(b"-").isdigit():
+        return text
+    return None
+
+
+def request_id(raw: msgspec.Raw | msgspec.UnsetType) -> tuple[bytes, int | str] | None:
+    """The id of a request, to be echoed verbatim, and its correlation key; None if it cannot be answered."""
+    if raw is not Unset:
+        text = bytes(raw)
+        if text.isdigit() and len(text) < 19:
+            return text, int(text)
+        if usable_id(raw) is not None:
+            return text, id_key(text)
+    return None
+
+
+def id_key(text: bytes) -> int | str:
+    """The correlation key of an id: `"7"` and `7` are one id for correlation, and are echoed verbatim."""
+    bare = text[1:-1] if text[:1] == b'"' else text
+    digits = bare[1:] if bare[:1] == b"-" else bare
+    if digits.isdigit() and len(digits) < 20:
+        number = int(bare)
+        if text[:1] != b'"' or b"%d" % number == bare:  # "007" is a name, not the number 7
+            return number
+    return bare.decode("utf-8", "replace")
+
+
+def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
+    """The members of an encoded object, still encoded; an absent one is empty; None if it is no object."""
+    if raw is Unset:
+        return {}
+    try:
+        return _decode_object(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+object_bytes = msgspec.json.Encoder().encode
+"""Encodes an object whose members may be encoded already."""
+
+
+def request_frame(id_: int, method: str, params: RawJson) -> bytes:
+    """A request line; `method` is one of ours and needs no escaping."""
+    return b'{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}\n' % (id_, method.encode(), params)
+
+
+def notification_frame(method: str, params: RawJson | None = None) -> bytes:
+    """A notification line."""
+    if params is None:
+        return b'{"jsonrpc":"2.0","method":"%s"}\n' % method.encode()
+    return b'{"jsonrpc":"2.0","method":"%s","params":%s}\n' % (method.encode(), params)
+
+
+def result_frame(id_: bytes, *result: RawJson | memoryview) -> bytes:
+    """A result line under the caller's own id; `result` may come in parts."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_, b',"result":', *result, b"}\n"))
+
+
+def error_frame(id_: bytes | None, error: RawJson) -> bytes:
+    """An error line; no readable id → `null` (JSON-RPC 2.0 §5)."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_ or b"null", b',"error":', error, b"}\n"))

@@ -1,0 +1,58 @@
+"""Notifications that belong to no call: their names, what a client may listen to, which resources an update is of.
+
+Source: specification 2026-07-28, basic/patterns/subscriptions and its schema; 2025-11-25, server/resources
+"Subscriptions".
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.types import Kind
+
+__all__ = ["ACKNOWLEDGED", "CANCELLED", "SUBSCRIPTION_ID", "UPDATED", "ListenFilter", "covering", "list_changed"]
+
+UPDATED: Final = "notifications/resources/updated"
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+CANCELLED: Final = "notifications/cancelled"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+"""The reserved `_meta` key that says which `subscriptions/listen` a message belongs to: its request id, verbatim."""
+
+_PART_BEGINS: Final = re.compile("[/#]")
+_LONGEST: Final = 2048
+"""Characters of a URI whose wholes are looked for; bounds the work of one notification."""
+
+
+class ListenFilter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `subscriptions/listen` asks for or its acknowledgement grants. Encodes without what is not wanted."""
+
+    toolsListChanged: bool = False
+    promptsListChanged: bool = False
+    resourcesListChanged: bool = False
+    resourceSubscriptions: tuple[str, ...] = ()
+    taskIds: tuple[str, ...] = ()
+
+    @property
+    def list_methods(self) -> frozenset[str]:
+        """The `list_changed` notifications among it."""
+        return frozenset(list_changed(kind) for kind in Kind if getattr(self, f"{KINDS[kind].capability}ListChanged"))
+
+
+def list_changed(kind: Kind) -> str:
+    """The notification for a changed list of this kind; resources and their templates share one."""
+    return f"notifications/{KINDS[kind].capability}/list_changed"
+
+
+def covering(uri: str) -> Iterator[str]:
+    """The URI and every whole that it may be a part of, by path or fragment, some of them twice.
+
+    Servers may report a sub-resource of what was subscribed to (schema, `ResourceUpdatedNotificationParams`).
+    """
+    yield uri
+    if len(uri) <= _LONGEST:
+        for found in _PART_BEGINS.finditer(uri):
+            yield uri[: found.start()]
+            yield uri[: found.end()]

@@ -1,0 +1,31 @@
+"""Tools and their calls over REST."""
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from mcp_hub.protocol.rest.common import JsonObjectText
+from mcp_hub.types import Status
+
+__all__ = ["CallAnswer", "CallBody", "ToolList"]
+
+
+class ToolList(Struct):
+    """Every tool that the caller may use, as MCP defines it, under the name to call it by."""
+
+    tools: list[JsonObjectText]
+
+
+class CallBody(Struct, forbid_unknown_fields=True):
+    """A call. `tools` restricts it to a selection of tools: a call of any other one is refused as unknown."""
+
+    arguments: JsonObjectText | UnsetType = UNSET
+    meta: JsonObjectText | UnsetType = msgspec.field(name="_meta", default=UNSET)
+    tools: list[str] | UnsetType = UNSET
+
+
+class CallAnswer(Struct):
+    """A call that has ended; a result with `isError` is the tool's own error."""
+
+    stream: str
+    status: Status
+    result: JsonObjectText

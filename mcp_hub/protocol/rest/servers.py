@@ -1,0 +1,95 @@
+"""Servers over REST: how they are, restarts and reloads."""
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+__all__ = ["FlagInfo", "LastReload", "ReloadAnswer", "RestartAnswer", "ServerInfo", "ServerList", "UnapprovedInfo"]
+
+
+class UnapprovedInfo(Struct):
+    """A tool that is not what was approved: `kind` is changed, new or unreadable; nobody can call one that is `held`.
+
+    `members` are those of its definition that differ. `mcp-hub approve` shows and approves it.
+    """
+
+    tool: str
+    kind: str
+    members: list[str]
+    held: bool
+
+
+class FlagInfo(Struct):
+    """Something in a tool's definition that a person should look at; `where` is its path there."""
+
+    tool: str
+    kind: str
+    where: str
+    why: str
+
+
+class ServerInfo(Struct, omit_defaults=True):
+    """A server now. `reason` says why it is not ready, `code` is its stable code (docs/errors.md).
+
+    `rests` says that it is stopped until it is needed. A server that is ready has a `reason` where processes of its own
+    for single sessions have failed.
+    `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is what it calls itself.
+    `listed` is when its lists were read last, `age` the seconds since, `entries` how many of each kind it listed.
+    `warnings` say what is missing from them; `stderr` are its last lines there, the newest last.
+    """
+
+    server: str
+    state: Literal["starting", "ready", "backing_off", "failed", "draining", "stopped", "disabled", "incompatible"]
+    restarts: int
+    reason: str | UnsetType = UNSET
+    code: str | UnsetType = UNSET
+    era: Literal["handshake", "modern"] | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    software: str | UnsetType = UNSET
+    pid: int | UnsetType = UNSET
+    rests: bool = False
+    listed: str | UnsetType = UNSET
+    age: float | UnsetType = UNSET
+    entries: dict[str, int] = {}
+    warnings: list[str] = []
+    unapproved: list[UnapprovedInfo] = []
+    flags: list[FlagInfo] = []
+    stderr: list[str] = []
+
+
+class ServerList(Struct):
+    """The servers that the caller may use, in the order of the configuration."""
+
+    servers: list[ServerInfo]
+
+
+class LastReload(Struct):
+    """What came of the last reload; `findings` are what is wrong with a file that was not `applied`."""
+
+    trigger: str
+    at: str
+    applied: bool
+    findings: list[str]
+
+
+class RestartAnswer(Struct):
+    """The server that is being started again; `GET /v1/tools` shows its tools meanwhile, and calls wait for it."""
+
+    server: str
+
+
+class ReloadAnswer(Struct):
+    """What a reload did with the servers, by name, and keys of the file with dots: what holds from now on (`settings`)
+    and what only from the next start of the hub on (`next_start`).
+
+    `restarted` servers run otherwise now, of `adjusted` ones only rules and limits changed; `revived` ones had failed.
+    """
+
+    added: list[str]
+    removed: list[str]
+    restarted: list[str]
+    adjusted: list[str]
+    revived: list[str]
+    kept: list[str]
+    settings: list[str]
+    next_start: list[str]

@@ -1,0 +1,83 @@
+"""Durable streams over REST: what is known of one, its events, its questions and their answers."""
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from mcp_hub.protocol.rest.common import JsonObjectText
+from mcp_hub.types import Status
+
+__all__ = ["ErrorBody", "InputBody", "QuestionInfo", "StreamList", "StreamPage", "StreamStatus"]
+
+
+class QuestionInfo(Struct):
+    """What the tool wants to know before it goes on; the answer goes to `/v1/streams/{id}/input`."""
+
+    key: str
+    method: str
+    params: JsonObjectText
+
+
+class StreamStatus(Struct, omit_defaults=True):
+    """A stream. `first` and `last` number the events that are kept; `message` is the last of its progress.
+
+    `name` is what was called, `tool` what its server calls it. `questions` are those that are open; `result`, `error`
+    (data of the `error` event) or `reason` say how it ended. `durable` is false while it is in memory only, or absent.
+    """
+
+    stream: str
+    status: Status
+    method: str
+    name: str
+    server: str
+    created: str
+    updated: str
+    first: int
+    last: int
+    tool: str | UnsetType = UNSET
+    expires: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    questions: list[QuestionInfo] | UnsetType = UNSET
+    result: JsonObjectText | UnsetType = UNSET
+    error: JsonObjectText | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    durable: bool | UnsetType = UNSET
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status not in ("working", "input_required")
+
+
+class StreamList(Struct):
+    """The caller's streams, the newest first."""
+
+    streams: list[StreamStatus]
+
+
+class StreamPage(Struct):
+    """Events behind a cursor; to be asked for again from `cursor` on until it is `closed`.
+
+    `durable` is false while the stream is in memory only, or absent.
+    """
+
+    events: list[JsonObjectText]
+    cursor: int
+    closed: bool
+    durable: bool | UnsetType = UNSET
+
+
+class ErrorBody(Struct):
+    """A JSON-RPC error that stands for an answer."""
+
+    code: int
+    message: str
+
+
+class InputBody(Struct, forbid_unknown_fields=True):
+    """The answer to the question `key`: the `result`, an `error`, or for an elicitation `action` and `content`."""
+
+    key: str
+    action: Literal["accept", "decline", "cancel"] | UnsetType = UNSET
+    content: JsonObjectText | UnsetType = UNSET
+    result: JsonObjectText | UnsetType = UNSET
+    error: ErrorBody | UnsetType = UNSET

@@ -1,0 +1,74 @@
+"""What tools cost the context of a model, over REST and as `mcp-hub tokens --json` prints it."""
+
+import msgspec
+
+from mcp_hub.types import Expose, Mode
+
+__all__ = ["ModeTokens", "ServerTokens", "TokenAccount", "Tokens", "ToolTokens"]
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Tokens of tools: whole definitions, compacted ones, one-line signatures as `find_tools` shows them, names alone.
+
+    Compacted is without what says nothing and without output schemas (context.md §4).
+    """
+
+    full: int = 0
+    compact: int = 0
+    signature: int = 0
+    names: int = 0
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(
+            self.full + other.full,
+            self.compact + other.compact,
+            self.signature + other.signature,
+            self.names + other.names,
+        )
+
+
+class ToolTokens(msgspec.Struct, frozen=True):
+    """One tool. `tokens.names` is its share of the line that its server has in a list of names."""
+
+    name: str
+    server: str
+    tokens: Tokens
+
+
+class ServerTokens(msgspec.Struct, frozen=True):
+    """All tools of a server that has any."""
+
+    server: str
+    tools: int
+    tokens: Tokens
+
+
+class ModeTokens(msgspec.Struct, frozen=True):
+    """A list as it is sent where `expose` says this, which comes to `mode`; `listed` tools, the hub's own included."""
+
+    expose: Expose
+    mode: Mode
+    listed: int
+    tokens: int
+
+
+class TokenAccount(msgspec.Struct, frozen=True):
+    """What the tools of a profile cost clients of one kind, by estimate.
+
+    `modes` are all ways to list them side by side, `current` is the one that holds. `budget` in tokens and `max_tools`
+    are what `auto` goes by; a client that `defers` keeps definitions from its model until they are asked for.
+    `starting` are servers whose tools are not known yet. `heaviest` names the tools with the longest definitions.
+    """
+
+    client: str
+    profile: str | None
+    current: ModeTokens
+    modes: tuple[ModeTokens, ...]
+    budget: int
+    max_tools: int | None
+    defers: bool
+    starting: tuple[str, ...]
+    total: Tokens
+    servers: tuple[ServerTokens, ...]
+    heaviest: tuple[str, ...]
+    tools: tuple[ToolTokens, ...]

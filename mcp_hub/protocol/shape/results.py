@@ -1,0 +1,139 @@
+"""Internal → era-correct wire form, in one place: results, progress and log notifications.
+
+Bytes are spliced; a result is taken apart one level only when the two eras differ and it carries a member that the
+other lacks. Source: specification 2026-07-28, basic/index "Result types" and server/utilities/caching; protocol.md §2.
+"""
+
+import re
+
+import msgspec
+
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Completed, Log, Progressed
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object
+from mcp_hub.protocol.shape.complete import HEAD, TAIL, begins, ends, is_complete
+from mcp_hub.types import Era, RawJson, RawObject
+
+__all__ = ["COALESCED", "call_result", "log_frame", "progress_frame"]
+
+COALESCED = "dev.mcp-hub/coalesced"
+"""`_meta` key of a progress notification that stands for earlier ones too: how many were merged into it."""
+
+_COMPLETE = msgspec.Raw(b'"complete"')
+_ASKS = msgspec.Raw(b'"input_required"')
+_MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Calls that a server may answer with a question (basic/patterns/mrtr "Supported Requests")."""
+_CACHEABLE = frozenset({"resources/read"})
+_UNCACHEABLE = {"ttlMs": msgspec.Raw(b"0"), "cacheScope": msgspec.Raw(b'"private"')}
+_PUBLIC = msgspec.Raw(b'"public"')
+_FIRST = re.compile(rb'\s*\{\s*(?=")')
+_UNSURE = re.compile(rb'"(?:resultType|ttlMs|cacheScope|structuredContent)"')
+_FOREIGN = re.compile(rb'"(?:resultType|ttlMs|cacheScope)"')
+"""Members of the modern era; a result that mentions none need not be taken apart to be sure of that."""
+
+
+def call_result(method: str, done: Completed, era: Era, *, shared: bool = False) -> tuple[RawJson | memoryview, ...]:
+    """The result of a call for a caller of `era`, in parts that are to be joined: a large one is copied once only.
+
+    `shared` is a claim that no profile, token or session influenced it; only then may caches of several users keep it.
+    Raises `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
+    """
+    if era is Era.HANDSHAKE:
+        is_plain = done.era is Era.HANDSHAKE and _FOREIGN.search(done.result) is None
+        return (done.result,) if is_plain else _down(method, done)
+    return _up(method, done.result) if done.era is Era.HANDSHAKE else _modern(method, done.result, shared)
+
+
+def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memoryview, ...]:
+    """Modern to modern: the bytes stay, unless the result type or the cache hints are not what the era wants."""
+    if method not in _CACHEABLE and is_complete(result):
+        return (result,)
+    members = raw_object(result)
+    if members is None:
+        return (result,)
+    _refuse_extension(members, (_ASKS,) if method in _MAY_ASK else ())
+    kept = {"resultType": _COMPLETE, **members} if "resultType" not in members else members
+    if kept["resultType"] == _ASKS:
+        kept = _without(members, tuple(_UNCACHEABLE))
+    elif method in _CACHEABLE:
+        kept = {**kept, **_cache_hints(members, shared)}
+    return (result,) if kept == members else (object_bytes(kept),)
+
+
+def _cache_hints(members: RawObject, shared: bool) -> RawObject:
+    """The upstream's own as far as they are valid; what is missing is as careful as can be."""
+    hints = dict(_UNCACHEABLE)
+    if bytes(members.get("ttlMs", b"")).isdigit():
+        hints["ttlMs"] = members["ttlMs"]
+    if shared and members.get("cacheScope") == _PUBLIC:
+        hints["cacheScope"] = _PUBLIC
+    return hints
+
+
+def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
+    if method not in _CACHEABLE and _FOREIGN.search(result) is None and (start := _FIRST.match(result)):
+        return (HEAD, memoryview(result)[start.end() :])
+    members = raw_object(result)
+    if members is None:
+        return (result,)
+    if members and "resultType" not in members and method not in _CACHEABLE:
+        return (HEAD, memoryview(result)[1:])
+    extra = _UNCACHEABLE if method in _CACHEABLE else {}
+    return (object_bytes({"resultType": _COMPLETE, **extra, **_without(members, ("resultType", *extra))}),)
+
+
+def _down(method: str, done: Completed) -> tuple[RawJson | memoryview, ...]:
+    """For a handshake caller: nothing of the modern era, and no error where the upstream is of the old one too."""
+    if ends(done.result, TAIL):
+        rest = memoryview(done.result)[: -len(TAIL)]
+        if _UNSURE.search(rest) is None:
+            return (rest, b"}")
+    elif begins(done.result, HEAD):
+        rest = memoryview(done.result)[len(HEAD) :]
+        if _UNSURE.search(rest) is None:
+            return (b"{", rest)
+    members = raw_object(done.result)
+    if members is None:
+        return (done.result,)
+    if done.era is Era.MODERN:  # to one of the handshake era it is a member like any other
+        _refuse_extension(members, ())
+    foreign = ["resultType", *(_UNCACHEABLE if method in _CACHEABLE else ())]
+    structured = members.get("structuredContent")
+    if done.era is Era.MODERN and structured is not None and not begins(structured, b"{"):
+        foreign.append("structuredContent")  # before 2026-07-28 it is an object; the text content says the same
+    foreign = [name for name in foreign if name in members]
+    if not foreign:
+        return (done.result,)
+    if foreign == ["resultType"] and begins(done.result, HEAD):
+        return (b"{", memoryview(done.result)[len(HEAD) :])
+    return (object_bytes(_without(members, tuple(foreign))),)
+
+
+def _refuse_extension(members: RawObject, allowed: tuple[msgspec.Raw, ...]) -> None:
+    """A result of a type that this caller did not agree to would be misread. Raises `RpcError`."""
+    kind = members.get("resultType", _COMPLETE)
+    if kind != _COMPLETE and kind not in allowed:
+        what = "for input that this client cannot be asked for" if kind == _ASKS else "to go on in another way"
+        raise RpcError(f"upstream asked {what}", data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}})
+
+
+def _without(members: RawObject, names: tuple[str, ...]) -> RawObject:
+    return {key: value for key, value in members.items() if key not in names}
+
+
+def progress_frame(token: bytes, event: Progressed) -> bytes:
+    """`notifications/progress` under the caller's own token."""
+    params: dict[str, object] = {"progressToken": msgspec.Raw(token), "progress": event.progress}
+    if event.total is not None:
+        params["total"] = event.total
+    if event.rest:
+        params.update(event.rest)
+    if event.skipped:
+        meta = raw_object((event.rest or {}).get("_meta", msgspec.UNSET)) or {}
+        params["_meta"] = {**meta, COALESCED: event.skipped}
+    return notification_frame("notifications/progress", msgspec.json.encode(params))
+
+
+def log_frame(event: Log) -> bytes:
+    """`notifications/message`, params as the upstream sent them."""
+    return notification_frame("notifications/message", event.params)

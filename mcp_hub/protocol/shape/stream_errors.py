@@ -1,0 +1,169 @@
+"""The errors that end a durable stream: code, class and whether to try again, and the error that was, again.
+
+An upstream's own error is relayed byte for byte (class `tool`); an error of the hub comes back as the class of
+`mcp_hub.errors` that it had. Source: streams.md §1 "error.data", §6 "Error classes"; `internal`, an error of the hub
+itself, is not among those.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mcp_hub.errors import (
+    Busy,
+    CallCancelled,
+    DeadlineExceeded,
+    EventsGone,
+    ExecutorLost,
+    HttpRefused,
+    HubRestarted,
+    HubStopping,
+    InvalidParams,
+    MethodNotFound,
+    NotApproved,
+    RpcError,
+    UnknownEntry,
+    UnknownStream,
+    UpstreamLost,
+    UpstreamUnavailable,
+)
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.types import JsonObject, RawJson
+
+__all__ = ["error_data", "error_of", "is_retryable"]
+
+_DETAIL: Final = 200
+"""Characters of the message that are shown beside the code; `jsonrpc` has all of it."""
+_TOOL: Final = "tool"
+"""The class of an error that an upstream sent: `jsonrpc` has its bytes."""
+
+
+class _Kind(NamedTuple):
+    """Class of an error, and whether the call may be made again as it is if its outcome is known."""
+
+    group: str
+    is_retryable: bool = False
+
+
+_INTERNAL: Final = _Kind("internal")
+_KINDS: Final[Mapping[type[RpcError], _Kind]] = MappingProxyType(
+    {
+        RpcError: _INTERNAL,
+        InvalidParams: _Kind("client"),
+        UnknownEntry: _Kind("client"),
+        NotApproved: _Kind("auth"),
+        UnknownStream: _Kind("client"),
+        EventsGone: _Kind("client"),
+        MethodNotFound: _Kind("client"),
+        UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
+        UpstreamLost: _Kind("upstream_crash", is_retryable=True),
+        HttpRefused: _Kind("upstream_transport"),
+        DeadlineExceeded: _Kind("upstream_timeout"),
+        CallCancelled: _Kind("cancelled"),
+        Busy: _Kind("capacity", is_retryable=True),
+        HubStopping: _Kind("hub_restart", is_retryable=True),
+        HubRestarted: _Kind("hub_restart", is_retryable=True),
+        ExecutorLost: _Kind("upstream_crash", is_retryable=True),
+    }
+)
+_CLASSES: Final = {class_.symbol: class_ for class_ in _KINDS}
+_LIMITS: Final = {"max_duration": "deadline", "question_timeout": "client"}
+"""Whose time ran out, by the limit that a `DeadlineExceeded` names; by any other the upstream's."""
+_REFUSALS: Final = {401: "auth", 403: "auth", 429: "rate_limit"}
+_TOO_MANY: Final = 429
+
+
+def is_retryable(error: RpcError) -> bool:
+    """Whether the call may be made again as it is: nothing has come of it for certain, and it is worth a try."""
+    return _kind(error).is_retryable and not _is_unknown(error)
+
+
+def _is_unknown(error: RpcError) -> bool:
+    return (error.data or {}).get("outcome") == "unknown"
+
+
+def error_data(error: RpcError) -> tuple[RawJson, ...]:
+    """Data of an `error` event, in parts that are to be joined."""
+    kind = _kind(error)
+    code = error.symbol if error.raw is None else _relayed_code(error)
+    data: JsonObject = {"code": code, "class": kind.group, "retryable": is_retryable(error)}
+    if _is_unknown(error):
+        data["outcome"] = "unknown"
+    data["detail"] = error.message[:_DETAIL]
+    return (object_bytes(data)[:-1], b',"jsonrpc":', error.encoded(), b"}")
+
+
+def _kind(error: RpcError) -> _Kind:
+    kind = next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
+    data = error.data or {}
+    if error.raw is not None:
+        return _Kind(_TOOL)
+    if kind is _INTERNAL and "upstream" in data:
+        return _Kind("upstream_protocol")
+    if isinstance(error, DeadlineExceeded):
+        return kind._replace(group=_LIMITS.get(str(data.get("limit")), kind.group))
+    if isinstance(error, HttpRefused):
+        return kind._replace(group=_REFUSALS.get(error.status, kind.group), is_retryable=error.status == _TOO_MANY)
+    return kind
+
+
+def _relayed_code(error: RpcError) -> str:
+    """The code of an error that an upstream sent."""
+    return "tool_error" if type(error).symbol == RpcError.symbol else type(error).symbol
+
+
+class _WireError(msgspec.Struct):
+    code: int
+    message: str
+    data: dict[str, msgspec.Raw] | None = None
+
+
+_decode = msgspec.json.Decoder(_WireError).decode
+
+
+def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
+    """The error that `error_data` told of. A code that this version does not know stands for an error all the same.
+
+    Raises `msgspec.DecodeError` or `RecursionError` if `jsonrpc` is not what the hub writes.
+    """
+    class_ = _CLASSES.get(code, RpcError)
+    if group == _TOOL:
+        error = from_wire(jsonrpc)
+        return error if class_ is RpcError else _made(class_, error.message, error.code, error.data, error.raw)
+    wire = _decode(jsonrpc)
+    data = None if wire.data is None else {name: _value(name, value) for name, value in wire.data.items()}
+    return _made(class_, wire.message, wire.code, data)
+
+
+def _value(name: str, raw: msgspec.Raw) -> object:
+    """A member of an error's data. An upstream's error within `upstream` stays encoded: it is relayed."""
+    if name == "upstream" and (members := raw_object(raw)) is not None:
+        return {name: value if name == "error" else _value("", value) for name, value in members.items()}
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):  # a number that no float can hold, say
+        return raw
+
+
+def _made(
+    class_: type[RpcError], message: str, code: int, data: JsonObject | None, raw: RawJson | None = None
+) -> RpcError:
+    """An error of a class whose own constructor may put the message together from what is not known here."""
+    error = class_.__new__(class_)
+    RpcError.__init__(error, message, code=code, data=data, raw=raw)
+    if raw is None and data is not None and data.get("code") == error.symbol:
+        error.data = {name: value for name, value in data.items() if name != "code"} or None
+    if isinstance(error, HttpRefused):
+        error.status = _integer((data or {}).get("upstream"), "status")
+    if isinstance(error, EventsGone):
+        error.earliest = _integer(data, "earliest")
+    return error
+
+
+def _integer(members: object, name: str) -> int:
+    """0 where there is none."""
+    value = members.get(name) if isinstance(members, dict) else None
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,120 @@
+"""Tasks as a modern client sees them: members, acknowledgements, requests and who may make them. Pure.
+
+Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663); streams.md §2. Times are Unix seconds here and ISO
+8601 on the wire, durations seconds here and whole milliseconds there.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.protocol.extensions import TASKS
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.questions import Question, take_retry
+from mcp_hub.protocol.rpc_errors import MISSING_CAPABILITY
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.types import JsonObject, RawJson, RawObject
+
+__all__ = [
+    "ACKNOWLEDGED",
+    "NOTICE",
+    "TaskState",
+    "answered",
+    "created",
+    "missing_tasks",
+    "task_id",
+    "task_responses",
+    "with_error",
+    "with_requests",
+    "with_result",
+]
+
+NOTICE: Final = "notifications/tasks"
+ACKNOWLEDGED: Final = b'{"resultType":"complete"}'
+"""The answer to `tasks/update` and `tasks/cancel`."""
+
+_POLL: Final = 1000
+"""Milliseconds between two polls: a look costs the hub little, and a person waits for the result."""
+
+
+class TaskState(msgspec.Struct, frozen=True):
+    """What is told of every task. `kept` is how long after its creation it can be asked for."""
+
+    id: str
+    status: str
+    created: float
+    updated: float
+    kept: float
+    message: str | None = None
+
+    @property
+    def members(self) -> JsonObject:
+        """`TaskState` of the extension."""
+        members: JsonObject = {
+            "taskId": self.id,
+            "status": self.status,
+            "createdAt": timestamp(self.created),
+            "lastUpdatedAt": timestamp(self.updated),
+            "ttlMs": max(1, int(self.kept * 1000)),
+            "pollIntervalMs": _POLL,
+        }
+        if self.message is not None:
+            members["statusMessage"] = self.message
+        return members
+
+
+def created(task: TaskState) -> bytes:
+    """`CreateTaskResult`, which stands in for the result of the call."""
+    return object_bytes({"resultType": "task", **task.members})
+
+
+def answered(detailed: JsonObject) -> bytes:
+    """The result of `tasks/get`."""
+    return object_bytes({"resultType": "complete", **detailed})
+
+
+def with_result(task: TaskState, result: RawJson) -> JsonObject:
+    """`CompletedTask`."""
+    return {**task.members, "result": msgspec.Raw(bytes(result))}
+
+
+def with_error(task: TaskState, error: RpcError) -> JsonObject:
+    """`FailedTask`; the error is as the client may see it."""
+    failed = msgspec.structs.replace(task, message=error.message)
+    return {**failed.members, "error": msgspec.Raw(bytes(error.encoded()))}
+
+
+def with_requests(task: TaskState, wanted: Mapping[str, Question]) -> JsonObject:
+    """`InputRequiredTask`; params are in the modern shape."""
+    requests = {
+        key: {"method": method, "params": msgspec.Raw(bytes(params))} for key, (method, params) in wanted.items()
+    }
+    return {**task.members, "inputRequests": requests}
+
+
+def missing_tasks() -> RpcError:
+    """The answer to a client that asks for what takes the extension, which it did not declare."""
+    wanted: JsonObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+    return RpcError(f"missing required client capability: {TASKS}", code=MISSING_CAPABILITY, data=wanted)
+
+
+class _Named(msgspec.Struct):
+    taskId: str
+
+
+def task_id(params: RawObject) -> str:
+    """Which task a request is about. Raises `InvalidParams`."""
+    try:
+        return msgspec.json.decode(object_bytes(params), type=_Named).taskId
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise InvalidParams(f"params.taskId: {problem}") from None
+
+
+def task_responses(params: RawObject) -> RawObject:
+    """What `tasks/update` answers, by key. Raises `InvalidParams`."""
+    responses, _ = take_retry(dict(params))
+    if responses is None:
+        raise InvalidParams("params.inputResponses is required: an object of responses by their keys in inputRequests")
+    return responses

@@ -1,0 +1,210 @@
+"""Long results as files of one folder, which several hub processes may share and which outlives them.
+
+One file for each document, named by its principal's hash and its id, so that no id leads out of the folder and a
+foreign document is at another place. A file begins with a head that says how long the rest is, and its time of
+modification is when it expires. It is written beside its place and then renamed: readers see all of it or nothing.
+What does not look like that is no document, and is removed. All files are for nobody else's eyes.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import anyio
+
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id
+from mcp_hub.stores.locks import make_folder
+
+__all__ = ["FileDocuments"]
+
+log = get_logger(__name__)
+
+_HEAD: Final = re.compile(rb"mcp-hub result 1 ([0-9a-f]{16})\n")
+_HEAD_SIZE: Final = 34
+_NAME: Final = re.compile(r"([0-9a-f]{32})-r[a-z2-7]{12}")
+_FRESH: Final = re.compile(r"\.[0-9a-f]{32}\.new")
+_WRITING: Final = 600.0
+"""Seconds after which a file that is being written is taken to be left behind."""
+_READERS: Final = 4
+_READ_FLAGS: Final = (
+    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)
+"""Neither through a link nor waiting for whoever writes to a pipe."""
+_WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+class _File(NamedTuple):
+    """A document's; `size` without the head."""
+
+    expires: float
+    size: int
+    owner: str
+    path: str
+
+
+class FileDocuments:
+    """`Documents` in `folder`. `now` is in Unix seconds; the work is done in threads, one put at a time."""
+
+    def __init__(self, folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._now = now
+        self._writers = anyio.CapacityLimiter(1)
+        self._readers = anyio.CapacityLimiter(_READERS)
+
+    async def open(self) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._open, limiter=self._writers)
+        except OSError as error:
+            log.warning("documents_unusable", folder=str(self._folder), reason=str(error))
+
+    async def put(self, principal: str, body: bytes) -> str:
+        check_size(body, self._limits, self._limits.total_bytes)
+        try:
+            return await anyio.to_thread.run_sync(partial(self._put, principal, body), limiter=self._writers)
+        except OSError as error:
+            raise StoreError(f"a document cannot be kept in {self._folder}: {error.strerror or error}") from error
+
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
+        if not is_document_id(id_):
+            return None
+        read = partial(self._read, self._path(principal, id_), offset, size)
+        return await anyio.to_thread.run_sync(read, limiter=self._readers)
+
+    def _path(self, principal: str, id_: str) -> str:
+        return str(self._folder / f"{_owner(principal)}-{id_}")
+
+    # -- in a thread
+
+    def _open(self) -> None:
+        make_folder(self._folder)
+        for file in list(self._files()):
+            if not _is_sound(file.path):
+                _remove(file.path)
+        self._make_room("", 0, 0)
+
+    def _put(self, principal: str, body: bytes) -> str:
+        id_ = document_id(body)
+        path = self._path(principal, id_)
+        expires = self._now() + self._limits.ttl
+        if _is_sound(path):
+            os.utime(path, (expires, expires))
+            return id_
+        make_folder(self._folder)
+        self._make_room(_owner(principal), len(body), 1)
+        fresh = str(self._folder / f".{os.urandom(16).hex()}.new")
+        try:
+            _write(fresh, body, expires)
+            os.replace(fresh, path)
+        except BaseException:
+            _remove(fresh)
+            raise
+        return id_
+
+    def _read(self, path: str, offset: int, size: int) -> Part | None:
+        try:
+            file = os.open(path, _READ_FLAGS)
+        except OSError:
+            return None
+        try:
+            length = _length(file)
+            if length is not None and os.fstat(file).st_mtime > self._now():
+                os.lseek(file, _HEAD_SIZE + min(offset, length), os.SEEK_SET)
+                return Part(_bytes(file, min(size, length)), length)
+        except OSError as error:
+            log.warning("document_unread", path=path, reason=str(error))
+            return None
+        finally:
+            os.close(file)
+        if length is None:
+            _remove(path)
+        return None
+
+    def _make_room(self, owner: str, size: int, count: int) -> None:
+        """For so many bytes and documents more of one owner; what has expired goes in any case."""
+        limits = self._limits
+        files = sorted(self._files())
+        own = [file for file in files if file.owner == owner]
+        gone = set(_surplus(own, limits.principal_bytes - size, limits.principal_count - count))
+        left = [file for file in files if file not in gone]
+        gone.update(_surplus(left, limits.total_bytes - size, limits.total_count - count))
+        for file in gone:
+            _remove(file.path)
+
+    def _files(self) -> Iterator[_File]:
+        """The documents that have not expired; everything else in the folder is removed on the way."""
+        now = self._now()
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(OSError):  # another process has removed it
+                    seen = entry.stat(follow_symlinks=False)
+                    named = _NAME.fullmatch(entry.name)
+                    is_whole = named is not None and stat.S_ISREG(seen.st_mode) and seen.st_size >= _HEAD_SIZE
+                    if named is not None and is_whole and seen.st_mtime > now:
+                        yield _File(seen.st_mtime, seen.st_size - _HEAD_SIZE, named[1], entry.path)
+                    elif not (_FRESH.fullmatch(entry.name) and seen.st_mtime > now - _WRITING):
+                        _remove(entry.path)
+
+
+def _surplus(files: list[_File], most_bytes: int, most: int) -> Iterator[_File]:
+    """The first of these that have to go for the rest to be within both bounds."""
+    used, left = sum(file.size for file in files), len(files)
+    for file in files:
+        if used <= most_bytes and left <= most:
+            break
+        used, left = used - file.size, left - 1
+        yield file
+
+
+def _owner(principal: str) -> str:
+    return hashlib.blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _write(path: str, body: bytes, expires: float) -> None:
+    with os.fdopen(os.open(path, _WRITE_FLAGS, 0o600), "wb") as file:
+        file.write(b"mcp-hub result 1 %016x\n" % len(body))
+        file.write(body)
+    os.utime(path, (expires, expires))
+
+
+def _is_sound(path: str) -> bool:
+    try:
+        file = os.open(path, _READ_FLAGS)
+    except OSError:
+        return False
+    try:
+        return _length(file) is not None
+    finally:
+        os.close(file)
+
+
+def _length(file: int) -> int | None:
+    """Of the document's body; None if the file is not a whole one."""
+    seen = os.fstat(file)
+    head = _HEAD.fullmatch(_bytes(file, _HEAD_SIZE)) if stat.S_ISREG(seen.st_mode) else None
+    if head is None or seen.st_size != _HEAD_SIZE + (length := int(head[1], 16)):
+        return None
+    return length
+
+
+def _bytes(file: int, most: int) -> bytes:
+    """From where the file stands: one read may bring fewer."""
+    parts: list[bytes] = []
+    while most > 0 and (part := os.read(file, most)):
+        parts.append(part)
+        most -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _remove(path: str) -> None:
+    """A folder stays: none of this was ever one."""
+    with suppress(OSError):
+        os.unlink(path)

@@ -1,0 +1,57 @@
+"""Long results in memory: gone with the hub."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id
+
+__all__ = ["MemoryDocuments"]
+
+
+class _Kept(msgspec.Struct):
+    body: bytes
+    expires: float
+
+
+class MemoryDocuments:
+    """`Documents` of one process. `now` is any clock in seconds."""
+
+    def __init__(self, limits: DocumentLimits, now: Callable[[], float]) -> None:
+        self._limits = limits
+        self._now = now
+        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+
+    async def open(self) -> None:
+        pass
+
+    async def put(self, principal: str, body: bytes) -> str:
+        limits = self._limits
+        check_size(body, limits, limits.memory_bytes)
+        id_ = document_id(body)
+        self._kept.pop((principal, id_), None)
+        self._expire()
+        own = [key for key in self._kept if key[0] == principal]
+        self._make_room(own, limits.principal_bytes - len(body), limits.principal_count - 1)
+        self._make_room(list(self._kept), limits.memory_bytes - len(body), limits.total_count - 1)
+        self._kept[principal, id_] = _Kept(body, self._now() + limits.ttl)
+        return id_
+
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
+        self._expire()
+        kept = self._kept.get((principal, id_))
+        return None if kept is None else Part(kept.body[offset : offset + size], len(kept.body))
+
+    def _expire(self) -> None:
+        now = self._now()
+        while self._kept and next(iter(self._kept.values())).expires <= now:
+            self._kept.popitem(last=False)
+
+    def _make_room(self, keys: list[tuple[str, str]], most_bytes: int, most: int) -> None:
+        """Lets the first of these go until the rest are within both bounds."""
+        used, left = sum(len(self._kept[key].body) for key in keys), len(keys)
+        for key in keys:
+            if used <= most_bytes and left <= most:
+                break
+            used, left = used - len(self._kept.pop(key).body), left - 1

@@ -1,0 +1,328 @@
+"""The SQLite store with memory behind it: whatever is wrong with the file, calls go on (streams.md §6).
+
+A stream whose file fails goes on in memory from where it was, under the same numbers; what the file holds of it is read
+from there for as long as that works. While the file is out of use new streams begin in memory, `is_durable` is False,
+and after a while (`retry`) the next thing to be written, or else `orphans`, tries the file again. Once that works, what
+is away comes home: a running stream with its next events, an ended one when `has_news` or `sweep` is asked. They also
+see to a damaged file (`recovery`).
+
+Streams that are away are unknown to other processes; a key that only the file knows does not keep one from beginning;
+and what cannot be read is not there.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+import msgspec
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.clock import Clock
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Letter, SessionRow
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.instances import Instances, new_instance_id
+from mcp_hub.stores.limits import LETTERS, StoreLimits
+from mcp_hub.stores.recovery.memory_fallback import MemoryFallback
+from mcp_hub.stores.recovery.recovery import Recovery
+from mcp_hub.stores.rules import begin, changed, joined, refuse
+from mcp_hub.stores.sqlite.store import SqliteStore
+from mcp_hub.types import CallId
+
+__all__ = ["FailsafeStore"]
+
+_AT_ONCE: Final = 64
+"""Ended streams that come home each time."""
+_GOODBYE: Final = 0.5
+"""Seconds for bringing streams home when the store closes."""
+
+T = TypeVar("T")
+
+
+class FailsafeStore:
+    """An `EventStore` on `<folder>/streams.db` that never fails for the file's sake."""
+
+    def __init__(self, folder: Path, limits: StoreLimits, clock: Clock) -> None:
+        self.instance = new_instance_id()
+        self._instances = Instances(folder, self.instance)
+        self._files = Recovery(folder, limits, clock, self._instances)
+        self._away = MemoryFallback(limits, self.instance)
+        self._own: dict[CallId, StreamInfo] = {}
+        """Running streams of this process that are in the file, as they were confirmed."""
+        self._letters: list[Letter] = []
+
+    @property
+    def is_durable(self) -> bool:
+        return self._files.is_fit
+
+    def survives(self, stream: CallId) -> bool:
+        return self._away.row(stream) is None
+
+    async def open(self) -> None:
+        await self._files.open()
+
+    async def close(self) -> None:
+        with anyio.move_on_after(_GOODBYE, shield=True):
+            await self._bring_home()
+        await self._files.close()
+        self._instances.leave()
+
+    # -- the owner
+
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        file = self._files.for_writing()
+        if file is None or self._away.has_key(row):
+            self._away.create(row, chunk, done)
+            return
+
+        def told(error: StoreError | None) -> None:
+            if isinstance(error, StoreFault):
+                self._files.failed(error)
+                self._away.create(row, chunk, done)
+                return
+            if error is None:
+                self._confirmed(begin(row, chunk))
+            done(error)
+
+        file.create(row, chunk, told)
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        here = self._away.row(stream)
+        file = self._files.for_writing() if here is None or self._away.can_return(stream) else None
+        if file is None:
+            self._append_away(stream, epoch, chunk, change, done)
+        elif here is not None:
+            self._append_home(file, here, epoch, chunk, change, done)
+        else:
+            self._append(file, stream, epoch, chunk, change, done)
+
+    def _append(
+        self, file: SqliteStore, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended
+    ) -> None:
+        def told(error: StoreError | None) -> None:
+            if isinstance(error, StoreFault):
+                self._files.failed(error)
+                self._append_away(stream, epoch, chunk, change, done)
+                return
+            row = self._own.get(stream)
+            if error is None and row is not None:
+                self._confirmed(changed(row, chunk, change))
+            elif error is None:
+                self._files.worked()
+            done(error)
+
+        file.append(stream, epoch, chunk, change, told)
+
+    def _append_away(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        if stream in self._own:
+            self._away.leave(self._own.pop(stream))
+        self._away.append(stream, epoch, chunk, change, done)
+
+    def _append_home(
+        self, file: SqliteStore, here: StreamInfo, epoch: int, chunk: Chunk, change: Change, done: Appended
+    ) -> None:
+        try:
+            refuse(here.id, here, epoch, chunk)
+            joined(chunk)
+        except StoreError as error:
+            done(error)
+            return
+
+        def told(error: StoreError | None) -> None:
+            if error is None:
+                done(None)
+            else:
+                self._away.append(here.id, epoch, chunk, change, done)
+
+        self._return(file, changed(here, chunk, change), chunk.lines, told)
+
+    def _return(self, file: SqliteStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
+        """Writes to the file what it lacks of a stream that is away, `lines` behind it, and the row as it is then."""
+
+        def told(error: StoreError | None) -> None:
+            if error is None:
+                self._letters += self._away.returned(row.id)
+                self._confirmed(row)
+            elif isinstance(error, StoreFault):
+                self._files.failed(error)
+            else:
+                self._away.refused(row.id)
+            done(error)
+
+        rest = self._away.rest(row.id, lines)
+        if self._away.is_known(row.id):
+            change = Change(row.updated, row.status, row.message, row.continuation, row.info, row.ttl, row.key is None)
+            file.append(row.id, row.epoch, rest, change, told)
+        else:
+            file.create(msgspec.structs.replace(row, last=rest.first - 1), rest, told)
+
+    def _confirmed(self, row: StreamInfo) -> None:
+        """The file holds the stream as the row says."""
+        self._files.worked()
+        if row.has_ended:
+            self._own.pop(row.id, None)
+        else:
+            self._own[row.id] = row
+
+    async def inbox(self) -> list[Letter]:
+        self._letters += await self._away.memory.inbox()
+        self._letters += await self._read(SqliteStore.inbox, [])
+        letters, self._letters = self._letters, []
+        return letters
+
+    # -- everybody
+
+    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+        file, here = self._files.file, self._away.row(stream)
+        if file is None or (here is not None and not self._away.is_before(stream, after)):
+            self._away.memory.fetch(stream, after, most, done)
+            return
+
+        def told(page: EventPage | StoreError | None) -> None:
+            if isinstance(page, StoreFault):
+                self._files.failed_reading(page)
+            if self._away.row(stream) is None:
+                done(page)
+            elif isinstance(page, EventPage) and (page := self._away.joined(page)).lines:
+                done(page)
+            else:
+                self._away.memory.fetch(stream, after, most, done)
+
+        file.fetch(stream, after, most, told)
+
+    async def find(self, stream: CallId) -> StreamInfo | None:
+        while True:
+            was_away = self._away.row(stream) is not None
+            kept = await self._read(lambda file: file.find(stream), None)
+            here = self._away.row(stream)
+            if here is not None:
+                return self._away.whole(here, kept)
+            if not was_away:
+                return kept
+
+    async def find_key(self, principal: str, key: str) -> StreamInfo | None:
+        row = await self._away.memory.find_key(principal, key)
+        if row is None:
+            row = await self._read(lambda file: file.find_key(principal, key), None)
+        return None if row is None else await self.find(row.id)
+
+    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
+        in_file: list[StreamInfo] = await self._read(lambda file: file.rows(principal, most), [])
+        kept = {row.id: row for row in in_file}
+        for row in await self._away.memory.rows(principal, most):
+            kept[row.id] = self._away.whole(row, kept.get(row.id))
+        return sorted(kept.values(), key=lambda row: -row.created)[: max(most, 0)]
+
+    async def post(self, letter: Letter) -> bool:
+        """Raises `StoreError` too if the file cannot take it now: the owner may be another process."""
+        if self._away.row(letter.stream) is not None:
+            return await self._away.memory.post(letter)
+        try:
+            return self._files.file is not None and await self._files.file.post(letter)
+        except StoreFault as fault:
+            self._files.failed_reading(fault)
+            if letter.stream not in self._own or len(self._letters) >= LETTERS:
+                raise
+        self._letters.append(letter)
+        return True
+
+    async def has_news(self) -> bool:
+        await self._tend()
+        return await self._read(SqliteStore.has_news, False)
+
+    # -- what an owner left behind
+
+    async def orphans(self) -> list[StreamInfo]:
+        await self._try_again()
+        return await self._read(SqliteStore.orphans, [])
+
+    async def is_orphan(self, row: StreamInfo) -> bool:
+        return await self._read(lambda file: file.is_orphan(row), False)
+
+    async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
+        """None too if the file cannot be written now."""
+        file = self._files.for_writing()
+        try:
+            claimed = None if file is None else await file.claim(row, lines, change)
+        except StoreFault as fault:
+            self._files.failed(fault)
+            return None
+        if claimed is not None:
+            self._confirmed(claimed)
+        return claimed
+
+    async def sweep(self, now: float) -> int:
+        await self._tend()
+        return await self._away.memory.sweep(now) + await self._read(lambda file: file.sweep(now), 0)
+
+    # -- handshake sessions
+
+    async def put_session(self, session: SessionRow) -> None:
+        file = self._files.for_writing()
+        try:
+            if file is not None:
+                await file.put_session(session)
+                self._files.worked()
+                await self._away.memory.drop_session(session.id)
+                return
+        except StoreFault as fault:
+            self._files.failed(fault)
+        await self._away.memory.put_session(session)
+
+    async def session(self, id_: str) -> SessionRow | None:
+        """From memory, else from the file."""
+        here = await self._away.memory.session(id_)
+        return here or await self._read(lambda file: file.session(id_), None)
+
+    async def drop_session(self, id_: str) -> None:
+        """In memory and in the file."""
+        await self._away.memory.drop_session(id_)
+        await self._read(lambda file: file.drop_session(id_), None)
+
+    # -- the file
+
+    async def _read(self, ask: Callable[[SqliteStore], Awaitable[T]], otherwise: T) -> T:
+        """What the file says, if it can be asked."""
+        file = self._files.file
+        if file is None:
+            return otherwise
+        try:
+            return await ask(file)
+        except StoreFault as fault:
+            self._files.failed_reading(fault)
+            return otherwise
+
+    async def _tend(self) -> None:
+        await self._files.mend(self._leave)
+        await self._bring_home()
+
+    async def _try_again(self) -> None:
+        """Writes something to a file that is out of use, when it is worth a try: maybe nobody else has anything to."""
+        if self._files.is_fit or (file := self._files.for_writing()) is None:
+            return
+        try:
+            await file.touch()
+            self._files.worked()
+        except StoreFault as fault:
+            self._files.failed(fault)
+
+    def _leave(self) -> None:
+        """The file is about to be another."""
+        for row in self._own.values():
+            self._away.leave(row)
+        self._own = {}
+
+    async def _bring_home(self) -> None:
+        """Writes ended streams to the file that were away when they ended, until that fails."""
+        for row in self._away.ended(_AT_ONCE):
+            file = self._files.file
+            if file is None or not self._files.is_fit:
+                return
+            if self._away.row(row.id) is not None:  # else somebody else has asked at the same time
+                await self._return_and_wait(file, row)
+
+    async def _return_and_wait(self, file: SqliteStore, row: StreamInfo) -> None:
+        is_done = anyio.Event()
+        self._return(file, row, (), lambda _: is_done.set())
+        await is_done.wait()

@@ -1,0 +1,110 @@
+"""Streams that are in memory because their file failed, and what of them the file holds."""
+
+import msgspec
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Letter
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.types import CallId
+
+__all__ = ["MemoryFallback"]
+
+
+class MemoryFallback:
+    """`memory` holds their events behind the last one in the file, or all if the file does not know them."""
+
+    def __init__(self, limits: StoreLimits, instance: str) -> None:
+        self.memory = MemoryStore(limits, instance)
+        self._home: dict[CallId, int | None] = {}
+        """The last event in the file; None if the file does not know the stream."""
+        self._strays: set[CallId] = set()
+        """Streams that the file does not take back."""
+
+    def row(self, stream: CallId) -> StreamInfo | None:
+        """As it is in memory, where `first` is the first event that is there; None if it is not away."""
+        return self.memory.peek(stream)
+
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        """Begins a stream that the file does not know."""
+
+        def told(error: StoreError | None) -> None:
+            if error is None:
+                self._home[row.id] = None
+            done(error)
+
+        self.memory.create(row, chunk, told)
+
+    def has_key(self, row: StreamInfo) -> bool:
+        """Whether a stream in memory has the key of this one."""
+        return row.key is not None and self.memory.has_key(row.principal, row.key)
+
+    def leave(self, row: StreamInfo) -> None:
+        """Goes on in memory with a stream that the file holds as the row says."""
+        told: list[StoreError | None] = []
+        nothing = Chunk(row.last + 1, ())
+        self.memory.create(row, nothing, told.append)
+        if told[0] is not None:  # the key has been used again meanwhile
+            self.memory.create(msgspec.structs.replace(row, key=None), nothing, told.append)
+        self._home[row.id] = row.last
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        self.memory.append(stream, epoch, chunk, change, done)
+
+    # -- what the file holds
+
+    def is_known(self, stream: CallId) -> bool:
+        """Whether the file knows it."""
+        return self._home.get(stream) is not None
+
+    def is_before(self, stream: CallId, after: int) -> bool:
+        """Whether what follows `after` is in the file."""
+        here, last = self.memory.peek(stream), self._home.get(stream)
+        return here is not None and last is not None and after < last and here.first == last + 1
+
+    def whole(self, here: StreamInfo, kept: StreamInfo | None) -> StreamInfo:
+        """The row in memory with the events in the file counted in, if they are still next to those in memory."""
+        last = self._home.get(here.id)
+        if kept is None or last is None or here.first != last + 1 or kept.last < last:
+            return here
+        return msgspec.structs.replace(here, first=min(kept.first, here.first))
+
+    def joined(self, page: EventPage) -> EventPage:
+        """A page of the file without what is in memory, and with the row as it is."""
+        here, last = self.memory.peek(page.row.id), self._home.get(page.row.id)
+        if here is None or last is None:
+            return page
+        return EventPage(self.whole(here, page.row), page.lines[: max(last + 1 - page.first, 0)], page.first)
+
+    # -- coming home
+
+    def can_return(self, stream: CallId) -> bool:
+        """Whether the events in memory follow those in the file."""
+        here, last = self.memory.peek(stream), self._home.get(stream)
+        return here is not None and stream not in self._strays and (last is None or here.first == last + 1)
+
+    def ended(self, most: int) -> list[StreamInfo]:
+        """Streams that have ended and can return; those that are no longer kept are forgotten."""
+        self._home = {id_: last for id_, last in self._home.items() if self.memory.peek(id_) is not None}
+        self._strays &= self._home.keys()
+        rows = [row for id_ in self._home if (row := self.memory.peek(id_)) is not None and row.has_ended]
+        return [row for row in rows if self.can_return(row.id)][:most]
+
+    def rest(self, stream: CallId, lines: tuple[bytes, ...]) -> Chunk:
+        """What the file lacks of it, with `lines` behind that."""
+        here = self.memory.peek(stream)
+        assert here is not None
+        return Chunk(here.first, self.memory.lines(stream) + lines)
+
+    def returned(self, stream: CallId) -> list[Letter]:
+        """Forgets a stream that the file holds all of; the letters that wait for it."""
+        self._home.pop(stream, None)
+        return [] if self.memory.peek(stream) is None else self.memory.drop(stream)
+
+    def refused(self, stream: CallId) -> None:
+        """The file does not take it back. If it was to know it, it may have been made anew; else that is final."""
+        if self._home.get(stream) is None:
+            self._strays.add(stream)
+        else:
+            self._home[stream] = None

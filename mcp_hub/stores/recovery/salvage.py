@@ -1,0 +1,127 @@
+"""Copies what can still be read of a damaged file into a new one: whole streams, the newest first, and sessions."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from mcp_hub.stores.sqlite.schema import connect, prepare
+
+__all__ = ["Salvaged", "salvage"]
+
+_STREAM: Final = "SELECT * FROM streams WHERE number = ?"
+_RANGE: Final = "SELECT first, last FROM streams WHERE number = ?"
+_EXTRAS: Final = "SELECT * FROM extras WHERE stream = ?"
+_LETTERS: Final = "SELECT * FROM letters NOT INDEXED WHERE stream = ?"
+_CHUNKS: Final = "SELECT stream, first, last, body FROM chunks {} WHERE stream = ? ORDER BY last"
+_NUMBERED_BY: Final = (
+    "NOT INDEXED ORDER BY number",
+    "INDEXED BY streams_newest WHERE principal >= '' ORDER BY principal",
+)
+
+
+class Salvaged(msgspec.Struct, frozen=True):
+    """Streams that were copied and streams that could not be read whole; `is_all` unless more may have been there."""
+
+    kept: int = 0
+    lost: int = 0
+    is_all: bool = True
+
+
+def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged:
+    """Makes the new file at `target` and copies until `is_over`. Raises `sqlite3.Error`, `StoreFault` for the target.
+
+    To be called while nobody else has either file open.
+    """
+    new = connect(target)
+    try:
+        prepare(new, target)
+        old = sqlite3.connect(source, isolation_level=None)
+        try:
+            old.execute("PRAGMA writable_schema = ON")  # a file that is too short is read all the same
+            return _copy(old, new, is_over)
+        except sqlite3.DatabaseError:
+            return Salvaged(is_all=False)
+        finally:
+            old.close()
+    finally:
+        new.close()
+
+
+def _copy(old: sqlite3.Connection, new: sqlite3.Connection, is_over: Callable[[], bool]) -> Salvaged:
+    kept = lost = 0
+    numbers, is_all = _numbers(old)
+    sessions, _ = _readable(old, "SELECT * FROM sessions")
+    for number in numbers:
+        if is_over():
+            return Salvaged(kept, lost, is_all=False)
+        stream = _stream(old, number)
+        if stream is None or not _write(new, stream):
+            lost += 1
+        else:
+            kept += 1
+    _write(new, {"sessions": sessions})
+    return Salvaged(kept, lost, is_all)
+
+
+def _numbers(old: sqlite3.Connection) -> tuple[list[int], bool]:
+    """Of the streams, the newest first, and whether these are all: by table and by index, from both ends."""
+    numbers: set[int] = set()
+    is_all = False
+    for index in _NUMBERED_BY:
+        for order in ("DESC", "ASC"):
+            found, is_whole = _readable(old, f"SELECT number FROM streams {index} {order}")
+            numbers.update(number for (number,) in found)
+            is_all = is_all or is_whole
+    return sorted(numbers, reverse=True), is_all
+
+
+def _readable(old: sqlite3.Connection, query: str, *values: int) -> tuple[list[Any], bool]:
+    """Rows up to the first that cannot be read, and whether these are all."""
+    found: list[Any] = []
+    try:
+        for row in old.execute(query, values):
+            found.append(row)  # noqa: PERF402  what came before an error counts
+    except sqlite3.DatabaseError:
+        return found, False
+    return found, True
+
+
+def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None:
+    """All rows of one stream by table; None if one of its events is missing."""
+    rows, _ = _readable(old, _STREAM, number)
+    ranges, _ = _readable(old, _RANGE, number)
+    for index in ("", "NOT INDEXED"):
+        chunks, _ = _readable(old, _CHUNKS.format(index), number)
+        if ranges and _is_whole(ranges[0], chunks):
+            extras, letters = _readable(old, _EXTRAS, number)[0], _readable(old, _LETTERS, number)[0]
+            return {"streams": rows, "extras": extras, "letters": letters, "chunks": chunks}
+    return None
+
+
+def _is_whole(kept: tuple[int, int], chunks: list[tuple[int, int, int, bytes]]) -> bool:
+    """Whether the chunks are the events from the first to the last that are `kept`."""
+    expected, last = kept
+    for _, begins, ends, body in chunks:
+        if begins != expected or body.count(b"\n") != ends - begins:
+            return False
+        expected = ends + 1
+    return expected == last + 1
+
+
+def _write(new: sqlite3.Connection, tables: dict[str, list[Any]]) -> bool:
+    """Whether the rows could be added; none of them is otherwise."""
+    new.execute("BEGIN IMMEDIATE")
+    try:
+        for table, rows in tables.items():
+            for row in rows:
+                new.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        new.execute("COMMIT")
+        return True
+    except sqlite3.IntegrityError:
+        return False
+    finally:
+        if new.in_transaction:
+            new.execute("ROLLBACK")

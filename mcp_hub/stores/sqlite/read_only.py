@@ -1,0 +1,88 @@
+"""Reading a file of streams where nothing can be written: the disk is full, or the folder is not this hub's to change.
+
+SQLite reads a file with a write-ahead log only if the log's companions are there or can be made. Without a log the file
+can be read as it is (`immutable`) for as long as nobody changes it, which is looked at before and after each reading.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mcp_hub.stores.faults import StoreFault, faulty
+from mcp_hub.stores.sqlite.schema import is_ours
+from mcp_hub.stores.sqlite.transactions import ReadTransactions
+from mcp_hub.stores.sqlite.worker import Job
+
+__all__ = ["ReadOnlyTransactions"]
+
+_TRIES: Final = 5
+_State = tuple[int, int, int, int]
+
+
+class ReadOnlyTransactions(ReadTransactions):
+    """Reads without ever writing or making a file."""
+
+    _seen: _State | None = None
+    """The file as it was opened without its log; None if SQLite itself sees to changes."""
+
+    def open(self) -> None:
+        try:
+            connection, self._seen = _look(self._path, "mode=ro"), None
+        except StoreFault:
+            if (seen := _without_log(self._path)) is None:
+                raise
+            connection, self._seen = _look(self._path, "mode=ro&immutable=1"), seen
+        self._connection = connection
+
+    def work(self, jobs: Sequence[Job]) -> list[Any]:
+        fault: StoreFault = StoreFault("locked", f"store {self._path}: is being written")
+        for _ in range(_TRIES):
+            if self._is_current():
+                results = super().work(jobs)
+                if self._is_current():
+                    return results
+            try:
+                self._renew()
+            except StoreFault as problem:
+                fault = problem
+        return [fault] * len(jobs)
+
+    def _is_current(self) -> bool:
+        return self._seen is None or self._seen == _without_log(self._path)
+
+    def _renew(self) -> None:
+        old = self._db
+        self.open()
+        old.close()
+
+
+def _look(path: Path, how: str) -> sqlite3.Connection:
+    """A connection for reading to a file of streams. Raises `StoreFault`."""
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+    except sqlite3.Error as error:
+        raise faulty(error, path) from error
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        if not is_ours(connection, path):
+            raise StoreFault("unusable", f"store {path}: is empty")
+    except sqlite3.Error as error:
+        connection.close()
+        raise faulty(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _without_log(path: Path) -> _State | None:
+    """What tells this state of the file from others; None while there is a log beside it, or no file."""
+    log = path.with_name(path.name + "-wal")
+    try:
+        if log.exists() and log.stat().st_size:
+            return None
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns

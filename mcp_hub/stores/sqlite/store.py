@@ -1,0 +1,210 @@
+"""Streams in one SQLite file that several hub processes share (streams.md §5).
+
+Write-ahead log; one thread that writes and one that reads, so that reading never waits. Faults of the file come as
+`StoreFault`: what to do then is for `failsafe` to decide.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Final, TypeVar
+
+import anyio
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.clock import Clock
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.base import Appended, Change, Chunk, Fetched, Letter, SessionRow
+from mcp_hub.stores.faults import faulty
+from mcp_hub.stores.instances import Instances, new_instance_id
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.rules import ENDINGS
+from mcp_hub.stores.sqlite import reads, writes
+from mcp_hub.stores.sqlite.read_only import ReadOnlyTransactions
+from mcp_hub.stores.sqlite.transactions import ReadTransactions, WriteTransactions
+from mcp_hub.stores.sqlite.worker import Job, Worker
+from mcp_hub.types import CallId
+
+__all__ = ["FILE", "SqliteStore"]
+
+FILE: Final = "streams.db"
+_CLOSING: Final = 1.0
+"""Seconds that closing may take."""
+
+T = TypeVar("T")
+log = get_logger(__name__)
+
+
+class SqliteStore:
+    """An `EventStore` on `<folder>/streams.db`. `open` raises `StoreFault` if the file cannot be used.
+
+    `is_read_only`: it is opened without making or changing anything; what is to be written fails with `StoreFault`.
+    """
+
+    is_durable = True
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: StoreLimits,
+        clock: Clock,
+        instances: Instances | None = None,
+        *,
+        is_read_only: bool = False,
+    ) -> None:
+        """`instances`: of this process, if somebody else takes its lock and lets it go."""
+        self._instances = instances or Instances(folder, new_instance_id())
+        self._is_lodger = instances is not None
+        self.instance = self._instances.own
+        self.path = folder / FILE
+        self._limits = limits
+        self.is_read_only = is_read_only
+        self._desks = (
+            WriteTransactions(self.path, clock),
+            (ReadOnlyTransactions if is_read_only else ReadTransactions)(self.path, clock),
+        )
+        self._writer, self._reader = Worker("store-writer", self._desks[0]), Worker("store-reader", self._desks[1])
+        self._letters: list[Letter] = []
+        self._version = 0
+
+    async def open(self) -> None:
+        """Takes this process's lock and makes the file ready. Raises `StoreFault`."""
+        if self.is_read_only:
+            await self._reader.start()
+            return
+        try:
+            await anyio.to_thread.run_sync(self._instances.enter)
+        except OSError as error:
+            raise faulty(error, self.path) from error
+        try:
+            await self._writer.start()
+            await self._reader.start()
+            self._version = await self._writer.ask(_data_version)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        until = anyio.current_time() + _CLOSING
+        await self.retire()
+        self._desks[1].is_closing.set()
+        if not await self._reader.stop(max(until - anyio.current_time(), 0)):
+            log.error("store_close_timed_out", store=str(self.path))
+        if not self._is_lodger:
+            self._instances.leave()
+
+    async def retire(self) -> None:
+        """Ends writing, and with it the share in the file; reading goes on. Within the same bound as `close`."""
+        self._desks[0].is_closing.set()
+        if not await self._writer.stop(_CLOSING):
+            log.error("store_writes_timed_out", store=str(self.path))
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Of the file that is or was open for writing (`quarantine.identity`)."""
+        return self._desks[0].identity
+
+    def survives(self, stream: CallId) -> bool:
+        return True
+
+    # -- the owner
+
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        run = partial(writes.create, row=row, chunk=chunk)
+        self._writer.submit(Job(run, done, writes=True, is_vital=True, size=_size(chunk)))
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        run = partial(writes.append, limits=self._limits, stream=stream, epoch=epoch, chunk=chunk, change=change)
+        is_vital = change.status in ENDINGS
+        self._writer.submit(Job(run, done, writes=True, is_vital=is_vital, size=_size(chunk)))
+
+    async def inbox(self) -> list[Letter]:
+        if await self._read(partial(reads.has_letters, owner=self.instance)):
+            taken = partial(writes.take_letters, owner=self.instance)
+            await self._writer.ask(taken, writes=True, told=self._letters.extend)
+        letters, self._letters = self._letters, []
+        return letters
+
+    # -- everybody
+
+    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+        self._reader.submit(Job(partial(reads.fetch, stream=stream, after=after, most=most), done))
+
+    async def find(self, stream: CallId) -> StreamInfo | None:
+        return await self._read(partial(reads.find, stream=stream))
+
+    async def find_key(self, principal: str, key: str) -> StreamInfo | None:
+        return await self._read(partial(reads.find_key, principal=principal, key=key))
+
+    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
+        return await self._read(partial(reads.rows, principal=principal, most=most))
+
+    async def post(self, letter: Letter) -> bool:
+        return await self._write(partial(writes.post, letter=letter))
+
+    async def has_news(self) -> bool:
+        version, before = await self._writer.ask(_data_version), self._version
+        self._version = version
+        return version != before
+
+    # -- what an owner left behind
+
+    async def orphans(self) -> list[StreamInfo]:
+        return await self._read(self._orphans)
+
+    def _orphans(self, db: Connection) -> list[StreamInfo]:
+        running = reads.running(db)
+        gone = {owner for owner in {row.owner for row in running} if self._instances.is_gone(owner)}
+        return [row for row in running if row.owner in gone]
+
+    async def is_orphan(self, row: StreamInfo) -> bool:
+        return await self._read(lambda _: self._instances.is_gone(row.owner))
+
+    async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
+        return await self._write(partial(self._claim, row=row, lines=lines, change=change), is_vital=True)
+
+    def _claim(self, db: Connection, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
+        if not self._instances.is_gone(row.owner):
+            return None
+        if not writes.claim(db, self._limits, row, self.instance, lines, change):
+            return None
+        return reads.find(db, row.id)
+
+    async def sweep(self, now: float) -> int:
+        total = 0
+        while swept := await self._write(partial(writes.sweep, limits=self._limits, now=now)):
+            total += swept
+        return total
+
+    # -- handshake sessions
+
+    async def touch(self) -> None:
+        """Writes to the file without changing what it says. Raises `StoreFault` if that does not work."""
+        await self._write(writes.touch)
+
+    async def put_session(self, session: SessionRow) -> None:
+        await self._write(partial(writes.put_session, limits=self._limits, session=session))
+
+    async def session(self, id_: str) -> SessionRow | None:
+        return await self._read(partial(reads.session, id_=id_))
+
+    async def drop_session(self, id_: str) -> None:
+        await self._write(partial(writes.drop_session, id_=id_))
+
+    # -- the threads
+
+    async def _read(self, run: Callable[[Connection], T]) -> T:
+        return await self._reader.ask(run)
+
+    async def _write(self, run: Callable[[Connection], T], is_vital: bool = False) -> T:
+        return await self._writer.ask(run, writes=True, is_vital=is_vital)
+
+
+def _size(chunk: Chunk) -> int:
+    return sum(map(len, chunk.lines))
+
+
+def _data_version(db: Connection) -> int:
+    """Changes when another process has written (sqlite.org/pragma.html#pragma_data_version)."""
+    return int(db.execute("PRAGMA data_version").fetchone()[0])

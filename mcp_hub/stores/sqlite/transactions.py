@@ -1,0 +1,178 @@
+"""What the two threads of a SQLite store do with their connections: one writes in transactions, one reads.
+
+Group commit without linger: all that waits is committed together, synced to the disk (`synchronous=FULL`) if one of it
+is vital. A job that cannot be done is left out, and the others are done again without it.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mcp_hub.clock import Clock
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.faults import StoreFault, faulty, is_busy, unfit
+from mcp_hub.stores.recovery.quarantine import Tenancy, identity
+from mcp_hub.stores.sqlite.schema import connect, prepare
+from mcp_hub.stores.sqlite.worker import Job
+
+__all__ = ["ReadTransactions", "WriteTransactions"]
+
+_PATIENCE: Final = 5.0
+"""Seconds for which other processes may hold the file before a batch is given up."""
+
+_PAUSE: Final = 0.005
+"""Seconds between two tries: some locks SQLite does not wait for."""
+
+log = get_logger(__name__)
+
+
+class _Desk:
+    """A connection to the file at `path`."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+        self.identity: tuple[int, int] | None = None
+        """Of the file, once it is open (`quarantine.identity`)."""
+        self.is_closing = threading.Event()
+        """Set from outside: be quick now, do not wait for other processes."""
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    def open(self) -> None:
+        try:
+            connection = connect(self._path)
+        finally:
+            self.identity = identity(self._path)
+        try:
+            self._patiently(lambda: prepare(connection, self._path))
+        except sqlite3.Error as error:
+            connection.close()
+            raise faulty(error, self._path) from error
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def close(self) -> None:
+        try:
+            self._db.close()
+        except sqlite3.Error as error:
+            log.warning("store_close_failed", store=str(self._path), reason=str(error))
+
+    def _patiently(self, do: Callable[[], object]) -> None:
+        """Does it again for as long as another process holds the file and there is patience."""
+        until = self._clock.now() + _PATIENCE
+        while True:
+            try:
+                do()
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or self._clock.now() >= until or self.is_closing.wait(_PAUSE):
+                    raise
+
+    def _failure(self, error: Exception) -> StoreError:
+        """What went wrong with one job."""
+        if isinstance(error, StoreError):
+            return error
+        if unfit(error):
+            return StoreError(f"store {self._path}: cannot be stored: {error}")
+        if isinstance(error, sqlite3.Error | OSError):
+            return faulty(error, self._path)
+        log.error("store_job_failed", store=str(self._path), exc_info=error)
+        return StoreError(f"store {self._path}: {type(error).__name__}: {error}")
+
+
+class ReadTransactions(_Desk):
+    """Reads; never waits for who writes."""
+
+    def open(self) -> None:
+        super().open()
+        self._db.execute("PRAGMA query_only = ON")
+
+    def work(self, jobs: Sequence[Job]) -> list[Any]:
+        return [self._one(job) for job in jobs]
+
+    def _one(self, job: Job) -> Any:
+        try:
+            return job.run(self._db)
+        except Exception as error:
+            return self._failure(error)
+
+
+class WriteTransactions(_Desk):
+    """Writes, and holds this process's share in the file."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        super().__init__(path, clock)
+        self._tenancy = Tenancy(path)
+        self._is_full_sync = False
+
+    def open(self) -> None:
+        until = self._clock.now() + _PATIENCE
+        try:
+            if not self._tenancy.begin(lambda: self._clock.now() >= until or self.is_closing.wait(_PAUSE)):
+                raise StoreFault("locked", f"store {self._path}: another process is mending it")
+            super().open()
+        except OSError as error:
+            raise faulty(error, self._path) from error
+        except BaseException:
+            self._tenancy.end()
+            raise
+
+    def close(self) -> None:
+        super().close()
+        self._tenancy.end()
+
+    def work(self, jobs: Sequence[Job]) -> list[Any]:
+        results: dict[int, Any] = {}
+        while left := [(number, job) for number, job in enumerate(jobs) if number not in results]:
+            results.update(self._commit(left))
+        return [results[number] for number in range(len(jobs))]
+
+    def _commit(self, jobs: list[tuple[int, Job]]) -> dict[int, Any]:
+        """Results of them all; or of one, which failed, and nothing is done yet."""
+        results: dict[int, Any] = {}
+        writes = any(job.writes for _, job in jobs)
+        try:
+            if writes:
+                self._begin(any(job.is_vital for _, job in jobs))
+            for number, job in jobs:
+                try:
+                    results[number] = job.run(self._db)
+                except StoreFault:
+                    raise
+                except StoreError as error:  # has written nothing
+                    results[number] = error
+                except Exception as error:
+                    if isinstance(error, sqlite3.Error) and not unfit(error):
+                        raise
+                    self._roll_back()
+                    return {number: self._failure(error)}
+            if writes:
+                self._db.execute("COMMIT")
+            return results
+        except Exception as error:
+            self._roll_back()
+            failure = self._failure(error)
+            return {number: failure for number, _ in jobs}
+
+    def _begin(self, is_vital: bool) -> None:
+        if is_vital is not self._is_full_sync:
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if is_vital else 'NORMAL'}")
+            self._is_full_sync = is_vital
+        self._patiently(lambda: self._db.execute("BEGIN IMMEDIATE"))
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            try:
+                self._db.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                log.warning("store_rollback_failed", store=str(self._path), reason=str(error))

@@ -1,0 +1,195 @@
+"""A thread that owns one connection to the file, and the hop from the event loop to it and back.
+
+The thread takes whatever waits at once and hands its outcomes back together, so that a busy store hops seldom. What
+waits is bounded by number and by bytes; more is refused at once (`busy`). A thread that hangs keeps nobody waiting when
+the store closes, nor the process when it ends.
+"""
+
+import asyncio  # noqa: TID251  `call_soon_threadsafe`, and futures to wait for what it brings
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from sqlite3 import Connection
+from typing import Any, Final, Protocol, TypeVar
+
+import anyio
+
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.faults import StoreFault
+
+__all__ = ["MOST_BYTES", "MOST_JOBS", "Transactions", "Job", "Worker"]
+
+MOST_JOBS: Final = 16_384
+"""That wait: each running call has one append under way, and a few ask for something."""
+MOST_BYTES: Final = 256 << 20
+
+T = TypeVar("T")
+log = get_logger(__name__)
+
+
+class Job:
+    """Something to do with the connection. `done` is told the result or the `StoreError`, on the event loop.
+
+    `writes`: needs a transaction; `is_vital`: must be on the disk before it is confirmed; `size` in bytes.
+    """
+
+    __slots__ = ("done", "is_vital", "run", "size", "writes")
+
+    def __init__(
+        self,
+        run: Callable[[Connection], Any],
+        done: Callable[[Any], None],
+        *,
+        writes: bool = False,
+        is_vital: bool = False,
+        size: int = 0,
+    ) -> None:
+        self.run = run
+        self.done = done
+        self.writes = writes
+        self.is_vital = is_vital
+        self.size = size
+
+
+class Transactions(Protocol):
+    """What the thread works with. All methods are called in the thread."""
+
+    def open(self) -> None:
+        """Raises `StoreFault`."""
+        ...
+
+    def work(self, jobs: Sequence[Job]) -> list[Any]:
+        """Does them all; a result or a `StoreError` for each, in order. Never raises."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Worker:
+    """The thread. Started by `start`, on an event loop from which alone everything else is called."""
+
+    def __init__(self, name: str, desk: Transactions) -> None:
+        self._name = name
+        self._desk = desk
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._waiting = self._bytes = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: anyio.Event | None = None
+        self._is_open = self._is_stopping = False
+
+    async def start(self) -> None:
+        """Opens the connection. Raises `StoreFault`; there is no thread then."""
+        self._loop = asyncio.get_running_loop()
+        self._ended = anyio.Event()
+        opened: asyncio.Future[StoreFault | None] = self._loop.create_future()
+        threading.Thread(target=self._main, args=(opened,), name=self._name, daemon=True).start()
+        fault = await asyncio.shield(opened)
+        if fault is not None:
+            raise fault
+        self._is_open = True
+
+    async def stop(self, seconds: float) -> bool:
+        """Does what was asked for and ends the thread; False if that takes longer. Idempotent."""
+        if self._ended is None:
+            return True
+        if not self._is_stopping:
+            self._is_open, self._is_stopping = False, True
+            self._queue.put(None)
+        with anyio.move_on_after(seconds, shield=True):
+            await self._ended.wait()
+        return self._ended.is_set()
+
+    def submit(self, job: Job) -> None:
+        """Has the job done after those that wait."""
+        if not self._is_open:
+            job.done(StoreFault("unusable", f"{self._name}: is closed"))
+        elif self._waiting >= MOST_JOBS or (self._bytes + job.size > MOST_BYTES and self._waiting):
+            job.done(StoreFault("busy", f"{self._name}: {self._waiting} jobs of {self._bytes} bytes wait already"))
+        else:
+            self._waiting += 1
+            self._bytes += job.size
+            self._queue.put(job)
+
+    async def ask(
+        self,
+        run: Callable[[Connection], T],
+        *,
+        writes: bool = False,
+        is_vital: bool = False,
+        told: Callable[[T], object] | None = None,
+    ) -> T:
+        """The result. Raises `StoreError`. It is done, and `told` the result, even if the caller stops waiting."""
+        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def settle(result: Any) -> None:
+            failed = isinstance(result, StoreError)
+            if told is not None and not failed:
+                told(result)
+            if not answered.done():
+                if failed:
+                    answered.set_exception(result)
+                else:
+                    answered.set_result(result)
+
+        self.submit(Job(run, settle, writes=writes, is_vital=is_vital))
+        return await answered
+
+    # -- in the thread
+
+    def _main(self, opened: "asyncio.Future[StoreFault | None]") -> None:
+        try:
+            self._desk.open()
+        except Exception as error:  # whoever started it is told
+            fault = error if isinstance(error, StoreFault) else StoreFault("unusable", f"{self._name}: {error}")
+            self._hop(self._finish, opened, fault)
+            return
+        self._hop(_settle, opened, None)
+        is_wanted = True
+        while is_wanted:
+            jobs, is_wanted = self._take()
+            if jobs:
+                self._hop(self._deliver, jobs, self._desk.work(jobs))
+        self._desk.close()
+        self._hop(self._finish, None, None)
+
+    def _take(self) -> tuple[list[Job], bool]:
+        """All that waits, one job at least; False once no more will come."""
+        job = self._queue.get()
+        jobs: list[Job] = []
+        while job is not None:
+            jobs.append(job)
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                return jobs, True
+        return jobs, False
+
+    def _hop(self, call: Callable[..., None], *args: Any) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:  # the event loop is closed: nobody waits any more
+            log.debug("store_unheard", worker=self._name)
+
+    # -- on the event loop
+
+    def _finish(self, opened: "asyncio.Future[StoreFault | None] | None", fault: StoreFault | None) -> None:
+        assert self._ended is not None
+        self._ended.set()
+        if opened is not None:
+            _settle(opened, fault)
+
+    def _deliver(self, jobs: Sequence[Job], results: Sequence[Any]) -> None:
+        self._waiting -= len(jobs)
+        for job, result in zip(jobs, results, strict=True):
+            self._bytes -= job.size
+            try:
+                job.done(result)
+            except Exception:  # others wait for the rest
+                log.exception("store_callback_failed", worker=self._name)
+
+
+def _settle(opened: "asyncio.Future[StoreFault | None]", fault: StoreFault | None) -> None:
+    if not opened.done():
+        opened.set_result(fault)

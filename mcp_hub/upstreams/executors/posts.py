@@ -1,0 +1,399 @@
+"""What a worker that executes a virtual tool may post, and what each post does: `Production`. Sans-I/O.
+
+A post is a batch of events, numbered 1, 2, 3… for each call; the next one is taken whole or refused whole. What is
+refused changes nothing, and what was taken is never taken again, so a worker that got no answer posts the same again.
+Posts of an earlier epoch, the worker's life before its last registration, are refused. A post that completes the call
+carries its last events and its ending; after it nothing is taken. Source: streams.md §2, "Client-executed tools".
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Annotated, Final, Literal, TypeVar
+
+import msgspec
+
+from mcp_hub.call import Post
+from mcp_hub.errors import PostRefused, RpcError
+from mcp_hub.events import Completed, Delta, Failed, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line
+from mcp_hub.types import RawJson, RawObject
+
+__all__ = [
+    "Ask", "Ended", "Gap", "Malformed", "NameTaken", "NoCredit", "ProducerLimits", "Production",
+    "Stale", "Taken", "TooLarge", "TooMany", "Unknown", "read_tools",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+_NAME: Final = re.compile("[^\x00-\x1f\x7f-\x9f]{1,1024}")
+"""Of a tool, as of one that a server lists."""
+_TEXT: Final = msgspec.Raw(b'"text"')
+_NOT_REST: Final = ("progress", "total", "progressToken")
+
+
+class Unknown(PostRefused):
+    """No such executor or call, or another principal's: nobody can tell the two apart."""
+
+    code = "unknown_executor_or_call"
+
+
+class Malformed(PostRefused):
+    """It cannot be read, or says what only the hub may say; the message names the place."""
+
+    code = "malformed"
+
+
+class Stale(PostRefused):
+    """Another registration has replaced this worker; `epoch` is the current one."""
+
+    code = "stale_epoch"
+
+    def __init__(self, sent: int, epoch: int) -> None:
+        super().__init__(
+            f"epoch {sent} is not the current one, {epoch}: the executor was registered again", epoch=epoch
+        )
+
+
+class Gap(PostRefused):
+    """Posts before this one are missing; `expected` is the number of the next that can be taken."""
+
+    code = "gap"
+
+    def __init__(self, sent: int, expected: int) -> None:
+        super().__init__(f"post {sent} leaves a gap: the next one is {expected}", expected=expected)
+
+
+class Ended(PostRefused):
+    """The call is over: completed, cancelled or lost."""
+
+    code = "call_ended"
+
+
+class NoCredit(PostRefused):
+    """Readers are behind; at most `credit` events can be taken now. To be posted again under the same number."""
+
+    code = "no_credit"
+
+    def __init__(self, sent: int, credit: int) -> None:
+        super().__init__(
+            f"{sent} events, but only {credit} can be taken now: readers are behind, post again later", credit=credit
+        )
+
+
+class TooLarge(PostRefused):
+    """Over a limit that waiting does not raise; `limit` is in what the message says."""
+
+    code = "too_large"
+
+    def __init__(self, what: str, limit: int, unit: str = "bytes") -> None:
+        super().__init__(f"{what}: more than {limit} {unit}", limit=limit)
+
+
+class NameTaken(PostRefused):
+    """Another executor has a tool of this name; `holder` is its id, None for one of another principal."""
+
+    code = "name_taken"
+
+    def __init__(self, tool: str, holder: str | None) -> None:
+        whose = "an executor of another principal" if holder is None else f'executor "{holder}"'
+        members = {} if holder is None else {"holder": holder}
+        super().__init__(f'tool "{tool}": the name belongs to {whose}', **members)
+
+
+class TooMany(PostRefused):
+    """The hub has as many executors as it takes."""
+
+    code = "busy"
+
+
+class ProducerLimits(msgspec.Struct, frozen=True):
+    """`window`: events that may be ahead of the readers. `event`, `post`, `text`: bytes of one event, of all that a
+    post carries, and of the deltas that become the result of a call which is completed without one. `questions`:
+    such of one call whose answers the worker has not fetched yet."""
+
+    window: int = 256
+    event: int = 256 << 10
+    post: int = 1 << 20
+    text: int = 1 << 20
+    questions: int = 64
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A question to the caller under a key of the worker's own."""
+
+    key: str
+    method: str
+    params: RawJson
+
+
+Produced = Progressed | Delta | Log | ToolCall | ToolResult | Ask
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a post that was taken says."""
+
+    events: tuple[Produced, ...]
+    ending: Completed | Failed | None = None
+
+
+class Production:
+    """What the worker has posted for one call: `taken` posts so far, `credit` events that may come before it waits."""
+
+    __slots__ = ("_epoch", "_gathered", "_limits", "_open", "_size", "credit", "ended", "taken")
+
+    def __init__(self, limits: ProducerLimits) -> None:
+        self._limits = limits
+        self._open: set[str] = set()
+        self._gathered: list[Delta] = []
+        self._size = 0
+        self.taken = self._epoch = 0
+        self.credit = limits.window
+        self.ended = False
+
+    def receive(self, post: Post, epoch: int) -> Taken | None:
+        """What the post says if it is the next one; None for a duplicate. `epoch` is the executor's current one.
+
+        Raises `Stale`, `Gap`, `Ended`, `TooLarge`, `Malformed`, `NoCredit`, and then nothing has changed.
+        """
+        if not self._is_next(post, epoch):
+            return None
+        _check_form(post, self._limits)
+        events = _read_events(post)
+        keys = self._asked_by(events)
+        if len(events) > self.credit:
+            raise NoCredit(len(events), self.credit)
+        ending = self._ending(post, events) if post.complete else None
+        self.taken, self._epoch = post.seq, epoch
+        self.credit -= len(events)
+        self._open |= keys
+        for delta in _content(events):
+            self._size += len(delta.content)
+            self._gathered.append(delta)
+        if self._size > self._limits.text:  # too much for a result: the worker has to send one
+            self._gathered.clear()
+        if ending is not None:
+            self.end()
+        return Taken(events, ending)
+
+    def drained(self) -> None:
+        """The readers have caught up: a whole window may come."""
+        self.credit = self._limits.window
+
+    def answered(self, key: str) -> None:
+        """The worker has fetched the answer to a question, whose key can be used again."""
+        self._open.discard(key)
+
+    def end(self) -> None:
+        """The call is over; lets go of what was kept for it."""
+        self.ended = True
+        self._open.clear()
+        self._gathered.clear()
+
+    def _is_next(self, post: Post, epoch: int) -> bool:
+        """False for a duplicate."""
+        if post.epoch != epoch:
+            raise Stale(post.epoch, epoch)
+        if post.seq < 1:
+            raise Malformed(f"posts are numbered 1, 2, 3…, not {post.seq}")
+        if post.seq <= self.taken and post.epoch == self._epoch:
+            return False
+        if self.ended:
+            raise Ended("the call has ended; nothing more can be posted")
+        if post.seq != self.taken + 1:
+            raise Gap(post.seq, self.taken + 1)
+        return True
+
+    def _asked_by(self, events: Sequence[Produced]) -> set[str]:
+        """The keys of the questions among the events."""
+        keys = [event.key for event in events if isinstance(event, Ask)]
+        for place, key in enumerate(keys):
+            if key in self._open or key in keys[:place]:
+                raise Malformed(f'input-required: the key "{key[:100]}" is that of an open question')
+        if len(self._open) + len(keys) > self._limits.questions:
+            raise TooLarge("questions whose answers were not fetched", self._limits.questions, "questions")
+        return set(keys)
+
+    def _ending(self, post: Post, events: Sequence[Produced]) -> Completed | Failed:
+        if post.error is not None:
+            error = _decoded(post.error, "error", _Error)
+            return Failed(RpcError(error.message, code=error.code, raw=one_line(bytes(post.error))))
+        if post.result is not None:
+            _decoded(post.result, "result", RawObject)
+            return Completed(one_line(bytes(post.result)))
+        more = list(_content(events))
+        if self._size + sum(len(delta.content) for delta in more) > self._limits.text:
+            raise TooLarge("content gathered for a result (complete the call with `result`)", self._limits.text)
+        return Completed(_result([*self._gathered, *more]))
+
+
+def _content(events: Sequence[Produced]) -> Iterable[Delta]:
+    return (event for event in events if isinstance(event, Delta) and event.channel == "content")
+
+
+def _result(deltas: Sequence[Delta]) -> bytes:
+    """A result of all content, by index."""
+    by_index: dict[int, list[RawObject]] = {}
+    for delta in deltas:
+        by_index.setdefault(delta.index, []).extend(msgspec.json.decode(delta.content, type=list[RawObject]))
+    content = [block for _, blocks in sorted(by_index.items()) for block in _joined(blocks)]
+    return msgspec.json.encode({"content": content, "isError": False})
+
+
+def _joined(blocks: Iterable[RawObject]) -> Iterator[object]:
+    """The blocks, with runs of plain text made one."""
+    for is_text, run in groupby(blocks, lambda block: block.keys() == {"type", "text"} and block["type"] == _TEXT):
+        if is_text:
+            yield {"type": "text", "text": "".join(msgspec.json.decode(block["text"], type=str) for block in run)}
+        else:
+            yield from run
+
+
+def _check_form(post: Post, limits: ProducerLimits) -> None:
+    try:
+        content = len((post.content or "").encode())
+    except UnicodeEncodeError:
+        raise Malformed("content: a lone surrogate is no text") from None
+    sizes = [content, *map(len, post.events)]
+    if max(sizes) > limits.event:
+        raise TooLarge("one event", limits.event)
+    if sum(sizes) + len(post.result or b"") + len(post.error or b"") > limits.post:
+        raise TooLarge("one post", limits.post)
+    if len(post.events) > limits.window:
+        raise TooLarge("one post", limits.window, "events")
+    endings = (post.result is not None) + (post.error is not None)
+    if (post.events and post.content is not None) or endings > 1:
+        raise Malformed("a post carries events or content, and a result or an error, not both")
+    if endings and not post.complete:
+        raise Malformed("a result or an error needs `complete`: true")
+
+
+class _Error(msgspec.Struct):
+    code: int
+    message: str
+
+
+class _Named(msgspec.Struct):
+    name: str
+    inputSchema: RawObject
+
+
+class _Event(msgspec.Struct):
+    type: str
+    data: RawObject
+
+
+class _Progress(msgspec.Struct):
+    progress: int | float
+    total: int | float | None = None
+    message: str | None = None
+
+
+class _Block(msgspec.Struct):
+    type: str
+    text: str = ""
+
+
+class _Delta(msgspec.Struct):
+    content: list[_Block]
+    index: Annotated[int, msgspec.Meta(ge=0)] = 0
+    channel: Literal["content", "aux"] = "content"
+
+
+class _Log(msgspec.Struct):
+    level: Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+    data: msgspec.Raw
+    logger: str | None = None
+
+
+class _ToolCall(msgspec.Struct):
+    call: str
+    name: str
+    arguments: RawObject
+
+
+class _ToolResult(msgspec.Struct):
+    call: str
+    content: list[_Block]
+    isError: bool = False
+
+
+class _Ask(msgspec.Struct):
+    key: str
+    method: Literal["elicitation/create", "sampling/createMessage", "roots/list"]
+    params: RawObject
+
+
+_SHAPES: Final[Mapping[str, type[_Progress | _Delta | _Log | _ToolCall | _ToolResult | _Ask]]] = {
+    "progress": _Progress,
+    "delta": _Delta,
+    "log": _Log,
+    "tool-call": _ToolCall,
+    "tool-result": _ToolResult,
+    "input-required": _Ask,
+}
+_HUBS_OWN: Final[Mapping[str, str]] = {
+    "start": "the hub says when a call starts",
+    "end": "a call is ended by `complete` with a `result`",
+    "error": "a call is ended by `complete` with an `error`",
+    "input-received": "the hub says when a question is answered",
+    "reset": "the hub alone starts a call over",
+}
+
+
+def _read_events(post: Post) -> tuple[Produced, ...]:
+    """Raises `Malformed`, which names the event by its place from 0."""
+    if post.content:
+        return (Delta(msgspec.json.encode([{"type": "text", "text": post.content}])),)
+    return tuple(_read_event(one_line(bytes(raw)), f"events[{place}]") for place, raw in enumerate(post.events))
+
+
+def _read_event(raw: RawJson, where: str) -> Produced:
+    event = _decoded(raw, where, _Event)
+    where = f"{where} ({event.type[:50]})"
+    if event.type in _HUBS_OWN:
+        raise Malformed(f"{where}: {_HUBS_OWN[event.type]}")
+    if event.type not in _SHAPES:
+        raise Malformed(f"{where}: unknown type (known: {', '.join(_SHAPES)})")
+    data = {name: bytes(value) for name, value in event.data.items()}
+    match _decoded(object_bytes(event.data), where, _SHAPES[event.type]):
+        case _Progress(progress, total):
+            rest = {name: msgspec.Raw(value) for name, value in data.items() if name not in _NOT_REST}
+            return Progressed(progress, total, rest or None)
+        case _Delta(_, index, channel):
+            return Delta(data["content"], index, channel)
+        case _Log(level):
+            return Log(level, object_bytes(event.data))
+        case _ToolCall(call, name):
+            return ToolCall(call, name, data["arguments"])
+        case _ToolResult(call, _, is_error):
+            return ToolResult(call, data["content"], is_error)
+        case _Ask(key, method):
+            return Ask(key, method, data["params"])
+
+
+def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, bytes]:
+    """Definitions by name, each as it came: at most `most` of `size` bytes together. Raises `TooLarge`, `Malformed`."""
+    for count, limit, unit in ((len(tools), most, "tools"), (sum(map(len, tools)), size, "bytes")):
+        if count > limit:
+            raise TooLarge("tools of one executor", limit, unit)
+    named: dict[str, bytes] = {}
+    for place, raw in enumerate(tools):
+        name = _decoded(raw, f"tools[{place}]", _Named).name
+        if not _NAME.fullmatch(name):
+            raise Malformed(f"tools[{place}]: the name has to be 1 to 1024 characters, none of them control characters")
+        if name in named:
+            raise Malformed(f'tools[{place}]: "{name[:100]}" is there twice')
+        named[name] = bytes(raw)
+    return named
+
+
+def _decoded(raw: RawJson, where: str, type_: type[T]) -> T:
+    """Raises `Malformed`, also for what `type_` does not look into and a strict reader would choke on."""
+    try:
+        msgspec.json.decode(raw)
+        return msgspec.json.decode(raw, type=type_)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise Malformed(f"{where}: {problem}") from None
+    except RecursionError:
+        raise Malformed(f"{where}: nested too deep") from None

@@ -1,0 +1,344 @@
+"""Tools that clients of the hub execute: workers register them, fetch the calls and post what comes of them.
+
+An executor is its registering principal's own. What a worker may post is decided by `posts`. A worker is there
+while its lease runs, and at work on a call while it posts; one that is not ends its calls with `ExecutorLost`.
+Source: streams.md §2, "Client-executed tools". The HTTP routes are not here.
+"""
+
+import os
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+from weakref import ref
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call, CallChannel, Post, Question
+from mcp_hub.clock import Clock
+from mcp_hub.errors import (
+    Busy,
+    ExecutorLost,
+    HubRestarted,
+    InvalidParams,
+    MethodNotFound,
+    NotKept,
+    RpcError,
+    UnknownEntry,
+)
+from mcp_hub.events import Completed, Failed
+from mcp_hub.ids import RandomBytes, ids
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.protocol.questions import can_answer
+from mcp_hub.types import Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.executors import posts
+from mcp_hub.upstreams.executors.posts import Malformed, Production, Unknown
+from mcp_hub.upstreams.executors.registry import (
+    CANCELLED,
+    CallOffer,
+    CancelOffer,
+    Executor,
+    ExecutorLimits,
+    InputOffer,
+    Offer,
+    Posted,
+    Work,
+)
+
+__all__ = ["CallOffer", "CancelOffer", "InputOffer", "Offer", "Posted", "ExecutorLimits", "ExecutorUpstream"]
+
+log = get_logger(__name__)
+
+_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_SWEEP: Final = 1.0
+"""Seconds between two looks for leases that ran out and workers that are silent."""
+
+
+class ExecutorUpstream:
+    """The tools of all executors; an `Upstream`. `run` has to run for leases and silence to be watched."""
+
+    def __init__(
+        self,
+        name: str,
+        changes: Notices,
+        clock: Clock,
+        limits: ExecutorLimits,
+        random: RandomBytes = os.urandom,
+        next_epoch: Callable[[str, str, int], int] = lambda principal, executor_id, before: before + 1,
+    ) -> None:
+        self.name = name
+        self._changes = changes
+        self._clock = clock
+        self._limits = limits
+        self._next_epoch = next_epoch
+        self._ids = ids(random)
+        self._executors: dict[tuple[str, str], Executor] = {}
+        self._gone: OrderedDict[tuple[str, str], Executor] = OrderedDict()
+        """Removed ones: a worker that slept through its lease must not be taken for the one that comes next."""
+        self._holders: dict[str, Executor] = {}  # by tool name
+        self._works: dict[str, Work] = {}
+        self._ended: OrderedDict[str, tuple[Executor, Production, ref[CallChannel]]] = OrderedDict()
+        self._snapshot = self._listed()
+
+    def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = 60.0) -> int:
+        """The new epoch, above all before; what an earlier one has fetched is lost, what it has not waits for this one.
+
+        `lease`: 5 to 3,600 seconds. Raises `Malformed`, `TooLarge`, `NameTaken`, `TooMany`.
+        """
+        if not _ID.fullmatch(executor_id):
+            raise Malformed(f"executor id {executor_id[:200]!r} has to be 1 to 128 letters, digits, '_', '-' or '.'")
+        if not 5 <= lease <= 3600:
+            raise Malformed(f"lease has to be 5 to 3600 seconds, not {lease}")
+        named = posts.read_tools(tools, self._limits.tools, self._limits.definitions)
+        executor = self._executor((principal, executor_id), named)
+        executor.epoch = self._next_epoch(principal, executor_id, executor.epoch)
+        executor.lease, executor.due = lease, self._clock.now() + lease
+        for work in list(executor.given.values()):
+            self._lose(work, "was registered again")
+        executor.news.clear()
+        self._hold(executor, named)
+        log.info("executor_registered", upstream=self.name, executor=executor_id, epoch=executor.epoch)
+        return executor.epoch
+
+    def _executor(self, key: tuple[str, str], named: Iterable[str]) -> Executor:
+        """The one of this key, or a new one, if it may have these tools."""
+        for tool in named:
+            holder = self._holders[tool].key if tool in self._holders else key
+            if holder != key:
+                raise posts.NameTaken(tool, holder[1] if holder[0] == key[0] else None)
+        if key not in self._executors:
+            if len(self._executors) >= self._limits.executors:
+                raise posts.TooMany(f"the hub has {self._limits.executors} executors already")
+            self._executors[key] = self._gone.pop(key) if key in self._gone else Executor(key)
+        return self._executors[key]
+
+    def remove(self, principal: str, executor_id: str) -> None:
+        """Ends its calls and takes its tools off the list. Raises `Unknown`."""
+        self._drop(self._find(principal, executor_id), "was removed")
+
+    async def calls(self, principal: str, executor_id: str, epoch: int, most: int, wait: float = 30.0) -> list[Offer]:
+        """At most `most` offers, each given out once; waits for one, but no longer than `wait` s or half the lease.
+
+        Raises `Unknown` and `Stale`, also when the executor is removed or registered again meanwhile, `Malformed`.
+        """
+        if most < 1:
+            raise Malformed(f"at most {most} offers were asked for: it has to be 1 or more")
+        executor = self._find(principal, executor_id, epoch)
+        executor.due = self._clock.now() + executor.lease
+        with anyio.move_on_after(min(wait, executor.lease / 2)):
+            while not (offers := executor.take(most, self._limits.running, self._clock.now())):
+                await executor.bell.wait()
+                self._find(principal, executor_id, epoch)
+            return offers
+        return []
+
+    async def post(self, principal: str, tool_call_id: str, post: Post) -> Posted:
+        """Takes what the worker says of a call, and returns when that is kept.
+
+        Raises `Unknown`, `NotKept`, and what `Production.receive` raises.
+        """
+        await self._catch_up(tool_call_id, len(post.events))
+        posted = self._take(principal, tool_call_id, post)
+        await self._kept(tool_call_id)
+        return Posted(await self._catch_up(tool_call_id, self._limits.producer.window // 2), posted.is_duplicate)
+
+    async def _kept(self, id_: str) -> None:
+        """What was taken is in the store, or never will be: only then the worker may forget it. Raises `NotKept`."""
+        work, ended = self._works.get(id_), self._ended.get(id_)
+        channel = work.channel if work is not None else ended[2]() if ended is not None else None
+        if channel is not None:  # else the call is over and written
+            with anyio.move_on_after(self._limits.keeping) as waiting:
+                await channel.kept(whole=work is None)
+            if waiting.cancelled_caught:
+                raise NotKept(self._limits.keeping)
+
+    async def _catch_up(self, id_: str, needed: int) -> int:
+        """The call's credit, after its readers have had a moment if it is less than what is needed."""
+        work = self._works.get(id_)
+        if work is not None and work.production.credit < max(needed, 1):
+            with anyio.move_on_after(self._limits.catch_up):
+                await work.channel.drained()
+                work.production.drained()
+        return work.production.credit if work is not None else 0
+
+    def _take(self, principal: str, id_: str, post: Post) -> Posted:
+        work = self._works.get(id_)
+        is_given = work is not None and id_ in work.executor.given
+        if work is not None and is_given:
+            executor, production = work.executor, work.production
+        elif id_ in self._ended:
+            executor, production, _ = self._ended[id_]
+        else:
+            raise _unknown(id_)
+        if executor.key[0] != principal:
+            raise _unknown(id_)
+        if work is not None and post.epoch == executor.epoch:
+            work.heard = self._clock.now()
+            executor.due = work.heard + executor.lease
+        taken = production.receive(post, executor.epoch)
+        if taken is None or work is None:
+            return Posted(production.credit, is_duplicate=True)
+        work.channel.touch()
+        for event in taken.events:
+            if isinstance(event, posts.Ask):
+                self._ask(work, event)
+            else:
+                work.channel.send(event)
+        if taken.ending is not None:
+            self._finish(work, taken.ending.error if isinstance(taken.ending, Failed) else taken.ending)
+        return Posted(production.credit)
+
+    def _ask(self, work: Work, ask: posts.Ask) -> None:
+        def answered(outcome: RawJson | RpcError) -> None:
+            work.asking -= 1
+            work.heard = self._clock.now()
+            if not work.done.is_set():
+                result, error = (None, outcome.encoded()) if isinstance(outcome, RpcError) else (outcome, None)
+                work.executor.news.append(InputOffer(work.offer.tool_call_id, ask.key, result, error))
+                work.executor.ring()
+
+        work.asking += 1
+        lack = can_answer(work.call.capabilities, work.call.version, ask.method, ask.params)
+        if lack is None:
+            work.channel.ask(Question(ask.method, ask.params, answered))
+        else:
+            answered(MethodNotFound(f"{ask.method}: {lack}"))
+
+    async def run(self) -> None:
+        """Removes executors whose leases run out and ends calls whose workers are silent, until cancelled."""
+        while True:
+            await anyio.sleep(_SWEEP)
+            self.sweep()
+
+    def sweep(self) -> None:
+        """One look at all leases and calls."""
+        now, silence = self._clock.now(), self._limits.silence
+        for executor in list(self._executors.values()):
+            if now >= executor.due:
+                self._drop(executor, f"was not heard of for {executor.lease:g} s, its lease")
+            for work in list(executor.given.values()):
+                if not work.asking and now - work.heard >= silence:
+                    self._lose(work, f"was silent for {silence:g} s")
+
+    def _find(self, principal: str, executor_id: str, epoch: int | None = None) -> Executor:
+        if (executor := self._executors.get((principal, executor_id))) is None:
+            raise Unknown(f'unknown executor "{executor_id[:200]}": register it')
+        if epoch is not None and epoch != executor.epoch:
+            raise posts.Stale(epoch, executor.epoch)
+        return executor
+
+    def _drop(self, executor: Executor, why: str) -> None:
+        log.info("executor_gone", upstream=self.name, executor=executor.key[1], reason=why)
+        for work in [*executor.given.values(), *executor.waiting.values()]:
+            self._lose(work, why)
+        executor.news.clear()
+        self._gone[executor.key] = self._executors.pop(executor.key)
+        if len(self._gone) > self._limits.ended:
+            self._gone.popitem(last=False)
+        self._hold(executor, {})
+
+    def _hold(self, executor: Executor, tools: dict[str, bytes]) -> None:
+        """The executor's tools are these; whoever waits for its calls looks again."""
+        for tool in executor.tools:
+            del self._holders[tool]
+        self._holders |= dict.fromkeys(tools, executor)
+        executor.tools = tools
+        executor.ring()
+        fresh = self._listed()
+        if fresh != self._snapshot:
+            self._snapshot = fresh
+            self._changes.bump()
+
+    def _listed(self) -> Snapshot:
+        ordered = sorted(self._executors.values(), key=lambda executor: executor.key[::-1])
+        tools = tuple(tool for executor in ordered for tool in executor.tools.values())
+        return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: tools}, capabilities={"tools": {}, "logging": {}})
+
+    def _lose(self, work: Work, why: str) -> None:
+        """Ends a call that its worker will not; one that was not fetched has certainly not been executed."""
+        id_ = work.executor.key[1]
+        outcome = {"outcome": "unknown"} if work.offer.tool_call_id in work.executor.given else {}
+        data: JsonObject = {"upstream": {"server": self.name}, "executor": id_, **outcome}
+        self._finish(work, ExecutorLost(f'executor "{id_}" of tool "{work.offer.name}" {why}', data=data))
+
+    def _finish(self, work: Work, outcome: Completed | RpcError) -> None:
+        id_, executor = work.offer.tool_call_id, work.executor
+        del self._works[id_]
+        executor.waiting.pop(id_, None)
+        if executor.given.pop(id_, None) is not None:
+            executor.news = deque(offer for offer in executor.news if offer.tool_call_id != id_)
+            if isinstance(outcome, RpcError) and not work.production.ended:
+                executor.news.append(CancelOffer(id_, outcome.message))
+            self._ended[id_] = executor, work.production, ref(work.channel)
+            if len(self._ended) > self._limits.ended:
+                self._ended.popitem(last=False)
+            executor.ring()
+        work.production.end()
+        work.outcome = outcome
+        work.done.set()
+
+    def begin(self, call: Call, channel: CallChannel) -> None:
+        """Never in place: a worker has to fetch the call."""
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Queues the call for its executor, which learns of a cancellation. Raises also `ExecutorLost` and `Busy`."""
+        work = self._accept(call, channel)
+        try:
+            await work.done.wait()
+        finally:
+            if not work.done.is_set():
+                self._finish(work, CANCELLED)
+        if isinstance(work.outcome, Completed):
+            return work.outcome
+        raise work.outcome
+
+    def _accept(self, call: Call, channel: CallChannel) -> Work:
+        if call.method != "tools/call":
+            raise MethodNotFound(f'upstream "{self.name}" has tools only, nothing to answer {call.method} with')
+        try:
+            tool = msgspec.json.decode(call.params.get("name", b""), type=str)
+        except msgspec.MsgspecError:
+            raise InvalidParams("the name of the tool has to be a string") from None
+        if (executor := self._holders.get(tool)) is None:
+            raise UnknownEntry(f'upstream "{self.name}" has no tool "{tool}"')
+        arguments = call.params.get("arguments", msgspec.Raw(b"{}"))
+        if raw_object(arguments) is None:
+            raise InvalidParams(f'the arguments of "{tool}" have to be an object')
+        if len(executor.waiting) >= self._limits.waiting:
+            raise Busy(f'{self._limits.waiting} calls wait for executor "{executor.key[1]}" already')
+        offer = CallOffer("tc_" + next(self._ids), tool, arguments, call.meta, self._limits.producer.window)
+        work = Work(executor, call, channel, offer, Production(self._limits.producer))
+        self._works[offer.tool_call_id] = executor.waiting[offer.tool_call_id] = work
+        executor.ring()
+        return work
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """Workers have to register again with each hub."""
+        raise HubRestarted(f'upstream "{self.name}" cannot go on with a call of another hub')
+
+    def status(self) -> UpstreamStatus:
+        """Always ready; the reason counts the executors."""
+        return UpstreamStatus(self.name, UpstreamState.READY, f"executors: {len(self._executors)}", Era.HANDSHAKE)
+
+    def snapshot(self) -> Snapshot:
+        """The tools of all executors, by their ids; without executors an empty list."""
+        return self._snapshot
+
+    def set_log_level(self, level: str) -> None:
+        """Workers log at every level; the front lets through what its client wants."""
+
+    def session_ended(self, session: str) -> None:
+        """Nothing is kept for one session."""
+
+    async def subscribe(self, uri: str) -> None:
+        raise MethodNotFound(f'upstream "{self.name}" has tools only, no resources to subscribe to')
+
+    def unsubscribe(self, uri: str) -> None:
+        """Nobody is subscribed."""
+
+
+def _unknown(tool_call_id: str) -> Unknown:
+    return Unknown(f'unknown tool call "{tool_call_id[:200]}"')

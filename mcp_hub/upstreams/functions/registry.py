@@ -1,0 +1,279 @@
+"""How people write tools in Python: a `Registry`, its `tool` decorator, and what a tool may say while it runs.
+
+    from mcp_hub import Progress, Registry, Result
+
+    registry = Registry()
+
+    @registry.tool
+    async def build(target: str) -> AsyncIterator[str | Progress | Result]:
+        \"""Build a target.
+
+        Args:
+            target: name of the target, as in the Makefile
+        \"""
+        yield Progress(1, total=2, message="compiling")
+        yield "compiled\\n"
+        yield Result({"target": target, "ok": True})
+
+`servers.yaml` names the registry (`local: my_tools:registry`). Functions run in the hub's own process: async ones on
+its event loop, which they must not block, others each in a worker thread. Running them is `upstream`.
+"""
+
+import inspect
+import re
+import threading
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType, UnionType
+from typing import TypeVar, overload
+
+import anyio.from_thread
+import msgspec
+
+from mcp_hub import events
+from mcp_hub.types import JsonObject
+from mcp_hub.upstreams.functions.schemas import (
+    Parameters,
+    ToolFunction,
+    derive_parameters,
+    first_paragraph,
+    object_schema,
+    plain,
+)
+
+__all__ = ["Context", "Progress", "Registry", "Result", "Tool"]
+
+F = TypeVar("F", bound=ToolFunction)
+
+LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far the tool is: `progress` grows with every report, `total` is what it grows to, if that is known."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+    def event(self) -> events.Progressed:
+        """As the hub passes it on. Raises: `TypeError` when a value is not a number or the message no text."""
+        for value in (self.progress, self.total):
+            if value is not None and not isinstance(value, int | float):
+                raise TypeError(f"progress has to be a number, not {value!r}")
+        if self.message is None:
+            return events.Progressed(self.progress, self.total)
+        if not isinstance(self.message, str):
+            raise TypeError(f"a progress message has to be text, not {self.message!r}")
+        return events.Progressed(self.progress, self.total, {"message": msgspec.Raw(msgspec.json.encode(self.message))})
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The final result of a tool, for those that say more than a plain return value can.
+
+    `Result(value)` is the same as returning the value. `content` (text, or a list of texts and content blocks) and
+    `structured` set those parts themselves; `is_error` tells the model that the tool failed; `meta` becomes `_meta`.
+    """
+
+    value: object = None
+    content: str | Sequence[object] | None = None
+    structured: Mapping[str, object] | None = None
+    is_error: bool = False
+    meta: Mapping[str, object] | None = None
+
+
+class Context:
+    """The running call, for a tool that has a parameter annotated `Context` (callers do not see that parameter).
+
+    Reports may come from the loop, or from the worker thread that the tool runs in and which waits while readers are
+    behind.
+    """
+
+    __slots__ = ("_drained", "_is_over", "_loop_thread", "_send")
+
+    def __init__(self, send: Callable[[events.CallEvent], None], drained: Callable[[], Awaitable[None]]) -> None:
+        self._send = send
+        self._drained = drained
+        self._loop_thread = threading.get_ident()
+        self._is_over = False
+
+    @property
+    def cancelled(self) -> bool:
+        """True once nobody waits for the result any more.
+
+        A function in a worker thread cannot be interrupted, and the hub cannot exit before it ends: a long one asks.
+        """
+        return self._is_over
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the tool is."""
+        self._emit(Progress(progress, total, message).event())
+
+    def log(self, level: str, data: object, logger: str | None = None) -> None:
+        """Send a log message; `data` is any JSON value. Raises: `ValueError` for a level that MCP does not know."""
+        if level not in LEVELS:
+            raise ValueError(f"unknown log level {level!r} (known: {', '.join(sorted(LEVELS))})")
+        params: JsonObject = {"level": level, "data": plain(data)}
+        if logger is not None:
+            params["logger"] = logger
+        self._emit(events.Log(level, msgspec.json.encode(params)))
+
+    def end(self) -> None:
+        """For the hub: the call is over, later reports are dropped."""
+        self._is_over = True
+
+    def _emit(self, event: events.CallEvent) -> None:
+        if self._is_over:
+            return
+        if threading.get_ident() == self._loop_thread:
+            self._send(event)
+        else:
+            anyio.from_thread.run(self._send_and_drain, event)
+
+    async def _send_and_drain(self, event: events.CallEvent) -> None:
+        self._send(event)
+        await self._drained()
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function with all that the hub needs to list and run it."""
+
+    name: str
+    function: ToolFunction
+    in_thread: bool
+    """It is neither a coroutine function nor an async generator, so it may block."""
+    parameters: Parameters
+    context: str | None
+    """The name of the `Context` parameter, if there is one."""
+    definition: bytes
+    wraps_result: bool
+    """The output schema has "result" as its only property: values that are no such object are put under that key."""
+
+
+class Registry:
+    """The tools of one local server, in the order of their definition."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+
+    def __repr__(self) -> str:
+        return f"<Registry: {', '.join(self._tools) or 'empty'}>"
+
+    @classmethod
+    def joined(cls, registries: Iterable["Registry"]) -> "Registry":
+        """A new one with the tools that these have now. Raises: `ValueError` if two tools have the same name."""
+        joined = cls()
+        for registry in registries:
+            for name, tool in registry.tools.items():
+                if name in joined._tools:
+                    raise ValueError(f'tool "{name}" is defined twice')
+                joined._tools[name] = tool
+        return joined
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return MappingProxyType(self._tools)
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: Mapping[str, object] | None = None,
+        output_schema: object = None,
+    ) -> Callable[[F], F]: ...
+
+    def tool(
+        self,
+        function: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: Mapping[str, object] | None = None,
+        output_schema: object = None,
+    ) -> F | Callable[[F], F]:
+        """Make a tool of a function, which stays as it is. Name and description come from the function unless given.
+
+        `annotations` are MCP's hints (`{"readOnlyHint": True}`); `output_schema` is a JSON Schema or a Python type.
+        Raises: `TypeError` for a function that cannot be a tool, `ValueError` for a bad or taken name.
+        """
+
+        def register(function: F) -> F:
+            listed = {
+                "name": name or getattr(function, "__name__", ""),
+                "title": title,
+                "description": description or first_paragraph(inspect.getdoc(function)),
+                "annotations": annotations,
+            }
+            self._add(function, listed, output_schema)
+            return function
+
+        return register if function is None else register(function)
+
+    def _add(self, function: ToolFunction, listed: Mapping[str, object], output: object) -> None:
+        name = str(listed["name"])
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"tool name {name!r} has to be 1 to 128 letters, digits, '_', '-' or '.'")
+        if name in self._tools:
+            raise ValueError(f'tool "{name}" is defined twice')
+        try:
+            self._tools[name] = _make_tool(name, function, listed, output)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f'tool "{name}": {error}') from error
+
+
+def _make_tool(name: str, function: ToolFunction, listed: Mapping[str, object], output: object) -> Tool:
+    if not inspect.isroutine(function):
+        raise TypeError(f"expected a function, not {function!r}")
+    if inspect.isgeneratorfunction(function):
+        raise TypeError("a generator has to be async: write `async def`")
+    hints = _hints(function)
+    context = _context_parameter(hints)
+    parameters = derive_parameters(function, hints, context)
+    output_schema = _output_schema(output)
+    definition = {**listed, "inputSchema": parameters.schema, "outputSchema": output_schema}
+    return Tool(
+        name=name,
+        function=function,
+        in_thread=not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)),
+        parameters=parameters,
+        context=context,
+        definition=msgspec.json.encode(plain({key: part for key, part in definition.items() if part is not None})),
+        wraps_result=output_schema is not None and set(output_schema.get("properties", ())) == {"result"},
+    )
+
+
+def _hints(function: ToolFunction) -> JsonObject:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"an annotation cannot be evaluated: {error}") from error
+
+
+def _context_parameter(hints: Mapping[str, object]) -> str | None:
+    found = [name for name, hint in hints.items() if name != "return" and _is_context(hint)]
+    if len(found) > 1:
+        raise TypeError(f"more than one parameter is a Context: {', '.join(found)}")
+    return found[0] if found else None
+
+
+def _is_context(hint: object) -> bool:
+    is_choice = typing.get_origin(hint) in (typing.Annotated, typing.Union, UnionType)
+    return hint is Context or (is_choice and Context in typing.get_args(hint))
+
+
+def _output_schema(output: object) -> JsonObject | None:
+    if output is None:
+        return None
+    schema = dict(output) if isinstance(output, Mapping) else object_schema(output)
+    if schema.get("type") != "object":
+        raise TypeError('an output schema has to have "type": "object"')
+    return schema

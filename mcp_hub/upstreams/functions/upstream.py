@@ -1,0 +1,356 @@
+"""Python functions as an upstream: runs the tools of a `Registry` and encodes what they give.
+
+What a tool raises becomes a tool error that the model reads, `RpcError` a JSON-RPC error. Tools share the hub's
+process: one can still block the event loop or write to stdout, so whoever needs a wall makes it a child process.
+"""
+
+import difflib
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from pathlib import Path
+from typing import Self
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+
+from mcp_hub import events
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.config.trust import problem_of_config
+from mcp_hub.errors import (
+    HubRestarted,
+    InvalidParams,
+    MethodNotFound,
+    RpcError,
+    StartFailed,
+    UnknownEntry,
+    UpstreamUnavailable,
+)
+from mcp_hub.logs import get_logger
+from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.functions.default import default_registry
+from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool
+from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
+
+__all__ = ["LocalUpstream", "load_registry"]
+
+THREADS = 32
+"""Sync functions of one upstream that run at the same time; further ones wait. A cancelled one gives its place back."""
+CLEANUP_GRACE = 5.0
+"""Seconds that a generator has for its `finally` blocks."""
+
+log = get_logger(__name__)
+
+
+class LocalUpstream:
+    """The tools of one registry; an `Upstream`. Without a registry it is failed, for the `failure`."""
+
+    def __init__(self, name: str, registry: Registry | None, failure: Cause | None = None) -> None:
+        self.name = name
+        self._registry = registry
+        self._failure = failure
+        # of its own: slow tools must not use up the threads that the rest of the hub works in
+        self._threads = anyio.CapacityLimiter(THREADS)
+
+    @classmethod
+    def load(cls, name: str, reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Self:
+        """An upstream for `module` or `module:attribute`; one that could not be loaded says so in its status."""
+        try:
+            return cls(name, load_registry(reference, folder, env))
+        except StartFailed as error:
+            return cls(name, None, error.cause)
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> events.Completed:
+        """Nothing here outlives a hub."""
+        raise HubRestarted(f'upstream "{self.name}" cannot go on with a call of another hub')
+
+    def status(self) -> UpstreamStatus:
+        if self._registry is None:
+            code, reason = self._failure or (None, None)
+            return UpstreamStatus(self.name, UpstreamState.FAILED, reason, code=code)
+        return UpstreamStatus(self.name, UpstreamState.READY, era=Era.HANDSHAKE)
+
+    def snapshot(self) -> Snapshot | None:
+        """The tools that are registered now; None if the registry could not be loaded."""
+        if self._registry is None:
+            return None
+        definitions = tuple(tool.definition for tool in self._registry.tools.values())
+        return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: definitions}, capabilities={"tools": {}, "logging": {}})
+
+    def begin(self, call: Call, channel: CallChannel) -> None:
+        """Never in place: a function runs in a task."""
+
+    async def call(self, call: Call, channel: CallChannel) -> events.Completed:
+        """Run a tool. Its errors, wrong arguments included, are results with `isError`, for the model to read."""
+        tool, arguments = self._target(call)
+        try:
+            value = await self._run(tool, tool.parameters.bind(arguments), channel)
+            return events.Completed(encode_result(value, tool.wraps_result))
+        except ArgumentsRefused as error:
+            return _failure(str(error))
+        except (Exception, SystemExit) as error:  # the boundary to user code
+            cause = _cause(error)
+            if isinstance(cause, RpcError):
+                raise cause from None
+            log.exception("tool_failed", upstream=self.name, tool=tool.name, call_id=call.id)
+            return _failure(_describe(cause))
+
+    def set_log_level(self, level: str) -> None:
+        """Functions log at every level; the front lets through what its client wants."""
+
+    def session_ended(self, session: str) -> None:
+        """Nothing is kept for one session."""
+
+    async def subscribe(self, uri: str) -> None:
+        raise MethodNotFound(f'upstream "{self.name}" has tools only, no resources to subscribe to')
+
+    def unsubscribe(self, uri: str) -> None:
+        """Nobody is subscribed."""
+
+    def _target(self, call: Call) -> tuple[Tool, bytes]:
+        if self._registry is None:
+            code, reason = self._failure or (None, None)
+            about = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
+            raise UpstreamUnavailable(f'upstream "{self.name}" is not available: {reason}', data={"upstream": about})
+        if call.method != "tools/call":
+            raise MethodNotFound(f'upstream "{self.name}" has tools only, nothing to answer {call.method} with')
+        try:
+            name = msgspec.json.decode(call.params.get("name", b""), type=str)
+        except msgspec.MsgspecError:
+            raise InvalidParams("the name of the tool has to be a string") from None
+        tool = self._registry.tools.get(name)
+        if tool is None:
+            nearest = difflib.get_close_matches(name, self._registry.tools)
+            hint = f" (did you mean {', '.join(nearest)}?)" if nearest else ""
+            raise UnknownEntry(f'upstream "{self.name}" has no tool "{name}"{hint}')
+        return tool, _arguments(call.params)
+
+    async def _run(self, tool: Tool, arguments: dict[str, object], channel: CallChannel) -> object:
+        context = Context(channel.send, channel.drained)
+        if tool.context is not None:
+            arguments[tool.context] = context
+        try:
+            outcome: object
+            if tool.in_thread:
+                work = functools.partial(tool.function, **arguments)
+                outcome = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)
+            else:
+                outcome = tool.function(**arguments)
+            if isinstance(outcome, AsyncGenerator):
+                return await _drive(outcome, channel)
+            return await outcome if isinstance(outcome, Awaitable) else outcome
+        finally:
+            context.end()
+
+
+class OutputText:
+    """What a generator yielded as content, and the deltas that say so."""
+
+    def __init__(self) -> None:
+        self._blocks: list[object] = []
+        self._text: list[str] = []
+        """Pieces of the text block that is still growing."""
+
+    def add(self, item: object) -> events.Delta:
+        """Text grows the block before it, if that is yielded text too; a block stands alone."""
+        if isinstance(item, str):
+            self._text.append(item)
+            return events.Delta(msgspec.json.encode([_block(item)]), index=len(self._blocks))
+        self._close_text()
+        block = _block(item)
+        delta = events.Delta(msgspec.json.encode([block]), index=len(self._blocks))
+        self._blocks.append(block)
+        return delta
+
+    def blocks(self) -> list[object]:
+        """The content blocks so far; text after the last block becomes one more."""
+        self._close_text()
+        return self._blocks
+
+    def _close_text(self) -> None:
+        if self._text:
+            self._blocks.append(_block("".join(self._text)))
+            self._text.clear()
+
+
+def encode_result(value: object, wraps_result: bool) -> bytes:
+    """A `CallToolResult` for what a tool returned. Raises: `TypeError` or `ValueError` if JSON cannot carry it."""
+    result = value if isinstance(value, Result) else Result(value)
+    content, structured = _convert(result.value, wraps_result)
+    if result.structured is not None:
+        structured = plain(result.structured)
+        content = [_block(_text(structured))]
+    if result.content is not None:
+        content = [_block(item) for item in ([result.content] if isinstance(result.content, str) else result.content)]
+    encoded: JsonObject = {"content": content}
+    if structured is not None:
+        encoded["structuredContent"] = structured
+    encoded["isError"] = result.is_error
+    if result.meta is not None:
+        encoded["_meta"] = plain(result.meta)
+    return msgspec.json.encode(encoded)
+
+
+def load_registry(reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Registry:
+    """The registry that `module:attribute` names, or for `module` alone the tools that plain `tool` decorated in it.
+
+    `folder`, that of the configuration file, goes to the end of `sys.path`: a file in it is found but hides no
+    installed module, and must be as the configuration: nobody else's, and written by nobody else. The working
+    directory is not added. Raises: `StartFailed`.
+    """
+    module_name, colon, attribute = reference.partition(":")
+    if not module_name or (colon and not attribute):
+        raise StartFailed(
+            "registry_not_found", f'local "{reference}": write it as module:attribute, for example my_tools:registry'
+        )
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
+    found = _imported(module_name, reference, folder, env)
+    if not attribute:
+        return _decorated(module_name, reference)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise StartFailed("registry_not_found", f'local "{reference}": {module_name} has no {attribute}')
+        found = getattr(found, part)
+    if not isinstance(found, Registry):
+        said = f'local "{reference}": expected a Registry, found a {type(found).__name__}'
+        raise StartFailed("registry_not_found", said)
+    return found
+
+
+def _decorated(module_name: str, reference: str) -> Registry:
+    """The tools that plain `tool` decorated in the module. Raises: `StartFailed`."""
+    try:
+        registry = default_registry(module_name)
+    except ValueError as error:
+        raise StartFailed("registry_not_found", f'local "{reference}": {error}') from None
+    if not registry.tools:
+        raise StartFailed(
+            "registry_not_found",
+            f'local "{reference}": {module_name} has no tools: decorate functions with mcp_hub.tool, '
+            f"or name a Registry, for example {module_name}:registry",
+        )
+    return registry
+
+
+def _imported(module_name: str, reference: str, folder: str | None, env: Mapping[str, str]) -> object:
+    """Raises: `StartFailed`."""
+    try:
+        importlib.invalidate_caches()  # the file may be newer than the last look into its folder
+        if folder is not None:
+            _check_files(module_name, folder, env)
+        return importlib.import_module(module_name)
+    except _NotBelieved as error:
+        raise StartFailed("module_untrusted", f'local "{reference}": {error}') from None
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            said = f'local "{reference}": module {module_name} needs {error.name}, not installed'
+        else:
+            said = f'local "{reference}": no module {error.name} (searched: {", ".join(sys.path)})'
+        raise StartFailed("module_not_found", said) from error
+    except (Exception, SystemExit) as error:  # the boundary to user code
+        problem = f"{type(error).__name__}: {error}"
+        raise StartFailed("import_failed", f'local "{reference}": importing {module_name} raised {problem}') from error
+
+
+class _NotBelieved(Exception):
+    """A module that somebody else may have written; the message names its file."""
+
+
+def _check_files(module_name: str, folder: str, env: Mapping[str, str]) -> None:
+    """Looks at the files of a module and its packages before they are run, if they are in the folder.
+
+    Raises: `_NotBelieved`, and what importing a package raises.
+    """
+    parts = module_name.split(".")
+    for length in range(1, len(parts) + 1):
+        name = ".".join(parts[:length])
+        spec = None if name in sys.modules else importlib.util.find_spec(name)
+        file = spec.origin if spec is not None and spec.has_location else None
+        if file is None or not Path(os.path.abspath(file)).is_relative_to(os.path.abspath(folder)):
+            continue
+        if (problem := problem_of_config(os.stat(file), env)) is not None:
+            raise _NotBelieved(f"{file} {problem}")
+
+
+async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) -> Result:
+    """Pass on what the generator yields; the last `Result` is the result, without one all of the content."""
+    transcript = OutputText()
+    final: Result | None = None
+    try:
+        async for item in generator:
+            match item:
+                case Result():
+                    final = item
+                case Progress():
+                    channel.send(item.event())
+                case _:
+                    channel.send(transcript.add(item))
+            await channel.drained()
+            await anyio.lowlevel.checkpoint()  # a generator that never waits must not keep the loop, or escape a cancel
+    finally:
+        await _close(generator)
+    return Result(content=transcript.blocks()) if final is None else final
+
+
+async def _close(generator: AsyncGenerator[object, None]) -> None:
+    with anyio.move_on_after(CLEANUP_GRACE, shield=True):
+        try:
+            await generator.aclose()
+        except Exception:  # the boundary to user code; a cancellation under way must not be replaced
+            log.exception("tool_cleanup_failed")
+
+
+def _arguments(params: Mapping[str, msgspec.Raw]) -> bytes:
+    raw = bytes(params.get("arguments", b"{}")).strip()
+    if raw == b"null":
+        return b"{}"
+    if not raw.startswith(b"{"):
+        raise InvalidParams("the arguments of a tool have to be an object")
+    return raw
+
+
+def _convert(value: object, wraps_result: bool) -> tuple[list[object], object]:
+    """Content blocks and structured content of a plain return value."""
+    converted = plain(value)
+    content = [] if converted is None else [_block(_text(converted))]
+    if wraps_result and not (isinstance(converted, dict) and set(converted) == {"result"}):
+        return content, {"result": converted}
+    return content, converted if isinstance(converted, dict) else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _block(item: object) -> object:
+    """A content block of text, or of what already is one."""
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    block = plain(item)
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        raise TypeError(f"expected text or a content block with a type, not {type(item).__name__}")
+    return block
+
+
+def _failure(text: str) -> events.Completed:
+    text = text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be encoded
+    return events.Completed(encode_result(Result(content=text, is_error=True), wraps_result=False))
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The one exception inside a task group's, if it is one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the tool tried to exit the process ({error})"
+    return str(error) or type(error).__name__

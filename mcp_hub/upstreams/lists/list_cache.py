@@ -1,0 +1,204 @@
+"""What servers listed last, remembered on disk: the next hub shows it at once, before the server has started.
+
+One file a server, in a folder that several hubs may share: each is written beside its place and then moved there, so
+that readers find the old one or the new one. Definitions stay the bytes that the server sent. What cannot be read,
+or was not written here, is no list: nothing fails of it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.logs import get_logger
+from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
+
+__all__ = ["CachedList", "ListCache", "ListFile", "list_key"]
+
+log = get_logger(__name__)
+
+_FORMAT: Final = 1
+_MOST_BYTES: Final = 8 << 20
+"""Of one file: ten thousand tools with the usual descriptions. Longer lists are not remembered."""
+_MOST_FILES: Final = 256
+"""Of one folder; the one that was not used for the longest time goes first."""
+_OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
+"""Names of lists, and of lists that are being written."""
+
+
+class CachedList(msgspec.Struct, frozen=True):
+    """What a server offered, what it said of itself, and when that was (Unix seconds)."""
+
+    snapshot: Snapshot
+    version: str
+    server_info: JsonObject
+    at: float
+
+
+class _Hint(msgspec.Struct):
+    ttl_ms: int
+    public: bool
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    """A file. `key` and `server` say again whose it is: a file that was copied or renamed is not taken for another."""
+
+    format: int
+    key: str
+    server: str
+    at: float
+    era: Era
+    version: str
+    server_info: JsonObject
+    capabilities: JsonObject
+    instructions: str | None
+    warnings: tuple[str, ...]
+    lists: dict[str, list[msgspec.Raw]]
+    hints: dict[str, _Hint]
+
+
+def list_key(*identity: str | None | Sequence[str]) -> str:
+    """Names an entry of the configuration by what it runs or connects to. A digest: arguments may hold secrets."""
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+
+
+class ListCache:
+    """The lists in one folder; None: nothing is remembered."""
+
+    def __init__(self, folder: Path | None, *, most_bytes: int = _MOST_BYTES, most_files: int = _MOST_FILES) -> None:
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._most_files = most_files
+
+    def of(self, server: str, key: str) -> "ListFile | None":
+        """Where the list of `server` is kept; `key` as `list_key` makes it."""
+        if self._folder is None:
+            return None
+        return ListFile(self._folder, server, key, self._most_bytes, self._most_files)
+
+
+class ListFile(msgspec.Struct, frozen=True):
+    """The file of one server. `most_bytes` bounds it, `most_files` the folder that it is in."""
+
+    folder: Path
+    server: str
+    key: str
+    most_bytes: int
+    most_files: int
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.key}.json"
+
+    def read(self) -> CachedList | None:
+        """What was written last; None if nothing was, or nothing that can be used."""
+        try:
+            data = self._bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            log.warning("last_list_unread", upstream=self.server, path=str(self.path), reason=exc.strerror or str(exc))
+            return None
+        try:
+            kept = msgspec.json.decode(data, type=_Document)
+            if (kept.format, kept.key, kept.server) != (_FORMAT, self.key, self.server):
+                raise ValueError("it was not written for this server by this version of the hub")
+            return self._decoded(kept)
+        except (ValueError, RecursionError) as exc:  # msgspec's errors are of the former
+            log.warning("last_list_unread", upstream=self.server, path=str(self.path), reason=str(exc))
+            return None
+
+    def _bytes(self) -> bytes:
+        """The content of a plain file that is not too long; marks it as used."""
+        opened = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(opened, "rb") as file:
+            known = os.fstat(opened)
+            if not stat.S_ISREG(known.st_mode):
+                raise OSError("no plain file")
+            if known.st_size > self.most_bytes:
+                raise OSError(f"longer than {self.most_bytes} bytes")
+            with suppress(OSError):
+                os.utime(opened)
+            return file.read(self.most_bytes)
+
+    def _decoded(self, kept: _Document) -> CachedList:
+        snapshot = Snapshot(
+            self.server,
+            kept.era,
+            {Kind(kind): tuple(map(bytes, raws)) for kind, raws in kept.lists.items()},
+            {Kind(kind): CacheHint(hint.ttl_ms, hint.public) for kind, hint in kept.hints.items()},
+            kept.capabilities,
+            kept.instructions,
+            kept.warnings,
+        )
+        return CachedList(snapshot, kept.version, kept.server_info, kept.at)
+
+    def write(self, last: CachedList) -> None:
+        """Replaces what was written. Blocks for as long as the disk does; what cannot be written is not remembered."""
+        try:
+            data = self._encoded(last)
+            if len(data) > self.most_bytes:
+                self.path.unlink(missing_ok=True)
+                log.warning(
+                    "last_list_too_long",
+                    upstream=self.server,
+                    bytes=len(data),
+                    limit=self.most_bytes,
+                    path=str(self.path),
+                )
+                return
+            self._replace(data)
+            self._make_room()
+        except (OSError, ValueError, RecursionError) as exc:
+            log.warning("last_list_unwritten", upstream=self.server, path=str(self.path), reason=str(exc))
+
+    def _encoded(self, last: CachedList) -> bytes:
+        snapshot = last.snapshot
+        return msgspec.json.encode(
+            _Document(
+                _FORMAT,
+                self.key,
+                self.server,
+                last.at,
+                snapshot.era,
+                last.version,
+                last.server_info,
+                snapshot.capabilities,
+                snapshot.instructions,
+                snapshot.warnings,
+                {kind.value: [msgspec.Raw(raw) for raw in raws] for kind, raws in snapshot.lists.items()},
+                {kind.value: _Hint(hint.ttl_ms, hint.public) for kind, hint in snapshot.hints.items()},
+            )
+        )
+
+    def _replace(self, data: bytes) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self.folder / f"{self.path.name}.{secrets.token_hex(8)}"
+        opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(opened, "wb") as file:
+                file.write(data)
+            fresh.replace(self.path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+
+    def _make_room(self) -> None:
+        """Removes the oldest lists of a folder that holds too many, and what an aborted write has left there."""
+        found: list[tuple[float, str]] = []
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if _OURS.fullmatch(entry.name) and entry.name != self.path.name:
+                    with suppress(FileNotFoundError):  # another hub was quicker
+                        found.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
+        for _, path in sorted(found)[: max(0, len(found) + 1 - self.most_files)]:
+            with suppress(FileNotFoundError):
+                os.unlink(path)

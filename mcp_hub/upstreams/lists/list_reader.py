@@ -1,0 +1,162 @@
+"""Reads an upstream's lists to the end: all kinds at once, page after page, within bounds, definitions unparsed."""
+
+import math
+from collections.abc import Callable
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
+from mcp_hub.types import CacheHint, Kind, RawJson, Snapshot
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.wire.base import Pending
+
+__all__ = ["ListLimits", "Listed", "list_kinds", "prepared"]
+
+log = get_logger(__name__)
+
+
+class ListLimits(msgspec.Struct, frozen=True):
+    """At most `pages` pages and `entries` entries of one kind; what is beyond is left out with a warning.
+
+    `prepare` is given lists of `long` entries or more in a worker thread before anybody sees them: what it makes ready
+    there does not keep the event loop.
+    """
+
+    pages: int = 100
+    entries: int = 10_000
+    prepare: Callable[[Snapshot], None] | None = None
+    long: int = 250
+
+
+class Listed(msgspec.Struct):
+    """One kind's list as far as it was read."""
+
+    raws: list[bytes] = msgspec.field(default_factory=list)
+    hint: CacheHint = CacheHint()
+    warnings: list[str] = msgspec.field(default_factory=list)
+    is_late: bool = False
+    """Whether the rest is worth asking for again: the server was silent."""
+
+
+class _Late(msgspec.Struct):
+    """Until when a page is waited for, see `list_kinds`."""
+
+    silence: float
+    _others: float | None = None
+
+    def deadline(self, kind: Kind, listed: Listed) -> float:
+        if kind is Kind.TOOL:
+            return anyio.current_time() + self.silence if listed.raws else math.inf
+        if self._others is None:
+            self._others = anyio.current_time() + self.silence
+        return self._others
+
+
+async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
+    """Makes ready what long lists need."""
+    if limits.prepare is not None and sum(map(len, snapshot.lists.values())) >= limits.long:
+        await anyio.to_thread.run_sync(limits.prepare, snapshot, abandon_on_cancel=True)
+
+
+async def list_kinds(
+    peer: Peer, kinds: set[Kind], limits: ListLimits, silence: float | None = None
+) -> dict[Kind, Listed]:
+    """The lists of those `kinds` that the server announces; first pages are asked for together.
+
+    Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
+    `silence` is for the start of a server: nothing that was read is given up for what cannot be had, with a warning,
+    since a server that cannot be listed to the end is of more use than none. The first page of its tools is waited for;
+    each further page of them may take `silence` seconds, and so may all other kinds together after that. What has not
+    come then `is_late`.
+    """
+    asked = [kind for kind in Kind if kind in kinds and KINDS[kind].capability in peer.info.capabilities]
+    try:
+        firsts = {kind: peer.send(KINDS[kind].list_method) for kind in asked}
+    except UpstreamLost as exc:  # it went between the handshake and now
+        raise _gone(exc) from None
+    found: dict[Kind, Listed] = {}
+    late = _Late(math.inf if silence is None else silence)
+    for kind, pending in firsts.items():
+        listed = found[kind] = Listed()
+        try:
+            await _follow(peer, kind, pending, listed, limits, late)
+        except RpcError as exc:
+            _failed(peer, kind, exc, listed, is_enough=silence is not None and bool(listed.raws))
+        if len(listed.raws) > limits.entries:
+            del listed.raws[limits.entries :]
+            listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
+        for warning in listed.warnings:
+            log.warning("upstream_list", upstream=peer.name, kind=kind.value, problem=warning)
+    return found
+
+
+def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed, *, is_enough: bool) -> None:
+    if isinstance(exc, UpstreamLost) and peer.closed.is_set():
+        raise _gone(exc) from None
+    reason = f"{KINDS[kind].list_method} failed: {exc}"
+    if is_enough:
+        listed.warnings.append(hide(f"{reason}; stopped after {len(listed.raws)} entries"))
+    elif kind is Kind.TOOL:
+        raise StartFailed("list_failed", reason) from None
+    elif exc.code != METHOD_NOT_FOUND:
+        listed.warnings.append(hide(reason))
+
+
+def _gone(exc: UpstreamLost) -> StartFailed:
+    return StartFailed(str(exc.about_upstream.get("code", "connection_lost")), str(exc))
+
+
+async def _follow(peer: Peer, kind: Kind, pending: Pending, listed: Listed, limits: ListLimits, late: _Late) -> None:
+    spec = KINDS[kind]
+    seen: set[str] = set()
+    while (raw := await _page(peer, kind, pending, listed, late)) is not None:
+        if (cursor := _take_page(raw, spec.result_key, listed)) is None or len(listed.raws) > limits.entries:
+            return
+        if cursor in seen:
+            listed.warnings.append(f"the same cursor came twice; stopped after {len(listed.raws)} entries")
+            return
+        seen.add(cursor)
+        if len(seen) >= limits.pages:
+            listed.warnings.append(f"more than {limits.pages} pages; the rest is left out")
+            return
+        pending = peer.send(spec.list_method, {"cursor": msgspec.Raw(object_bytes(cursor))})
+
+
+async def _page(peer: Peer, kind: Kind, pending: Pending, listed: Listed, late: _Late) -> RawJson | None:
+    """A page; None if it is not waited for any longer."""
+    with anyio.CancelScope(deadline=late.deadline(kind, listed)):
+        return await peer.answer(pending)
+    listed.is_late = True
+    listed.warnings.append(f"{KINDS[kind].list_method}: no answer within {late.silence:g} s; it is asked for again")
+    return None
+
+
+def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:
+    """Adds a page's entries; the cursor of the next one (an empty string is a cursor), None at the end."""
+    try:
+        page = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        entries = msgspec.json.decode(page.get(key, b"[]"), type=list[msgspec.Raw])
+        hint = CacheHint(_ttl(page.get("ttlMs")), bytes(page.get("cacheScope", b"")) == b'"public"')
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise RpcError(f"the list cannot be read: {exc}") from None
+    listed.hint = (
+        hint if not listed.raws else CacheHint(min(hint.ttl_ms, listed.hint.ttl_ms), hint.public and listed.hint.public)
+    )
+    listed.raws += [bytes(entry) for entry in entries]
+    try:
+        return msgspec.json.decode(page.get("nextCursor", b"null"), type=str | None)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise RpcError(f"the cursor of the next page cannot be read: {exc}") from None
+
+
+def _ttl(raw: msgspec.Raw | None) -> int:
+    """Milliseconds; anything but a natural number counts as 0."""
+    text = bytes(raw) if raw is not None else b"0"
+    return min(int(text), 1 << 53) if text.isdigit() and len(text) < 19 else 0

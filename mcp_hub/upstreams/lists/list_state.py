@@ -1,0 +1,156 @@
+"""What one server offers: its lists as they were read last, by this hub or an earlier one; read anew when told to."""
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import StartFailed
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+from mcp_hub.types import JsonObject, Kind, Snapshot
+from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
+from mcp_hub.upstreams.lists.list_reader import ListLimits, list_kinds, prepared
+from mcp_hub.upstreams.lists.pacing import Pacer
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.tasks import required_tasks
+
+__all__ = ["ListState"]
+
+log = get_logger(__name__)
+
+_KEEP_PAUSE: Final = 5.0
+"""Seconds between two writes of a list that keeps changing."""
+_KEEP_LIMIT: Final = 10.0
+"""Seconds that a disk may take; after that the write is left to itself."""
+_LAST: Final = 0.5
+"""The same when the server is stopped: the hub has to be gone soon."""
+
+
+class ListState:
+    """One server's. `file` is where they outlive the hub; what is there is offered from the beginning."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: ListLimits,
+        changes: Notices,
+        file: ListFile | None = None,
+        now: Callable[[], float] = wall_time,
+    ) -> None:
+        self.name = name
+        self.limits = limits
+        self._changes = changes
+        self._file = file
+        self._now = now
+        self._is_unwritten = anyio.Event()
+        self._last: CachedList | None = None
+        self.snapshot: Snapshot | None = None
+        """What was read last, by this hub or an earlier one."""
+        self.is_fresh = False
+        """Whether this hub has read them."""
+        if file is not None:
+            self._keep(file.read())
+
+    @property
+    def last(self) -> CachedList | None:
+        """All that was read last."""
+        return self._last
+
+    def _keep(self, last: CachedList | None) -> None:
+        if last is not None:
+            self._last, self.snapshot = last, last.snapshot
+
+    @property
+    def at(self) -> float | None:
+        """When they were read last, in Unix seconds."""
+        return self._last.at if self._last is not None else None
+
+    @property
+    def version(self) -> str | None:
+        """Of the protocol, when they were read last."""
+        return self._last.version if self._last is not None else None
+
+    @property
+    def server_info(self) -> JsonObject | None:
+        return self._last.server_info if self._last is not None else None
+
+    def inherit(self, last: CachedList | None) -> None:
+        """The lists of the server before this one, which stand until its own are read."""
+        self._keep(last)
+
+    async def read(self, peer: Peer, kinds: set[Kind], silence: float | None = None) -> None:
+        """Reads the lists of these kinds; what is late stays as it was and is soon read again.
+
+        Raises `StartFailed` as `list_kinds` does; then the earlier ones stay.
+        """
+        found = await list_kinds(peer, kinds, self.limits, silence)
+        if peer.mirrors is not None and (tools := found.get(Kind.TOOL)) is not None:
+            tools.raws, refused = peer.mirrors.learn(tools.raws)
+            tools.warnings += refused
+            for problem in refused:
+                log.warning("upstream_list", upstream=self.name, kind=Kind.TOOL.value, problem=problem)
+        late = {kind for kind, listed in found.items() if listed.is_late}
+        if late:
+            peer.changed |= late
+            peer.wake.set()
+        lists = {kind: tuple(listed.raws) for kind, listed in found.items()}
+        hints = {kind: listed.hint for kind, listed in found.items()}
+        warnings = tuple(f"{kind.value}s: {text}" for kind, listed in found.items() for text in listed.warnings)
+        if (old := self.snapshot) is not None:
+            stay = old.lists.keys() & (late | (set(Kind) - kinds))
+            lists |= {kind: old.lists[kind] for kind in stay}
+            hints |= {kind: old.hints[kind] for kind in stay & old.hints.keys()}
+            told = tuple(f"{kind.value}s: " for kind in kinds)
+            warnings = (*(text for text in old.warnings if not text.startswith(told)), *warnings)
+        info = peer.info
+        fresh = Snapshot(self.name, info.era, lists, hints, info.capabilities, info.instructions, warnings)
+        await prepared(fresh, self.limits)
+        if Kind.TOOL in lists:
+            peer.task_tools = required_tasks(info.capabilities, lists[Kind.TOOL])
+        self._keep(CachedList(fresh if fresh != old else old, info.version, info.server_info, self._now()))
+        self.is_fresh = True
+        self._is_unwritten.set()
+        if fresh != old:
+            self._changes.bump()
+
+    async def follow(self, peer: Peer, patience: float) -> None:
+        """Reads again what the server says has changed, until the session ends. `patience`: seconds for one reading."""
+        pacer = Pacer()
+        while True:
+            await peer.wake.wait()
+            if peer.closed.is_set():
+                return
+            peer.wake = anyio.Event()
+            with anyio.move_on_after(pacer.pause(anyio.current_time())):
+                await peer.closed.wait()
+            kinds, peer.changed = peer.changed, set()
+            with anyio.move_on_after(patience) as scope:
+                try:
+                    await self.read(peer, kinds)
+                except StartFailed as exc:
+                    log.warning("upstream_list_failed", upstream=self.name, code=exc.code, reason=str(exc))
+            if scope.cancelled_caught:
+                log.warning("upstream_list_failed", upstream=self.name, reason="no answer")
+
+    async def keep(self) -> None:
+        """Writes what was read to the file, in a thread, until cancelled; what is read last is written then."""
+        if self._file is None:
+            return
+        try:
+            while True:
+                await self._is_unwritten.wait()
+                await self._write(self._file, _KEEP_LIMIT)
+                await anyio.sleep(_KEEP_PAUSE)
+        finally:
+            if self._is_unwritten.is_set():
+                with anyio.CancelScope(shield=True):
+                    await self._write(self._file, _LAST)
+
+    async def _write(self, file: ListFile, limit: float) -> None:
+        self._is_unwritten = anyio.Event()
+        if self._last is not None:
+            with anyio.move_on_after(limit):
+                await anyio.to_thread.run_sync(file.write, self._last, abandon_on_cancel=True)

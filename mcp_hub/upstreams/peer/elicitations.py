@@ -1,0 +1,68 @@
+"""Who was sent to which URL: the server's word that the user is done there is for that session alone.
+
+Source: specification 2025-11-25, client/elicitation "Completion Notifications"; the modern era has no such message.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from mcp_hub.call import Call
+from mcp_hub.errors import RpcError
+from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED
+from mcp_hub.types import Era, RawJson
+
+__all__ = ["Elicitations"]
+
+_MOST: Final = 256
+"""Elicitations of one server that are remembered; the oldest goes first."""
+
+
+class _Elicitation(msgspec.Struct):
+    elicitationId: str
+
+
+class _Error(msgspec.Struct):
+    class Data(msgspec.Struct):
+        elicitations: list[_Elicitation]
+
+    data: Data
+
+
+class Elicitations:
+    """The URL elicitations of one server by their ids, each with the handshake session that got it."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, str] = OrderedDict()
+
+    def asked(self, call: Call, params: RawJson) -> None:
+        """A question of the server's goes to the caller of `call`."""
+        if b'"elicitationId"' in bytes(params):
+            try:
+                self._keep(call, msgspec.json.decode(params, type=_Elicitation).elicitationId)
+            except (msgspec.DecodeError, RecursionError):
+                return
+
+    def refused(self, call: Call, error: RpcError) -> None:
+        """A call has failed until the user has been somewhere (-32042)."""
+        if error.code == URL_ELICITATION_REQUIRED:
+            try:
+                found = msgspec.json.decode(error.encoded(), type=_Error).data.elicitations
+            except (msgspec.DecodeError, RecursionError):
+                return
+            for one in found:
+                self._keep(call, one.elicitationId)
+
+    def finished(self, params: RawJson) -> str | None:
+        """The session that `notifications/elicitation/complete` is for; None if there is none (any more)."""
+        try:
+            return self._sessions.pop(msgspec.json.decode(params, type=_Elicitation).elicitationId, None)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
+    def _keep(self, call: Call, id_: str) -> None:
+        if call.era is Era.HANDSHAKE:
+            self._sessions[id_] = call.session
+            if len(self._sessions) > _MOST:
+                self._sessions.popitem(last=False)

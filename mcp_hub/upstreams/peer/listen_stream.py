@@ -1,0 +1,202 @@
+"""The one `subscriptions/listen` that is open at a modern server: its changed lists and the resources that are wanted.
+
+When the wishes change, the next one is opened and acknowledged before the last one ends, so nothing is missed; what
+both of them tell is told twice, which is harmless. Source: specification 2026-07-28, basic/patterns/subscriptions.
+"""
+
+from typing import Final
+
+import anyio
+import anyio.abc
+import msgspec
+
+from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.jsonrpc.envelope import id_key, object_bytes, raw_object
+from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, SUBSCRIPTION_ID, ListenFilter
+from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
+from mcp_hub.types import Kind, RawObject
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.wanted import WantedResources
+from mcp_hub.wire.base import Pending
+
+__all__ = ["ByListen"]
+
+log = get_logger(__name__)
+
+_FIRST: Final = 1.0
+"""Seconds that reading the lists waits for the first acknowledgement, so that no change falls in between."""
+_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds until a stream that ended or was refused is tried again; doubled each time, up to the second."""
+_HEALTHY: Final = 60.0
+"""Seconds after which a stream that ends is not held against the server."""
+_NOTHING: Final = ListenFilter()
+
+
+class _Listen:
+    """One request. `granted` is None until it is acknowledged, `settled` set by that or by its end."""
+
+    def __init__(self, pending: Pending) -> None:
+        self.pending = pending
+        self.scope = anyio.CancelScope()
+        self.since = anyio.current_time()
+        self.settled = anyio.Event()
+        self.granted: frozenset[str] | None = None
+        self.error: RpcError | None = None
+        self.has_ended = False
+
+
+class ByListen:
+    """Fulfils the wishes over one connection. `timeout`: seconds that an acknowledgement may take."""
+
+    def __init__(self, peer: Peer, wishes: WantedResources, timeout: float, can_watch: bool) -> None:
+        self._peer = peer
+        self._wishes = wishes
+        self._timeout = timeout
+        self._can_watch = can_watch
+        self._asked = _NOTHING
+        self._current: _Listen | None = None
+        self._by_id: dict[int | str, _Listen] = {}
+        self._is_refused = False
+        self._pause = _PAUSE
+        self._has_gap = False
+        """Lists may have changed unseen since they were read."""
+        self._tasks: anyio.abc.TaskGroup
+
+    async def run(self, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Works until cancelled; counts as started when the lists may be read."""
+        first = anyio.Event()
+        async with anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self._keep_open, first)
+            with anyio.move_on_after(_FIRST):
+                await first.wait()
+            self._has_gap |= not first.is_set()
+            task_status.started()
+
+    def on_notice(self, method: str, params: RawObject) -> None:
+        """An acknowledgement, or the server's word that it ends a stream."""
+        if method == CANCELLED:
+            listen = self._named(params.get("requestId"))
+            if listen is not None:
+                listen.scope.cancel()
+        elif method == ACKNOWLEDGED:
+            meta = raw_object(params.get("_meta", msgspec.UNSET)) or {}
+            listen = self._named(meta.get(SUBSCRIPTION_ID))
+            if listen is not None and listen.granted is None:
+                listen.granted = frozenset(_granted(params.get("notifications")))
+                listen.settled.set()
+
+    def _named(self, id_: msgspec.Raw | None) -> _Listen | None:
+        return self._by_id.get(id_key(bytes(id_))) if id_ is not None else None
+
+    async def _keep_open(self, first: anyio.Event) -> None:
+        is_due = False
+        while True:
+            asked = self._filter()
+            if is_due or asked != self._asked:
+                await self._replace(asked)
+            first.set()
+            touched: set[str] = set()
+            with anyio.move_on_after(self._next_pause()) as waiting:
+                touched = await self._wishes.touched()
+            for uri in touched - self._wishes.wanted:
+                self._wishes.drop(uri)
+            is_due = waiting.cancelled_caught or any(map(self._wishes.is_due, touched))
+            if self._current is not None and self._current.has_ended:
+                self._lapse(self._current)
+                self._current = None
+
+    def _filter(self) -> ListenFilter:
+        """What is to be listened to now: lists that the server says it announces changes of, resources as wished."""
+        offered = self._peer.info.capabilities
+
+        def announces(name: str) -> bool:
+            return isinstance(offered.get(name), dict) and offered[name].get("listChanged") is True
+
+        uris = tuple(sorted(self._wishes.wanted)) if self._can_watch else ()
+        return ListenFilter(announces("tools"), announces("prompts"), announces("resources"), uris)
+
+    def _next_pause(self) -> float | None:
+        """Seconds until the next try; None if there is nothing to try."""
+        if self._current is not None or self._asked == _NOTHING or self._is_refused:
+            return None
+        pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+        return pause
+
+    def _lapse(self, ended: _Listen) -> None:
+        """A stream has ended unasked."""
+        log.info("upstream_listen_ended", upstream=self._peer.name, reason=str(ended.error or "ended by the server"))
+        if anyio.current_time() - ended.since > _HEALTHY:
+            self._pause = _PAUSE
+        self._has_gap = True
+        self._wishes.lapse()
+
+    async def _replace(self, asked: ListenFilter) -> None:
+        """Opens a stream for what is asked now and ends the last one; if that fails, the last one goes on."""
+        old, self._asked = self._current, asked
+        granted: frozenset[str] = frozenset()
+        fresh: _Listen | None = None
+        if asked != _NOTHING:
+            try:
+                fresh, granted = await self._open(asked)
+            except RpcError as error:
+                self._failed(asked, error)
+                return
+        self._is_refused = False
+        self._current = fresh
+        if old is not None:
+            if old.has_ended:
+                self._lapse(old)
+            old.scope.cancel()
+        for uri in asked.resourceSubscriptions:
+            self._wishes.settle(uri, None if uri in granted else self._not_granted(uri))
+        if self._has_gap and asked.list_methods:
+            self._has_gap = False
+            self._peer.changed.update(Kind)
+            self._peer.wake.set()
+
+    async def _open(self, asked: ListenFilter) -> tuple[_Listen, frozenset[str]]:
+        """A stream that is acknowledged, and the resources that it covers. Raises `RpcError`."""
+        params = {"notifications": msgspec.Raw(object_bytes(asked))}
+        listen = _Listen(self._peer.send("subscriptions/listen", params))
+        self._by_id[listen.pending.id] = listen
+        self._tasks.start_soon(self._until_end, listen)
+        with anyio.move_on_after(self._timeout):
+            await listen.settled.wait()
+        if listen.granted is not None:
+            return listen, listen.granted
+        listen.scope.cancel()
+        raise listen.error or DeadlineExceeded(
+            f'upstream "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s'
+        )
+
+    async def _until_end(self, listen: _Listen) -> None:
+        try:
+            with listen.scope:
+                await self._peer.answer(listen.pending)
+        except RpcError as error:
+            listen.error = error
+        finally:
+            del self._by_id[listen.pending.id]
+            listen.has_ended = True
+            listen.settled.set()
+            self._wishes.wake()
+
+    def _failed(self, asked: ListenFilter, error: RpcError) -> None:
+        log.warning("upstream_listen_failed", upstream=self._peer.name, reason=str(error))
+        self._is_refused = error.code == METHOD_NOT_FOUND
+        self._has_gap |= self._current is None
+        for uri in set(asked.resourceSubscriptions) - self._wishes.watched:
+            self._wishes.settle(uri, error)
+
+    def _not_granted(self, uri: str) -> InvalidParams:
+        return InvalidParams(f'upstream "{self._peer.name}" does not watch {uri[:500]}', data={"uri": uri})
+
+
+def _granted(raw: msgspec.Raw | None) -> tuple[str, ...]:
+    """The resources in an acknowledgement; one that cannot be read grants none."""
+    try:
+        return msgspec.json.decode(raw or b"", type=ListenFilter).resourceSubscriptions
+    except (msgspec.DecodeError, RecursionError):
+        return ()

@@ -1,0 +1,144 @@
+"""Tasks that a modern server makes of calls by itself: followed to their end, so that the caller gets a plain result.
+
+A task asks through its own state, not by a request: what it wants is put to the caller and handed back by
+`tasks/update`. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663).
+"""
+
+import re
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Progressed
+from mcp_hub.protocol import rpc_errors
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.types import Era, RawJson
+from mcp_hub.upstreams.peer.task_poll import Known, ServerTask, TaskConnection, TaskPoll, unmarked
+from mcp_hub.upstreams.peer.task_questions import TaskQuestions
+
+__all__ = ["ModernTask", "made_task"]
+
+_TASK: Final = re.compile(rb'"task"')
+_COMPLETE: Final = msgspec.Raw(b'"complete"')
+_CAN_BE_TASKS: Final = frozenset({"tools/call"})
+"""Requests that a server may make a task of (SEP-2663, "Supported Methods")."""
+
+
+def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask | None":
+    """The task that the server made of a call; None if the result is none.
+
+    Raises `RpcError` for one that cannot be read, or that nothing but a tool's call may become.
+    """
+    if _TASK.search(result) is None or bytes((raw_object(result) or {}).get("resultType", b"")) != b'"task"':
+        return None
+    about = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
+    if call.method not in _CAN_BE_TASKS:
+        raise RpcError(f'upstream "{call.upstream}" answered {call.method} with a task, which it cannot be', data=about)
+    try:
+        task = msgspec.json.decode(result, type=ServerTask)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise RpcError(f'upstream "{call.upstream}" made a task that cannot be followed: {exc}', data=about) from None
+    return ModernTask(call, channel, Known(Era.MODERN, *task.known), task)
+
+
+class ModernTask(TaskPoll):
+    """Its state says everything: what it asks, what it came to. `first` is the state that it was made with."""
+
+    def __init__(self, call: Call, channel: CallChannel, known: Known, first: ServerTask | None = None) -> None:
+        is_working = first is not None and first.status == "working"
+        super().__init__(call, channel, known, first.pause if first is not None and is_working else 0.0)
+        self._questions = TaskQuestions(call, channel)
+        self._said = b""
+        self._steps = 0
+        if first is not None and is_working:
+            self._tell(first)
+
+    async def _follow(self, line: TaskConnection) -> RawJson:
+        while True:
+            with anyio.move_on_after(self._pause):
+                await self._questions.answered()
+            await self._hand_back(line)
+            task = await self._look(line)
+            if task.status not in ("working", "input_required"):
+                self._questions.close()
+                return self._outcome(task)
+            self._tell(task)
+            await self._ask(line, task)
+            if task.status == "working" or self._questions.are_answered:  # else it waits, as it may for good
+                self.channel.touch()
+
+    # -- what it asks
+
+    async def _ask(self, line: TaskConnection, task: ServerTask) -> None:
+        try:
+            self._questions.take(task.inputRequests if task.status == "input_required" else None)
+        except RpcError:
+            await self._give_up(line)
+            raise
+
+    async def _hand_back(self, line: TaskConnection) -> None:
+        """Gives the task the answers that are there; what does not arrive is given again after the next look."""
+        try:
+            answers = self._questions.answers()
+        except RpcError:
+            await self._give_up(line)
+            raise
+        if not answers:
+            return
+        responses = {"inputResponses": msgspec.Raw(object_bytes(answers))}
+        try:
+            await line.ask("tasks/update", {**self._named, **responses})
+        except RpcError as error:
+            if not self._may_repeat(line, error):
+                self._questions.refused(answers, error)
+        else:
+            self._questions.taken(answers)
+
+    async def _give_up(self, line: TaskConnection) -> None:
+        self._questions.close()
+        await self._cancel(line)
+
+    # -- what it says and comes to
+
+    def _tell(self, task: ServerTask) -> None:
+        """A new status message is a step of progress: no other payload is under way (streams.md §0)."""
+        message = bytes(task.statusMessage)
+        if self.call.wants_progress and message[:1] == b'"' and message != self._said:
+            self._said = message
+            self._steps += 1
+            self.channel.send(Progressed(self._steps, None, {"message": msgspec.Raw(message)}))
+
+    def _outcome(self, task: ServerTask) -> RawJson:
+        """The result of the call. Raises `RpcError`."""
+        server = self.call.upstream
+        if task.status == "completed":
+            members = raw_object(task.result) if task.result else None
+            if members is None or members.get("resultType", _COMPLETE) != _COMPLETE:
+                raise RpcError(
+                    f'upstream "{server}" completed its task with nothing that is a result', data=self.about({})
+                )
+            return unmarked(task.result)
+        if task.status == "failed" and bytes(task.error)[:1] == b"{":
+            raise rpc_errors.from_wire(task.error)
+        why = _text(task.statusMessage) or "it does not say why"
+        if task.status in ("failed", "cancelled"):
+            raise RpcError(
+                f'upstream "{server}": the task of this call was {task.status}: {why}'
+                if task.status == "cancelled"
+                else f'upstream "{server}": the task of this call failed: {why}',
+                data=self.about({}),
+            )
+        raise RpcError(
+            f'upstream "{server}" has its task in a state that is none: {task.status[:100]!r}',
+            data=self.about({"outcome": "unknown"}),
+        )
+
+
+def _text(raw: RawJson) -> str:
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, RecursionError):
+        return ""

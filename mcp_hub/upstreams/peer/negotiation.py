@@ -1,0 +1,241 @@
+"""Which era an upstream speaks: probe, fall back, remember (protocol.md §2, "Upstream era").
+
+Source: specification 2026-07-28, transports/stdio "Backward Compatibility": a modern server answers `server/discover`
+or refuses the version by name; anything else, or nothing, means the handshake era. `initialize` must not be cancelled,
+and a server that has not seen it yet must get nothing else: the probe is given up without a word.
+"""
+
+import re
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.capabilities import SUPERSET
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.rpc_errors import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+)
+from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.upstreams.peer.peer import CLIENT_INFO, Peer, PeerInfo
+
+__all__ = ["PROBE_SECONDS", "Incompatible", "InitializeRefused", "ProbeKilled", "is_still_modern", "negotiate"]
+
+PROBE_SECONDS: Final = 3.0
+"""How long a server may take to answer the probe; one that never does is asked to initialise and remembered."""
+
+_LONGEST_SAID: Final = 100
+"""Characters of what is no version that its error tells."""
+
+_MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+
+
+_VERSION: Final = re.compile(r"[!-~]{1,64}")
+"""What can be a version: over HTTP it goes into a header of every request."""
+
+
+_NOT_ADMITTED: Final = (401, 403)
+"""HTTP statuses that say nothing of the era."""
+
+
+_REFUSALS: Final = (400, 404, 405)
+"""How servers refuse what they do not know, without a message."""
+
+
+_CLIENT_FAULTS: Final = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
+"""How servers answer what their era does not have; other errors may pass."""
+
+
+class Incompatible(StartFailed):
+    """The server has no version, or not the era, that it is wanted to have: another try would end alike."""
+
+
+class InitializeRefused(StartFailed):
+    """The server answered `initialize` with an error, or not as MCP does."""
+
+
+class ProbeKilled(StartFailed):
+    """The process ended when it was asked `server/discover`: start it again and ask `initialize`."""
+
+
+async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, probe: float = PROBE_SECONDS) -> PeerInfo:
+    """Settles era and version with a fresh peer; `wanted` None means find out.
+
+    Raises `StartFailed`, among them `ProbeKilled` and `Incompatible`.
+    """
+    if wanted is not None:
+        try:
+            return await (_discover(peer) if wanted is Era.MODERN else _initialize(peer))
+        except _OtherEra as exc:
+            raise (Incompatible if exc.is_certain else StartFailed)(*exc.cause) from None
+    if remembered is Era.HANDSHAKE:
+        try:
+            return await _initialize(peer)
+        except _IsModern:
+            return await _discover(peer)
+    with anyio.move_on_after(probe):
+        try:
+            return await _discover(peer)
+        except _NotModern:
+            pass
+        except StartFailed:
+            _blame_probe(peer)
+            raise
+    try:
+        return await _initialize(peer)
+    except _IsModern:  # it was only slow to answer the probe
+        return await _discover(peer)
+    except StartFailed:
+        _blame_probe(peer)
+        raise
+
+
+async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
+    """Whether the server answers `server/discover`, or refuses it as a modern one may, or cannot say now."""
+    with anyio.move_on_after(probe):
+        try:
+            await peer.answer(peer.send("server/discover"))
+        except HttpRefused as exc:
+            return exc.status not in _REFUSALS
+        except RpcError as exc:
+            return exc.raw is None or exc.code in _MODERN_CODES
+    return True
+
+
+def _blame_probe(peer: Peer) -> None:
+    """Raises `ProbeKilled` if the server is gone, also when it refused the probe first and ended then."""
+    if peer.closed.is_set():
+        code, reason = peer.close_cause or ("connection_lost", "gone")
+        raise ProbeKilled(code, f"ended when asked server/discover: {reason}") from None
+
+
+class _OtherEra(StartFailed):
+    """The server seems to be of the other era; `is_certain` if it says so itself."""
+
+    def __init__(self, code: str, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(code, message)
+        self.is_certain = is_certain
+
+
+class _NotModern(_OtherEra):
+    pass
+
+
+class _IsModern(_OtherEra):
+    pass
+
+
+async def _discover(peer: Peer) -> PeerInfo:
+    peer.info = PeerInfo(Era.MODERN, eras.LATEST_MODERN)
+    try:
+        raw = await _asked_twice(peer)
+    except UpstreamLost as exc:
+        says_nothing = isinstance(exc, HttpRefused) and exc.status in _NOT_ADMITTED
+        failure = f"server/discover failed: {exc}"
+        if says_nothing or peer.closed.is_set():
+            raise StartFailed(_code(exc, "handshake_failed"), failure) from None
+        raise _NotModern(_code(exc, "era_mismatch"), failure, is_certain=False) from None
+    except RpcError as exc:
+        if exc.code in _MODERN_CODES and not _offered(exc) & set(eras.HANDSHAKE_VERSIONS):
+            raise Incompatible("era_mismatch", f"no common protocol version: {exc} ({_encoded(exc)})") from None
+        is_certain = exc.raw is not None and exc.code in _CLIENT_FAULTS | _MODERN_CODES
+        raise _NotModern("era_mismatch", f"server/discover failed: {exc}", is_certain=is_certain) from None
+    result = _decoded(raw, "server/discover")
+    versions = result.get("supportedVersions")
+    common = [v for v in eras.MODERN_VERSIONS if isinstance(versions, list) and v in versions]
+    if not common:
+        raise _NotModern("era_mismatch", f"server/discover names no version that this hub speaks: {versions}")
+    meta = result.get("_meta")
+    info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+    return _info(Era.MODERN, common[-1], result, info)
+
+
+async def _asked_twice(peer: Peer) -> RawJson:
+    """The answer to `server/discover`, which is repeated if it is refused by version while that version is offered."""
+    try:
+        return await peer.answer(peer.send("server/discover"), may_cancel=False)
+    except RpcError as exc:
+        if exc.code != UNSUPPORTED_VERSION or peer.info.version not in _offered(exc):
+            raise
+    return await peer.answer(peer.send("server/discover"), may_cancel=False)
+
+
+def _offered(exc: RpcError) -> set[str]:
+    """The versions that a refusal by version names (2026-07-28, basic/versioning "Protocol Version Negotiation")."""
+    try:
+        error = msgspec.json.decode(exc.encoded(), type=_Refusal)
+    except (msgspec.DecodeError, RecursionError):
+        return set()
+    return set(error.data.supported)
+
+
+class _Supported(msgspec.Struct, frozen=True):
+    supported: list[str] = []
+
+
+class _Refusal(msgspec.Struct):
+    data: _Supported = _Supported()
+
+
+async def _initialize(peer: Peer) -> PeerInfo:
+    peer.info = PeerInfo(Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+    hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": SUPERSET, "clientInfo": CLIENT_INFO}
+    params = {key: msgspec.Raw(object_bytes(value)) for key, value in hello.items()}
+    try:
+        raw = await peer.answer(peer.send("initialize", params), may_cancel=False)
+    except RpcError as exc:
+        if exc.code in _MODERN_CODES:
+            raise _IsModern("era_mismatch", f"initialize failed: {exc}") from None
+        raise InitializeRefused(_refusal_code(exc), f"initialize failed: {exc}") from None
+    result = _decoded(raw, "initialize")
+    version = result.get("protocolVersion")
+    if not isinstance(version, str) or version in eras.MODERN_VERSIONS or not _VERSION.fullmatch(version):
+        raise Incompatible(
+            "era_mismatch", f"initialize settled on no handshake version: {ascii(version)[:_LONGEST_SAID]}"
+        )
+    peer.info = _info(Era.HANDSHAKE, version, result, result.get("serverInfo"))
+    peer.notify("notifications/initialized")
+    return peer.info
+
+
+def _info(era: Era, version: str, result: JsonObject, server_info: object) -> PeerInfo:
+    capabilities = result.get("capabilities")
+    instructions = result.get("instructions")
+    return PeerInfo(
+        era,
+        version,
+        server_info if isinstance(server_info, dict) else {},
+        capabilities if isinstance(capabilities, dict) else {},
+        instructions if isinstance(instructions, str) else None,
+    )
+
+
+def _decoded(raw: RawJson, method: str) -> JsonObject:
+    try:
+        return msgspec.json.decode(raw, type=JsonObject)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise StartFailed("not_mcp", f"{method} answered with something that cannot be read: {exc}") from None
+
+
+def _code(exc: RpcError, otherwise: str) -> str:
+    """What the hub's own error says of the server; a server whose answers cannot be read does not speak MCP."""
+    code = str(exc.about_upstream.get("code", otherwise))
+    return "not_mcp" if code == "unreadable_answer" else code
+
+
+def _refusal_code(exc: RpcError) -> str:
+    """Of a refused `initialize`. What echoes the hub's requests refuses it in the hub's name: it is not a server."""
+    if exc.raw is not None and exc.code == METHOD_NOT_FOUND:
+        return "not_mcp"
+    return "era_mismatch" if _offered(exc) else _code(exc, "handshake_failed")
+
+
+def _encoded(exc: RpcError) -> str:
+    return bytes(exc.encoded()).decode("utf-8", "replace")[:300]

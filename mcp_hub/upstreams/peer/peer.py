@@ -1,0 +1,425 @@
+"""An MCP session with one upstream server, over any wire and in either era: requests, calls, what it says unasked.
+
+Progress is matched by token, always the hub's own (the request id). A log message carries no link to a call: it belongs
+to the one call in flight, or to the session that all calls in flight are of, else it stays in the hub's log
+(protocol.md §2, "Who asked?").
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub import __version__
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.errors import Busy, RpcError, UpstreamLost
+from mcp_hub.events import Completed, Log, Progressed
+from mcp_hub.masking import hide
+from mcp_hub.protocol import rpc_errors
+from mcp_hub.protocol.capabilities import OWN, to_modern
+from mcp_hub.protocol.headers import Mirrors, header_value
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.repair import StandIn
+from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
+from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
+from mcp_hub.protocol.questions import QUESTIONS, may_ask
+from mcp_hub.protocol.shape.complete import is_complete
+from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, RawObject
+from mcp_hub.upstreams.peer.abandoned import AbandonedCalls
+from mcp_hub.upstreams.peer.elicitations import Elicitations
+from mcp_hub.upstreams.peer.modern_tasks import made_task
+from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, OpenRequests, follow_up, with_retry
+from mcp_hub.upstreams.peer.stray_messages import StrayMessages, note, note_nameless
+from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
+from mcp_hub.upstreams.peer.tasks import ServerTasks
+from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
+
+__all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
+
+
+CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
+_LAST_WORDS: Final = 1.0
+"""Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
+_FINISHED: Final = "notifications/elicitation/complete"
+_CHANGED: Final = {
+    list_changed(Kind.TOOL): (Kind.TOOL,),
+    list_changed(Kind.PROMPT): (Kind.PROMPT,),
+    list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE),
+}
+_ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
+
+
+class PeerInfo(msgspec.Struct, frozen=True):
+    """What the handshake or the discovery settled."""
+
+    era: Era
+    version: str
+    server_info: JsonObject = msgspec.field(default_factory=dict)
+    capabilities: JsonObject = msgspec.field(default_factory=dict)
+    instructions: str | None = None
+
+
+class Peer:
+    """The client side of one connection. `info` is set by the negotiation before any call."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.wire: Wire
+        self.info = PeerInfo(Era.HANDSHAKE, "")
+        self.closed = anyio.Event()
+        self.close_cause: Cause | None = None
+        self.explained = anyio.Event()  # the exit code is known and stderr read: `close_cause` says all there is
+        self.changed: set[Kind] = set()
+        self.wake = anyio.Event()
+        self.said = 0  # messages that were no answer to a request of the hub's own
+        self.noise: list[str] = []
+        self.mirrors: Mirrors | None = None  # set where arguments travel in headers, too
+        self.on_notice: Callable[[str, RawObject], None] | None = None  # told of updates and of listens; must not block
+        self.is_interactive = False  # it has asked something while calls were in flight
+        self.task_tools: frozenset[str] = frozenset()  # to be called as tasks only (2025-11-25)
+        self.keeps_tasks = False  # tasks outlive the connection
+        self.leaves_tasks = False  # calls that are cancelled leave theirs to another hub
+        self.tell: Callable[[str, bytes], None] | None = None  # what one session alone is to hear
+        self._elicitations = Elicitations()
+        self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
+        self._tasks = ServerTasks()
+        self._asides = StrayMessages(name)
+        self._asked = OpenRequests(lambda frame: self.wire.send(frame))
+        self._given_up = AbandonedCalls()
+
+    # -- what the hub asks ----------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        method: str,
+        params: RawObject | None = None,
+        capabilities: JsonObject = OWN,
+        headers: Mapping[str, str] | None = None,
+    ) -> Pending:
+        """Sends a request of the hub's own; to a modern server with the envelope it requires."""
+        params = dict(params or {})
+        if self.info.era is Era.MODERN:
+            meta = modern_meta(self.info.version, CLIENT_INFO, capabilities, None)
+            params["_meta"] = msgspec.Raw(object_bytes(meta))
+        try:
+            return self.wire.request(method, object_bytes(params), None, headers)
+        except WireClosed:
+            raise self._gone() from None
+
+    async def answer(self, pending: Pending, *, may_cancel: bool = True) -> RawJson:
+        """The result of a request that was sent; if `may_cancel`, a waiter that gives up tells the server.
+
+        Raises `RpcError`: the server's error answer, or `UpstreamLost`.
+        """
+        try:
+            message = await self.wire.answer(pending, _cancellation if may_cancel else None)
+        except WireClosed:
+            raise await self._lost() from None
+        return self._result(message)
+
+    def notify(self, method: str, params: RawJson | None = None) -> None:
+        if self.wire.can_send:
+            self.wire.send(envelope.notification_frame(method, params))
+
+    def _result(self, message: Envelope) -> RawJson:
+        if message.error is not Unset and (message.result is Unset or bytes(message.error) != b"null"):
+            if type(message) is StandIn:
+                reason = msgspec.json.decode(message.error)["message"]
+                raise UpstreamLost(
+                    f'upstream "{self.name}" answered with something that cannot be read: {reason}',
+                    data={"upstream": {"server": self.name, "code": "unreadable_answer"}, "outcome": "unknown"},
+                )
+            raise rpc_errors.from_wire(message.error)
+        if message.result is Unset or bytes(memoryview(message.result)[:1]) != b"{":
+            raise UpstreamLost(
+                f'upstream "{self.name}" answered with a result that is no object',
+                data={"upstream": {"server": self.name, "code": "unreadable_answer"}, "outcome": "unknown"},
+            )
+        return message.result
+
+    async def _lost(self) -> UpstreamLost:
+        """The error for a request whose answer will not come, with the reason if it becomes known in a moment."""
+        with anyio.move_on_after(_LAST_WORDS):
+            await self.explained.wait()
+        return self._gone()
+
+    def _gone(self) -> UpstreamLost:
+        code, reason = self.close_cause or (None, None)
+        about = {"server": self.name} if code is None else {"server": self.name, "code": code}
+        return UpstreamLost(f'upstream "{self.name}" is gone: {reason}', data={"upstream": about, "outcome": "unknown"})
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    def call(self, call: Call, channel: CallChannel) -> Awaitable[Completed]:
+        """Relays one call, with what the server asks on the way; a `CallHandler`.
+
+        `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
+        """
+        if self.task_tools and self._needs_task(call):
+            return self._run_task(call, channel)
+        return self._call(call, channel)
+
+    def _needs_task(self, call: Call) -> bool:
+        return call.method == "tools/call" and msgspec.json.decode(call.params["name"]) in self.task_tools
+
+    async def _run_task(self, call: Call, channel: CallChannel) -> Completed:
+        return Completed(await self._tasks.run(call, channel, self._relay, self._line(call)), self.info.era)
+
+    async def follow(self, task: TaskPoll) -> Completed:
+        """Goes on with a task of this server, whoever began. Raises `RpcError`, as `TaskPoll.follow`."""
+        if task.known.era is not self.info.era:
+            raise task.unknown("it speaks another version of the protocol now")
+        return Completed(await self._tasks.follow(task, self._line(task.call)), self.info.era)
+
+    def _line(self, call: Call) -> TaskConnection:
+        """How a task of this call is asked about: with what its caller can answer, and named in a header, too."""
+        capabilities, is_modern = to_modern(call.capabilities), self.info.era is Era.MODERN
+
+        async def ask(method: str, params: RawObject) -> RawJson:
+            named = {"mcp-name": header_value(msgspec.json.decode(params["taskId"], type=str))} if is_modern else None
+            return await self.answer(self.send(method, params, capabilities, named))
+
+        return TaskConnection(ask, lambda: self.wire.can_send, self.keeps_tasks, lambda: self.leaves_tasks)
+
+    def can_begin(self, call: Call) -> bool:
+        """Whether the request of this call could be written in place, now."""
+        wire = self.wire
+        is_open = wire.is_pipe and wire.can_send and not wire.is_congested
+        return is_open and not (self.task_tools and self._needs_task(call))
+
+    def begin(self, call: Call, channel: CallChannel, headers: Mapping[str, str] | None = None) -> Pending:
+        """Sends the request of a call. Raises `WireClosed`."""
+        return self.wire.request(call.method, partial(self._params, call), (call, channel), headers)
+
+    def result(self, pending: Pending) -> Completed | None:
+        """The result of a call that was begun, if it is certainly the end of it."""
+        message, era = pending.answer, self.info.era
+        if message is None or message.error is not Unset or message.result is Unset:
+            return None
+        if bytes(memoryview(message.result)[:1]) != b"{" or (era is Era.MODERN and not is_complete(message.result)):
+            return None
+        self.said += 1
+        return Completed(message.result, era)
+
+    def abandon(self, call: Call, pending: Pending) -> None:
+        """Cancels the request of a call that was begun; its server may still log or ask on its behalf for a while."""
+        if self.wire.requests.abandon(pending):
+            self.wire.send(_cancellation(pending.id))
+        self._given_up.add(pending.id, call.session, anyio.current_time())
+
+    async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
+        """The rest of a call that was begun. `may_follow` if what the answer asks for is to be asked here."""
+        try:
+            message = await self.wire.answer(pending, _cancellation)
+            self.said += 1
+        except NotSent:
+            raise
+        except WireClosed:
+            raise await self._lost() from None
+        except anyio.get_cancelled_exc_class():
+            self._given_up.add(pending.id, call.session, anyio.current_time())
+            raise
+        try:
+            done = Completed(self._result(message), self.info.era)
+        except RpcError as error:
+            self._elicitations.refused(call, error)
+            raise
+        if self.info.era is Era.HANDSHAKE or is_complete(done.result):
+            return done
+        return await self._concluded(call, channel, done, may_follow and self._bridges(call))
+
+    def _bridges(self, call: Call) -> bool:
+        """Whether what a modern server asks for is asked here, and the request repeated."""
+        return self.info.era is Era.MODERN and call.era is Era.HANDSHAKE and call.method in PARKABLE
+
+    async def _relay(self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None) -> Completed:
+        """One request and its answer; `sent` is told the progress token that it went with."""
+        pending = self._send_call(call, channel)
+        if sent is not None:
+            sent(pending.id)
+        return await self.finish(call, channel, pending, may_follow=False)
+
+    async def _call(self, call: Call, channel: CallChannel) -> Completed:
+        return await self.finish(call, channel, self._send_call(call, channel))
+
+    def _send_call(self, call: Call, channel: CallChannel) -> Pending:
+        """Raises `Busy` while the server does not read, and `WireClosed`."""
+        if self.wire.is_congested:
+            raise Busy(
+                f'upstream "{self.name}" does not read its input; this call was not sent',
+                data={"upstream": {"server": self.name}},
+            )
+        headers = self.mirrors.headers(call.params) if self.mirrors and call.method == "tools/call" else None
+        return self.begin(call, channel, headers)
+
+    async def _concluded(self, call: Call, channel: CallChannel, done: Completed, follows: bool) -> Completed:
+        """What an answer of a modern server leads to that may be no result yet."""
+        if (task := made_task(call, channel, done.result)) is not None:
+            return await self.follow(task)
+        return await follow_up(call, channel, self._relay, done) if follows and may_ask(done.result) else done
+
+    def _params(self, call: Call, id_: int) -> bytes:
+        meta, params = call.meta, call.params
+        if self.info.era is Era.MODERN:
+            meta = {**meta, **self._envelope(call)}
+            is_first = call.input_responses is None and call.request_state is None
+            params = params if is_first and params.keys().isdisjoint(RETRY) else with_retry(call)
+        if call.wants_progress:
+            meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
+        return object_bytes({**params, "_meta": meta} if meta else params)
+
+    def _envelope(self, call: Call) -> RawObject:
+        """The reserved keys of a modern request; those of the last caller are kept, who is often the next one."""
+        capabilities, level, info, meta = self._last_envelope
+        if capabilities is not call.capabilities or level != call.log_level or info is not self.info:
+            meta = modern_meta(self.info.version, CLIENT_INFO, to_modern(call.capabilities), call.log_level)
+            self._last_envelope = call.capabilities, call.log_level, self.info, meta
+        return meta
+
+    # -- what the server says (WireHandler) ------------------------------------------------------------------------
+
+    def on_request(self, message: Envelope, source: Pending | None = None) -> None:
+        self.said += 1
+        id_ = envelope.usable_id(message.id)
+        if id_ is None:
+            self._take_nameless(message, source)
+        if id_ is None or self.wire.is_congested:
+            return  # a server that asks without reading gets no answers to pile up
+        if message.method == "ping":
+            self.wire.send(envelope.result_frame(id_, b"{}"))
+            return
+        if source is None:  # on a stream of its own a question says whose it is
+            self.is_interactive |= any(pending.context is not None for pending in self.wire.requests.pending.values())
+        asker = self._asker(message, source)
+        if asker is not None and isinstance(message.params, msgspec.Raw):
+            self._elicitations.asked(asker[0], message.params)
+        self._asked.take(message, asker)
+
+    def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
+        """A request that no answer can name: whoever asked for a call waits for good, as far as anybody can tell."""
+        refusal = note_nameless(self.noise, str(message.method))
+        if refusal is not None and not self.wire.is_congested:
+            self.wire.send(envelope.error_frame(None, refusal.encoded()))
+        if message.method in QUESTIONS:
+            self._doubt([source] if source is not None else self.wire.requests.pending.values())
+
+    def _asker(self, message: Envelope, source: Pending | None) -> tuple[Call, CallChannel] | None:
+        """The call that a message belongs to, if that is known (protocol.md §2, "Who asked?")."""
+        if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
+            return found
+        if source is None:
+            return self._sole_asker(anyio.current_time(), message.id is not Unset)
+        return _context(source) if source.context is not None else None
+
+    def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
+        self.said += 1
+        method = message.method
+        if method == "notifications/progress":
+            self._progress(message)
+        elif method == "notifications/message":
+            self._log_message(message, source)
+        elif method == "notifications/cancelled" and isinstance(message.params, msgspec.Raw):
+            self._asked.withdraw(message.params)
+        elif method == _FINISHED and isinstance(message.params, msgspec.Raw):
+            session = self._elicitations.finished(message.params)
+            if session is not None and self.tell is not None:
+                self.tell(session, envelope.notification_frame(_FINISHED, message.params))
+        elif method in _CHANGED:
+            self.changed.update(_CHANGED[str(method)])
+            self.wake.set()
+        if method in _ON_LISTEN and self.on_notice is not None:
+            self.on_notice(str(method), raw_object(message.params) or {})
+
+    def _progress(self, message: Envelope) -> None:
+        params = raw_object(message.params)
+        if not params or PROGRESS_TOKEN not in params or "progress" not in params:
+            return
+        key = envelope.id_key(bytes(params.pop(PROGRESS_TOKEN)))
+        if type(key) is not int:
+            return
+        pending = self.wire.requests.pending.get(key)
+        found = _context(pending) if pending is not None and pending.context is not None else self._tasks.reporter(key)
+        if found is None:
+            return  # a token that nobody gave, or a call that has ended
+        total = params.pop("total", None)
+        event = Progressed(
+            _number(params.pop("progress")), _number(total) if total is not None else None, params or None
+        )
+        found[1].send(event)
+
+    def _log_message(self, message: Envelope, source: Pending | None) -> None:
+        params = raw_object(message.params)
+        if not params or "level" not in params or message.params is Unset:
+            return
+        try:
+            level = msgspec.json.decode(params["level"], type=str)
+        except msgspec.DecodeError:
+            return
+        found = self._asker(message, source)
+        if found is None:
+            self._asides.note(level, params)
+        else:
+            found[1].send(Log(level, message.params))
+
+    def _sole_asker(self, now: float, is_question: bool) -> tuple[Call, CallChannel] | None:
+        """The newest call, one that may ask before any other, if all calls in flight are of one session.
+
+        A call that was given up counts as in flight until it is answered after all or the server has logged nothing
+        for a while: what it still says must not reach somebody else, and theirs is not worth that risk.
+        """
+        session: str | None = None
+        found: tuple[Call, CallChannel] | None = None
+        for pending in self.wire.requests.pending.values():
+            if pending.context is None:
+                continue
+            context = _context(pending)
+            if session is not None and context[0].session != session:
+                return None
+            session = context[0].session
+            if found is None or context[0].method in PARKABLE:
+                found = context
+        return None if self._given_up.may_mean_others(session, now, is_question=is_question) else found
+
+    def on_late_answer(self, id_: int) -> None:
+        self.said += 1
+        self._given_up.answered(id_)
+
+    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+        if note(self.noise, bad, line):
+            self._doubt(self.wire.requests.pending.values())
+
+    def _doubt(self, requests: Iterable[Pending]) -> None:
+        for pending in requests:
+            if pending.context is not None:
+                _context(pending)[1].suspect()
+
+    def on_writable(self) -> None:
+        """Calls wait in the pipe's buffer; nothing here produces on its own."""
+
+    def on_closed(self, reason: str, code: str) -> None:
+        if self.close_cause is None:
+            self.close_cause = Cause(code, hide(reason))
+        self._asked.close()
+        self.closed.set()
+        self.wake.set()
+
+
+def _cancellation(id_: int) -> bytes:
+    return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
+
+
+def _context(pending: Pending) -> tuple[Call, CallChannel]:
+    context = pending.context
+    assert isinstance(context, tuple)
+    return context
+
+
+def _number(raw: msgspec.Raw) -> float:
+    """A JSON number as int or float; anything else as NaN, which the guard drops."""
+    try:
+        return msgspec.json.decode(raw, type=int | float)
+    except (msgspec.DecodeError, ValueError, OverflowError):
+        return float("nan")

@@ -1,0 +1,177 @@
+"""Keeps one server in line with what clients want to hear of, through all its connections.
+
+A handshake server is asked by `resources/subscribe` and `resources/unsubscribe` (here), a modern one by a single
+`subscriptions/listen` (`listen_stream`). Source: specification 2025-11-25, server/resources "Subscriptions".
+"""
+
+from typing import Final
+
+import anyio
+import anyio.abc
+import msgspec
+
+from mcp_hub.errors import DeadlineExceeded, MethodNotFound, RpcError, UpstreamLost
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.notifications import UPDATED, covering
+from mcp_hub.types import Era, RawObject
+from mcp_hub.upstreams.peer.listen_stream import ByListen
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.wanted import WantedResources
+
+__all__ = ["ServerSubscriptions"]
+
+log = get_logger(__name__)
+
+_AT_ONCE: Final = 16
+"""Requests to one handshake server at a time; each resource has at most one under way."""
+_RETRY: Final = 30.0
+"""Seconds until a handshake server is asked again for what it refused after a restart."""
+
+
+class ServerSubscriptions:
+    """One server's. `timeout`: seconds that it may take to answer."""
+
+    def __init__(self, server: str, changes: Notices, timeout: float) -> None:
+        self._server = server
+        self._changes = changes
+        self.timeout = timeout
+        self._wishes = WantedResources(server, changes)
+        self._peer: Peer | None = None
+        self._listen: ByListen | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody wants to hear of anything."""
+        return bool(self._wishes.wanted)
+
+    def want(self, uri: str) -> None:
+        """Takes a reference to a resource, which `release` gives back."""
+        self._wishes.want(uri)
+
+    def release(self, uri: str) -> None:
+        """After the last reference the server is told."""
+        self._wishes.release(uri)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The resources that are wanted, each as often as it is."""
+        return self._wishes.references
+
+    async def confirmed(self, uri: str) -> None:
+        """Waits until the server watches what `want` was called for.
+
+        Raises the server's error, `MethodNotFound` if it has no subscriptions, `UpstreamLost`, `DeadlineExceeded`.
+        """
+        if uri in self._wishes.watched:
+            return
+        if self._peer is None:
+            raise self._gone()
+        if not _can_watch(self._peer):
+            raise MethodNotFound(f'upstream "{self._server}" has no subscriptions to its resources')
+        await self._wishes.attempt(uri).outcome()
+
+    async def follow(self, peer: Peer, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Works on this connection until cancelled; nothing that the server does raises.
+
+        Counts as started when the server's lists may be read: what changes from then on will be told.
+        """
+        self._peer, peer.on_notice = peer, self._on_notice
+        if _can_watch(peer):
+            self._wishes.attempt_missing()
+        try:
+            if peer.info.era is Era.MODERN:
+                self._listen = ByListen(peer, self._wishes, self.timeout, _can_watch(peer))
+                await self._listen.run(task_status)
+            else:
+                task_status.started()
+                await ByRequest(peer, self._wishes, self.timeout).run()
+        finally:
+            self._peer = self._listen = peer.on_notice = None
+            self._wishes.lapse()
+            self._wishes.fail(self._gone())
+
+    def _on_notice(self, method: str, params: RawObject) -> None:
+        if method == UPDATED:
+            self._updated(params)
+        elif self._listen is not None:
+            self._listen.on_notice(method, params)
+
+    def _updated(self, params: RawObject) -> None:
+        """The update of a resource, or of a part of one; what nobody wants is dropped."""
+        try:
+            uri = msgspec.json.decode(params.get("uri", b""), type=str)
+        except msgspec.DecodeError:
+            return
+        for whole in {whole for whole in covering(uri) if whole in self._wishes.wanted}:
+            self._changes.note((self._server, whole), uri, object_bytes(params))
+
+    def _gone(self) -> UpstreamLost:
+        return UpstreamLost(f'upstream "{self._server}" is gone')
+
+
+def _can_watch(peer: Peer) -> bool:
+    """Whether the server announced `resources.subscribe`."""
+    offered = peer.info.capabilities.get("resources")
+    return isinstance(offered, dict) and offered.get("subscribe") is True
+
+
+class ByRequest:
+    """Fulfils the wishes by a request for each resource. `timeout`: seconds that an answer may take."""
+
+    def __init__(self, peer: Peer, wishes: WantedResources, timeout: float) -> None:
+        self._peer = peer
+        self._wishes = wishes
+        self._timeout = timeout
+        self._limit = anyio.CapacityLimiter(_AT_ONCE)
+        self._busy: set[str] = set()
+        self._sent: set[str] = set()
+        """What the server may watch, whether it has said so or not."""
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._retry)
+            while True:
+                for uri in await self._wishes.touched() - self._busy:
+                    self._busy.add(uri)
+                    tasks.start_soon(self._align, uri)
+
+    async def _retry(self) -> None:
+        while True:
+            await anyio.sleep(_RETRY)
+            if _can_watch(self._peer):
+                self._wishes.attempt_missing()
+
+    async def _align(self, uri: str) -> None:
+        """Asks until wish and server agree on this resource, or the server refuses."""
+        try:
+            async with self._limit:
+                while True:
+                    if self._wishes.is_due(uri):
+                        self._sent.add(uri)
+                        error = await self._ask("resources/subscribe", uri)
+                        if error is not None and error.raw is not None:  # its own word, so it surely does not watch
+                            self._sent.discard(uri)
+                        self._wishes.settle(uri, error)
+                    elif uri not in self._wishes.wanted and uri in self._sent:
+                        self._sent.discard(uri)
+                        self._wishes.drop(uri)
+                        await self._ask("resources/unsubscribe", uri)
+                    else:
+                        break
+                if uri not in self._wishes.wanted:
+                    self._wishes.drop(uri)
+        finally:
+            self._busy.discard(uri)
+
+    async def _ask(self, method: str, uri: str) -> RpcError | None:
+        """The error that it came to, if any."""
+        try:
+            with anyio.move_on_after(self._timeout):
+                await self._peer.answer(self._peer.send(method, {"uri": msgspec.Raw(object_bytes(uri))}))
+                return None
+        except RpcError as error:
+            return error
+        return DeadlineExceeded(f'upstream "{self._peer.name}" did not answer {method} within {self._timeout:g} s')

@@ -1,0 +1,199 @@
+"""A task that a server runs for a call: what is known of it, and how it is looked at until it has ended.
+
+A task outlives the request that made it, at a remote server the connection too, and it may outlive the hub: what
+another one needs to go on is told to the call's channel (`Known`). How a task is made, asks and ends is the business of
+its era: `tasks` and `modern_tasks`. Source: streams.md §6, "upstream task: keep polling".
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.errors import Busy, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp_hub.types import Era, JsonObject, RawJson, RawObject
+
+__all__ = ["RELATED", "Ask", "TaskPoll", "Known", "TaskConnection", "ServerTask", "TaskLeft", "TaskUnknown", "unmarked"]
+
+Ask = Callable[[str, RawObject], Awaitable[RawJson]]
+"""Sends a request of the hub's own; its result. Raises `RpcError`."""
+
+RELATED: Final = "io.modelcontextprotocol/related-task"
+_POLL: Final = (0.1, 1.0, 30.0)
+"""Seconds between two looks at a task: at least, where the server names no interval, at most."""
+_MISSES: Final = 20
+"""Looks in a row that may miss, ever longer apart, about 8 minutes in all; a call's own limit is mostly shorter."""
+_GOODBYE: Final = 1.0
+"""Seconds that a server has to take note of a cancellation."""
+_PASSING: Final = (408, 425, 429)
+"""Statuses below 500 by which a server says that it may answer when it is asked again."""
+_UNKNOWN: Final = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
+"""How servers answer for a task that they do not have, or no longer."""
+_TO_THE_SECOND: Final = len("2026-07-28T10:00:00")
+
+
+class ServerTask(msgspec.Struct):
+    """A task as a server shows it, in the form of either era; what is absent is empty."""
+
+    taskId: str
+    status: str = "working"
+    createdAt: str | None = None
+    pollInterval: float | None = None
+    pollIntervalMs: float | None = None
+    statusMessage: msgspec.Raw = msgspec.Raw(b"")
+    inputRequests: msgspec.Raw = msgspec.Raw(b"")
+    result: msgspec.Raw = msgspec.Raw(b"")
+    error: msgspec.Raw = msgspec.Raw(b"")
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next look."""
+        least, usual, most = _POLL
+        return max(least, min((self.pollIntervalMs or self.pollInterval or usual * 1000) / 1000, most))
+
+    @property
+    def known(self) -> tuple[str, str | None]:
+        return self.taskId, self.createdAt
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a hub has to know of a task to go on with it.
+
+    `created`: a server that counts its tasks from 1 in each life has another one by this id then.
+    """
+
+    era: Era
+    task: str
+    created: str | None = None
+
+
+class TaskConnection(msgspec.Struct, frozen=True):
+    """A connection as tasks see it. `is_outlived` if the server keeps its tasks when the connection is lost.
+
+    `is_left` says whether a call that is cancelled now leaves its task to another hub.
+    """
+
+    ask: Ask
+    is_open: Callable[[], bool]
+    is_outlived: bool
+    is_left: Callable[[], bool]
+
+
+class TaskUnknown(UpstreamLost):
+    """The server does not have the task, or no longer."""
+
+
+class TaskLeft(UpstreamLost):
+    """The connection is lost, the task goes on: it can be followed over the next one."""
+
+    def __init__(self, task: "TaskPoll", why: str) -> None:
+        super().__init__(why, data=task.about({"outcome": "unknown"}))
+        self.task = task
+
+
+class TaskPoll(ABC):
+    """A task and its call; `pause` is until the first look, in seconds. One line at a time follows it."""
+
+    def __init__(self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0) -> None:
+        self.call = call
+        self.channel = channel
+        self.known = known
+        self._named: RawObject = {"taskId": msgspec.Raw(object_bytes(known.task))}
+        self._pause = pause
+        channel.continuable(msgspec.json.encode(known))
+
+    def about(self, more: JsonObject) -> JsonObject:
+        """The data of an error that concerns the task."""
+        return {"upstream": {"server": self.call.upstream, "task": self.known.task}, **more}
+
+    async def follow(self, line: TaskConnection) -> RawJson:
+        """The result of the call, as the server has it. A caller that gives up cancels the task.
+
+        Raises `RpcError`: the task's own, `TaskLeft`, `TaskUnknown`, or why the task cannot be followed.
+        """
+        try:
+            return await self._follow(line)
+        except anyio.get_cancelled_exc_class():
+            if not (line.is_left() or self.channel.survives):
+                await self._cancel(line)
+            raise
+
+    @abstractmethod
+    async def _follow(self, line: TaskConnection) -> RawJson:
+        """`follow`, as the era has it."""
+
+    async def _cancel(self, line: TaskConnection) -> None:
+        with anyio.move_on_after(_GOODBYE, shield=True):
+            try:
+                await line.ask("tasks/cancel", self._named)
+            except RpcError:
+                pass  # it has ended in the meantime, or nobody can be told
+
+    async def _look(self, line: TaskConnection) -> ServerTask:
+        """The task as it is now."""
+        raw = await self._read(line, "tasks/get", _UNKNOWN)
+        try:
+            task = msgspec.json.decode(raw, type=ServerTask)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise RpcError(f"tasks/get was answered with no task: {exc}", data=self.about({})) from None
+        if task.taskId != self.known.task:
+            raise RpcError("tasks/get was answered with no task that was asked for", data=self.about({}))
+        if None not in (task.createdAt, self.known.created) and _second(task.createdAt) != _second(self.known.created):
+            raise self.unknown("it has another task by that id")
+        self._pause = task.pause
+        return task
+
+    async def _read(self, line: TaskConnection, method: str, unknown: frozenset[int] = frozenset()) -> RawJson:
+        """The answer to a request that changes nothing, which is repeated while that may help."""
+        pause, most = _POLL[1], _POLL[2]
+        for misses in count():
+            try:
+                return await line.ask(method, self._named)
+            except RpcError as error:
+                if error.raw is not None and error.code in unknown:
+                    raise self.unknown(error.message) from None
+                if not self._may_repeat(line, error) or misses == _MISSES:
+                    raise
+            await anyio.sleep(pause)
+            pause = min(2 * pause, most)
+        raise AssertionError
+
+    def _may_repeat(self, line: TaskConnection, error: RpcError) -> bool:
+        """Whether asking again over this line may go better. Raises `TaskLeft` if it takes another one."""
+        if isinstance(error, HttpRefused):
+            return error.status >= 500 or error.status in _PASSING
+        if not isinstance(error, UpstreamLost | UpstreamUnavailable | Busy):
+            return False
+        if not line.is_open() and line.is_outlived:
+            raise TaskLeft(self, error.message) from None
+        return line.is_open()
+
+    def unknown(self, why: str) -> TaskUnknown:
+        """The error for a task that the server does not have."""
+        return TaskUnknown(
+            f'upstream "{self.call.upstream}" does not know task {self.known.task[:100]} of this call: {why}',
+            data=self.about({"outcome": "unknown"}),
+        )
+
+
+def _second(stamp: str | None) -> str:
+    """A time as the server wrote it, without the part that is lost where it is kept less exactly."""
+    return (stamp or "")[:_TO_THE_SECOND]
+
+
+def unmarked(result: RawJson) -> RawJson:
+    """The result without the mark that means something on this hop only."""
+    if RELATED.encode() not in bytes(result):
+        return result
+    members = raw_object(result) or {}
+    meta = raw_object(members["_meta"]) if "_meta" in members else None
+    if meta is None or RELATED not in meta:
+        return result
+    del meta[RELATED]
+    return object_bytes({**{k: v for k, v in members.items() if k != "_meta"}, **({"_meta": meta} if meta else {})})

@@ -1,0 +1,161 @@
+"""Tools of handshake servers that run only as tasks: the hub makes the task, follows it and answers an ordinary call.
+
+Messages about a task name it, so a question of one is attributed exactly, whatever else is in flight. Source:
+specification 2025-11-25, basic/utilities/tasks; protocol.md §3, "2025-11-25 tasks upstream".
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.events import Completed
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.upstreams.peer.modern_tasks import ModernTask
+from mcp_hub.upstreams.peer.task_poll import RELATED, Known, ServerTask, TaskConnection, TaskPoll, unmarked
+
+__all__ = ["ServerTasks", "required_tasks", "taken_up"]
+
+Asker = tuple[Call, CallChannel]
+Relay = Callable[[Call, CallChannel, Callable[[int], None]], Awaitable[Completed]]
+"""Sends a call and tells with which progress token it went; its result."""
+
+_TTL: Final = msgspec.Raw(b'{"ttl":21600000}')
+"""Milliseconds that the server is asked to keep a task: the longest that a call may take by default."""
+_ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+
+
+class _Created(msgspec.Struct):
+    task: ServerTask
+
+
+class _ToolTask(msgspec.Struct):
+    class Execution(msgspec.Struct):
+        taskSupport: str = "forbidden"
+
+    name: str
+    execution: Execution
+
+
+def required_tasks(capabilities: JsonObject, tools: Iterable[bytes]) -> frozenset[str]:
+    """The names of the tools that can be called as tasks only; none if the server does not take such calls."""
+    offered: object = capabilities
+    for key in ("tasks", "requests", "tools", "call"):
+        offered = offered.get(key) if isinstance(offered, dict) else None
+    found: set[str] = set()
+    for raw in tools if offered is not None else ():
+        if b'"taskSupport"' in raw:
+            try:
+                tool = msgspec.json.decode(raw, type=_ToolTask)
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            if tool.execution.taskSupport == "required":
+                found.add(tool.name)
+    return frozenset(found)
+
+
+class _HandshakeTask(TaskPoll):
+    """Its result is fetched on its own; fetching it is also how the server gets to ask."""
+
+    def __init__(
+        self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0, status: str = "working"
+    ) -> None:
+        super().__init__(call, channel, known, pause)
+        self._status = status
+
+    async def _follow(self, line: TaskConnection) -> RawJson:
+        while self._status == "working":
+            await self._look_again(line)
+        return unmarked(await (self._read(line, "tasks/result") if self._status in _ENDED else self._result(line)))
+
+    async def _look_again(self, line: TaskConnection) -> None:
+        await anyio.sleep(self._pause)
+        before, self._status = self._status, (await self._look(line)).status
+        if self._status == "working" or self._status != before:  # one that goes on waiting says nothing
+            self.channel.touch()
+
+    async def _result(self, line: TaskConnection) -> RawJson:
+        """The result of a task that waits for something. It may get it and work on, so it is looked at meanwhile."""
+        outcome: RawJson | RpcError
+        async with anyio.create_task_group() as looks:
+            looks.start_soon(self._look_on, line)
+            try:
+                outcome = await self._read(line, "tasks/result")
+            except RpcError as error:
+                outcome = error
+            looks.cancel_scope.cancel()
+        if isinstance(outcome, RpcError):
+            raise outcome
+        return outcome
+
+    async def _look_on(self, line: TaskConnection) -> None:
+        """Hears of the task until it has ended. What a look fails with is no news: its result says what it came to."""
+        while self._status not in _ENDED:
+            with suppress(RpcError):
+                await self._look_again(line)
+
+
+class ServerTasks:
+    """The tasks that run at one server for calls of the hub's clients."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Asker] = {}
+        self._by_token: dict[int, Asker] = {}
+
+    def asker(self, params: RawJson) -> Asker | None:
+        """The call whose task a message names, if it names one."""
+        if not self._by_id or RELATED.encode() not in bytes(params):
+            return None
+        meta = raw_object((raw_object(params) or {}).get("_meta", msgspec.Raw(b"{}"))) or {}
+        try:
+            return self._by_id.get(msgspec.json.decode(meta[RELATED], type=ServerTask).taskId)
+        except (KeyError, msgspec.DecodeError, RecursionError):
+            return None
+
+    def reporter(self, token: int) -> Asker | None:
+        """The call whose task still reports progress under this token."""
+        return self._by_token.get(token)
+
+    async def run(self, call: Call, channel: CallChannel, relay: Relay, line: TaskConnection) -> RawJson:
+        """Runs a call as a task to its result. Raises as `TaskPoll.follow`, and what `relay` raises."""
+        call = msgspec.structs.replace(call, params={**call.params, "task": _TTL})
+        tokens: list[int] = []
+        done = await relay(call, channel, tokens.append)
+        try:
+            made = msgspec.json.decode(done.result, type=_Created).task
+        except (msgspec.DecodeError, RecursionError):
+            return done.result  # it was answered without a task after all
+        known = Known(Era.HANDSHAKE, *made.known)
+        task = _HandshakeTask(call, channel, known, made.pause, made.status)
+        (token,) = tokens
+        self._by_token[token] = call, channel
+        try:
+            return await self.follow(task, line)
+        finally:
+            del self._by_token[token]
+
+    async def follow(self, task: TaskPoll, line: TaskConnection) -> RawJson:
+        """Goes on with a task, whoever began; as `TaskPoll.follow`."""
+        id_ = task.known.task
+        self._by_id[id_] = task.call, task.channel
+        try:
+            return await task.follow(line)
+        finally:
+            self._by_id.pop(id_, None)
+
+
+def taken_up(call: Call, channel: CallChannel, how: RawJson) -> TaskPoll:
+    """The task that another hub followed for this call, `how` being what it told of it. Raises `HubRestarted`."""
+    try:
+        known = msgspec.json.decode(how, type=Known)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise HubRestarted(
+            f'upstream "{call.upstream}": what is known of this call does not say how to go on with it: {exc}',
+            data={"upstream": {"server": call.upstream}, "outcome": "unknown"},
+        ) from None
+    return (ModernTask if known.era is Era.MODERN else _HandshakeTask)(call, channel, known)

@@ -1,0 +1,145 @@
+"""Which resources of one server clients want to hear of, and how far the server is in line with that. No I/O.
+
+References are counted, whatever the connection does. After a gap (a restart, a stream that broke) what was wanted
+meanwhile counts as updated once: it may have changed unseen.
+"""
+
+from collections.abc import Set
+
+import anyio
+
+from mcp_hub.errors import RpcError
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+
+__all__ = ["Attempt", "WantedResources"]
+
+log = get_logger(__name__)
+
+
+class Attempt:
+    """One try to have a resource watched; all who wait for it share its outcome."""
+
+    def __init__(self) -> None:
+        self._done = anyio.Event()
+        self._error: RpcError | None = None
+
+    def settle(self, error: RpcError | None) -> None:
+        self._error = error
+        self._done.set()
+
+    async def outcome(self) -> None:
+        """Raises the `RpcError` that it came to."""
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class WantedResources:
+    """Counted references to resources of one server, by its own URIs. One task at a time fulfils them."""
+
+    def __init__(self, server: str, changes: Notices) -> None:
+        self._server = server
+        self._changes = changes
+        self._counts: dict[str, int] = {}
+        self._attempts: dict[str, Attempt] = {}
+        self._watched: set[str] = set()
+        self._missed: set[str] = set()
+        self._touched: set[str] = set()
+        self._news = anyio.Event()
+
+    # -- wishing ------------------------------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> Set[str]:
+        return self._counts.keys()
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The same, each as often as references to it are held."""
+        return tuple(uri for uri, count in self._counts.items() for _ in range(count))
+
+    @property
+    def watched(self) -> Set[str]:
+        """What the server has confirmed."""
+        return self._watched
+
+    def want(self, uri: str) -> None:
+        """Takes a reference, which `release` gives back."""
+        self._counts[uri] = self._counts.get(uri, 0) + 1
+
+    def release(self, uri: str) -> None:
+        """Gives a reference back; after the last one the server is told. One that was never taken here is ignored."""
+        if uri not in self._counts:  # it was taken before the server was disabled for a while
+            return
+        self._counts[uri] -= 1
+        if not self._counts[uri]:
+            del self._counts[uri]
+            self._missed.discard(uri)
+            self._touch(uri)
+
+    def attempt(self, uri: str) -> Attempt:
+        """Has the resource tried, unless that is under way."""
+        if uri not in self._attempts:
+            self._attempts[uri] = Attempt()
+            self._touch(uri)
+        return self._attempts[uri]
+
+    def attempt_missing(self) -> None:
+        """Has everything tried that is wanted and not watched."""
+        for uri in self._counts.keys() - self._watched:
+            self.attempt(uri)
+
+    # -- fulfilling -----------------------------------------------------------------------------------------------
+
+    def is_due(self, uri: str) -> bool:
+        """Whether the server is to be asked to watch it."""
+        return uri in self._counts and uri not in self._watched and uri in self._attempts
+
+    def settle(self, uri: str, error: RpcError | None = None) -> None:
+        """The server watches the resource, or will not."""
+        if error is None:
+            self._watched.add(uri)
+            if uri in self._missed:
+                self._missed.discard(uri)
+                self._changes.note((self._server, uri), uri)
+        else:
+            self._watched.discard(uri)
+            log.info("upstream_subscription_refused", upstream=self._server, uri=uri[:200], reason=str(error))
+        self._end_attempt(uri, error)
+
+    def drop(self, uri: str) -> None:
+        """Nobody wants it any more, and the server watches it no longer or never did."""
+        self._watched.discard(uri)
+        self._end_attempt(uri, None)
+
+    def lapse(self) -> None:
+        """The server watches nothing any more, though nobody wished that."""
+        self._missed |= self._watched & self._counts.keys()
+        self._watched.clear()
+
+    def fail(self, error: RpcError) -> None:
+        """Nothing can be tried any more."""
+        for uri in list(self._attempts):
+            self._end_attempt(uri, error)
+
+    def _end_attempt(self, uri: str, error: RpcError | None) -> None:
+        if uri in self._attempts:
+            self._attempts.pop(uri).settle(error)
+
+    # -- waking -----------------------------------------------------------------------------------------------------
+
+    def _touch(self, uri: str) -> None:
+        self._touched.add(uri)
+        self.wake()
+
+    def wake(self) -> None:
+        """Whoever fulfils wishes has something to look at."""
+        self._news.set()
+
+    async def touched(self) -> set[str]:
+        """Waits for changed wishes and says which; none if it was only woken."""
+        await self._news.wait()
+        self._news = anyio.Event()
+        touched, self._touched = self._touched, set()
+        return touched

@@ -1,0 +1,232 @@
+"""A child process: started in a group of its own, ended as a group, reaped without leftovers.
+
+The child leads a session and a process group (pid == pgid). Its exit is *seen* first (pidfd, or a thread that waits
+without reaping), then the group is killed, and only then is the leader reaped: as long as it is a zombie the kernel
+gives its group id to nobody else, so a signal to the group can never hit strangers.
+
+Not here: reading and writing the pipes (`wire.pipe`), restarting (`lifecycle`), finding the command (`commands`), and
+what leaves the group with `setsid` (`watchdog`).
+"""
+
+import contextlib
+import io
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.types import Cause
+
+__all__ = ["LEADERS", "Child", "describe_exit", "open_pidfd", "spawn", "wait_for_exit"]
+
+KILL_GRACE = 5.0
+"""Seconds for SIGKILL to take effect: only a process stuck inside the kernel needs more, and no wait would help it."""
+LEADERS: Final[set[int]] = set()
+"""Pids of the children that were started here and not reaped yet, of all hubs in this process: nobody else may."""
+
+
+class Child:
+    """A running child process. Its owner keeps one task in `wait()`, which acts on an exit, and ends with `close()`.
+
+    `stdin`, `stdout` and `stderr` are blocking, unbuffered pipes. `close()` closes them, unless `hand_over()` gave
+    them away.
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes], pidfd: int | None) -> None:
+        """`pidfd` becomes the child's own; None means that a thread waits for the exit."""
+        self._popen = popen
+        self._pidfd = pidfd
+        self._owns_pipes = True
+        self.pid = popen.pid
+        self.returncode: int | None = None
+        """None until the leader was reaped; negative for a signal, as in `subprocess`."""
+        self.end_others: Callable[[], Awaitable[None]] | None = None
+        """Ends what has left the group, when the leader is gone; awaited by `close`, possibly more than once."""
+        self.stdin, self.stdout, self.stderr = (_raw(popen.stdin), _raw(popen.stdout), _raw(popen.stderr))
+
+    def __repr__(self) -> str:
+        state = "running" if self.returncode is None else describe_exit(self.returncode)
+        return f"<Child {self.pid}: {state}>"
+
+    def hand_over(self) -> tuple[io.FileIO, io.FileIO, io.FileIO]:
+        """Give stdin, stdout and stderr to a caller that attaches them to its loop and closes them itself.
+
+        It closes stdin before it calls `close()`, whose first step waits for a child that has seen end of file, and
+        the others when it has read enough.
+        """
+        self._owns_pipes = False
+        return self.stdin, self.stdout, self.stderr
+
+    async def wait(self) -> int:
+        """The leader's return code, once it has exited and its group was killed.
+
+        Any number of tasks may wait, and be cancelled in it.
+        """
+        if self.returncode is not None:
+            await anyio.lowlevel.checkpoint()
+            return self.returncode
+        await wait_for_exit(self.pid, self._pidfd)
+        return self._reap()
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group, now and without waiting; `wait` or `close` still reaps it. The last resort."""
+        if self.returncode is None:
+            if sys.platform == "win32":
+                self._popen.kill()
+            else:
+                self._signal_group(signal.SIGKILL)
+
+    async def close(self, grace_eof: float, grace_term: float) -> None:
+        """End the process and its group: end of file, after `grace_eof` seconds SIGTERM, `grace_term` later SIGKILL.
+
+        Returns within the two graces, `KILL_GRACE` and what `end_others` takes, also when the caller is cancelled. May
+        be called again, or twice at once.
+        """
+        with anyio.CancelScope(shield=True):
+            if self._owns_pipes:
+                self.stdin.close()
+            if not await self._exits_within(grace_eof):
+                self._terminate()
+                if not await self._exits_within(grace_term):
+                    self.kill()
+                    await self._exits_within(KILL_GRACE)
+            if self.end_others is not None:
+                await self.end_others()
+            if self._owns_pipes:
+                self.stdout.close()
+                self.stderr.close()
+
+    async def _exits_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self.wait()
+        return self.returncode is not None
+
+    def _reap(self) -> int:
+        """Kill what is left of the group, then collect the leader, which has exited. Never blocks, never waits."""
+        if self.returncode is None:
+            self.kill()
+            self.returncode = self._popen.wait()
+            LEADERS.discard(self.pid)
+            if self._pidfd is not None:
+                os.close(self._pidfd)
+        return self.returncode
+
+    def _terminate(self) -> None:
+        if sys.platform == "win32":
+            self._popen.terminate()
+        else:
+            self._signal_group(signal.SIGTERM)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        # macOS answers EPERM for a group of zombies
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
+    """Start `argv` (its first item an absolute path, never a shell) with exactly this environment.
+
+    Blocks for the milliseconds until the new program has been loaded. Raises: `StartFailed` when it could not be.
+    """
+    try:
+        popen = subprocess.Popen(
+            list(argv),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            close_fds=True,
+            cwd=cwd,
+            env=dict(env),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        problem = _start_problem(error, argv[0], cwd)
+        raise StartFailed(problem.code, f"cannot start {argv[0]}: {problem.reason}") from error
+    LEADERS.add(popen.pid)
+    return Child(popen, open_pidfd(popen.pid))
+
+
+def describe_exit(returncode: int) -> str:
+    """How a process ended, for people: "exited with code 3", "killed by SIGSEGV"."""
+    if returncode >= 0:
+        return f"exited with code {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
+
+
+def _start_problem(error: OSError | ValueError, program: str, cwd: str | None) -> Cause:
+    if cwd is not None and not os.path.isdir(cwd):
+        return Cause("cwd_not_found", f"working directory {cwd} does not exist")
+    match error:
+        case FileNotFoundError() if os.path.exists(program):
+            return Cause("interpreter_not_found", "the interpreter that its first line (#!) names does not exist")
+        case FileNotFoundError():
+            return Cause("command_not_found", "no such file")
+        case PermissionError() if cwd is not None and not os.access(cwd, os.X_OK):
+            return Cause("cwd_not_accessible", f"no permission to enter working directory {cwd}")
+        case PermissionError():
+            return Cause("not_executable", "no permission to execute it")
+        case OSError():
+            return Cause("cannot_start", error.strerror or str(error))
+        case _:
+            return Cause("cannot_start", str(error))  # a NUL in an argument or in the environment
+
+
+def _raw(pipe: object) -> io.FileIO:
+    if not isinstance(pipe, io.FileIO):
+        raise TypeError(f"expected an unbuffered pipe, not {pipe!r}")
+    return pipe
+
+
+def open_pidfd(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process exits, where the system has such a thing and allows it."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
+async def wait_for_exit(pid: int, pidfd: int | None) -> None:
+    """Returns when the child has exited, and leaves it unreaped; without a pidfd a thread waits for it."""
+    if pidfd is not None:
+        await _wait_for_pidfd(pidfd)
+        return
+    # a limiter of its own: waiting for a child must not use up the threads that others work in
+    limiter = anyio.CapacityLimiter(1)
+    await anyio.to_thread.run_sync(_block_until_exit, pid, abandon_on_cancel=True, limiter=limiter)
+
+
+async def _wait_for_pidfd(pidfd: int) -> None:
+    own = os.dup(pidfd)  # anyio allows one reader a descriptor
+    exited = select.poll()
+    exited.register(own, select.POLLIN)
+    try:
+        await anyio.wait_readable(own)
+        while not exited.poll(0):  # a wake-up meant for another descriptor must not get a living process killed
+            await anyio.wait_readable(own)
+    finally:
+        os.close(own)
+
+
+def _block_until_exit(pid: int) -> None:
+    """Block until the process has exited, and leave it unreaped. For systems without a pidfd; runs in a thread."""
+    if sys.platform == "win32":
+        raise NotImplementedError("child processes need a POSIX system")
+    with contextlib.suppress(ChildProcessError, ProcessLookupError):  # another waiter's thread was faster
+        if sys.platform == "darwin":  # its waitid leaves nothing to reap before Python 3.13
+            watch = select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)
+            with contextlib.closing(select.kqueue()) as queue:
+                queue.control([watch], 1, None)
+        else:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)

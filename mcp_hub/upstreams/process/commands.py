@@ -1,0 +1,132 @@
+"""Where the program of a server's `command` is, and which environment its process gets.
+
+Desktop applications start the hub with a PATH that knows neither Homebrew nor nvm, so the usual places are searched
+after PATH. Children inherit an allow-listed environment: a secret in the hub's own reaches only the server whose
+configuration names it (reliability.md §4).
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+
+from mcp_hub.errors import StartFailed
+
+__all__ = ["child_env", "resolve"]
+
+SYSTEM_PLACES = ("/opt/homebrew/bin", "/usr/local/bin")
+HOME_PLACES = (".local/bin", ".cargo/bin", ".volta/bin", ".bun/bin", ".deno/bin")
+NVM_VERSIONS = ".nvm/versions/node"
+
+HINTS = {
+    "npx": "npx comes with Node.js: https://nodejs.org/en/download",
+    "npm": "npm comes with Node.js: https://nodejs.org/en/download",
+    "node": "install Node.js: https://nodejs.org/en/download",
+    "uvx": "uvx comes with uv: https://docs.astral.sh/uv/getting-started/installation/",
+    "uv": "install uv: https://docs.astral.sh/uv/getting-started/installation/",
+    "bunx": "bunx comes with Bun: https://bun.sh",
+    "bun": "install Bun: https://bun.sh",
+    "deno": "install Deno: https://deno.com",
+    "docker": "install Docker: https://docs.docker.com/get-docker/",
+}
+
+INHERITED = frozenset(
+    """
+    PATH HOME USER LOGNAME SHELL TERM LANG LANGUAGE TZ TMPDIR TMP TEMP
+    REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS
+    HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
+    """.split()
+)
+INHERITED_PREFIXES = ("LC_", "XDG_", "SSL_CERT_", "PIP_", "UV_", "NPM_CONFIG_", "npm_config_")
+SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|AUTH|KEY", re.IGNORECASE)
+"""Settings of package tools that are credentials (`UV_PUBLISH_TOKEN`, `NPM_CONFIG__AUTH`) stay at home."""
+INHERITED_ON_WINDOWS = frozenset(
+    """
+    SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES PROGRAMFILES(X86)
+    USERPROFILE USERNAME HOMEDRIVE HOMEPATH PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS
+    """.split()
+)
+"""Windows has no case in the names of its variables; without SYSTEMROOT a process cannot even open a socket."""
+
+
+def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
+    """The absolute path of the program: `command` itself if it is a path (`~` and relative to `cwd` allowed), else
+    found on `env_path` and then in the usual places.
+
+    Raises: `StartFailed`, which lists what was searched and how to install the well-known ones.
+    """
+    if os.path.dirname(command):
+        return _existing(_absolute(command, home, cwd))
+    on_path = [_absolute(entry, home, cwd) for entry in (env_path or os.defpath).split(os.pathsep) if entry]
+    places = list(dict.fromkeys([*on_path, *_usual_places(home)]))
+    found = shutil.which(command, path=os.pathsep.join(places)) if command else None
+    if found is not None:
+        return found
+    hint = HINTS.get(command)
+    advice = f"; {hint}" if hint else ""
+    said = f"command not found: {command}{_split_up(command)} (searched: {', '.join(places)}){advice}"
+    raise StartFailed("command_not_found", said)
+
+
+def child_env(parent: Mapping[str, str], extra: Mapping[str, str], path_additions: Iterable[str]) -> dict[str, str]:
+    """The environment of a child: what is harmless of the hub's own, then what the configuration names (`extra`).
+
+    `path_additions` (the folder of the command, so that `npx` finds its `node`) and the folder of the hub's own
+    interpreter follow on PATH, after everything that is there already.
+    """
+    env = {name: value for name, value in parent.items() if _is_inherited(name) and not value.startswith("()")}
+    env.update(extra)
+    entries = [entry for entry in env.get("PATH", os.defpath).split(os.pathsep) if entry]
+    env["PATH"] = os.pathsep.join(dict.fromkeys([*entries, *path_additions, os.path.dirname(sys.executable)]))
+    return env
+
+
+def _is_inherited(name: str) -> bool:
+    return (
+        name in INHERITED
+        or (name.startswith(INHERITED_PREFIXES) and not SECRET.search(name))
+        or (sys.platform == "win32" and name.upper() in INHERITED_ON_WINDOWS)
+    )
+
+
+def _absolute(path: str, home: str, cwd: str) -> str:
+    if path == "~" or path.startswith(("~/", "~\\")):
+        path = home + path[1:]
+    return os.path.normpath(os.path.join(cwd, path))
+
+
+def _existing(path: str) -> str:
+    found = shutil.which(path)
+    if found is not None:
+        return found
+    if os.path.isdir(path):
+        raise StartFailed("not_executable", f"command is a folder: {path}")
+    if os.path.exists(path):
+        raise StartFailed("not_executable", f"command is not executable: {path}")
+    raise StartFailed("command_not_found", f"command not found: {path}{_split_up(path)}")
+
+
+def _split_up(command: str) -> str:
+    """Advice about a command that may be a whole line of a shell."""
+    return "; command is the program alone: its arguments belong into args" if len(command.split()) > 1 else ""
+
+
+def _usual_places(home: str) -> list[str]:
+    """The hub's own interpreter first: `pip install mcp-hub uv` in one environment makes `uvx` work."""
+    places = [os.path.dirname(sys.executable), *SYSTEM_PLACES]
+    places += [os.path.join(home, place) for place in HOME_PLACES]
+    return places + _newest_node(os.path.join(home, NVM_VERSIONS))
+
+
+def _newest_node(versions: str) -> list[str]:
+    try:
+        names = os.listdir(versions)
+    except OSError:
+        return []
+    newest = max(names, key=_version, default=None)
+    return [] if newest is None else [os.path.join(versions, newest, "bin")]
+
+
+def _version(name: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", name))

@@ -1,0 +1,126 @@
+"""Orphans: what a server leaves behind becomes a child of the hub (Linux), which has to reap it.
+
+A child that died is told from one of somebody else in this process (a tool written in Python may wait for a program of
+its own) by a stamp, the one thing that a process passes on to all its descendants and that is still to be seen of a
+zombie: the soft limit of RLIMIT_RTTIME, an odd value above any that a real-time process could reach. It limits nothing.
+"""
+
+import os
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Final
+
+from mcp_hub.upstreams.process.watchdog_program import has_mark, processes
+
+if sys.platform == "linux":
+    import resource
+
+__all__ = ["adopt_orphans", "disown_orphans", "new_stamp", "reap_adopted", "stamp", "stamp_adopted"]
+
+_SET_SUBREAPER: Final = 36
+_GET_SUBREAPER: Final = 37
+"""prctl(2)."""
+_STAMPS: Final = 1 << 62
+"""Stamps are at or above it: microseconds, a hundred thousand years of them."""
+
+_hubs = 0
+"""How many hubs of this process have asked for it; the attribute is the whole process's."""
+
+
+def adopt_orphans() -> bool:
+    """From now on orphans become children of this process rather than of init. Calls nest; False if it cannot be.
+
+    Source: prctl(2), PR_SET_CHILD_SUBREAPER.
+    """
+    global _hubs
+    if sys.platform != "linux" or (not _hubs and (_is_subreaper() or not _prctl(_SET_SUBREAPER, 1))):
+        return False  # who is one already remains one
+    _hubs += 1
+    return True
+
+
+def disown_orphans() -> None:
+    """Undoes an `adopt_orphans` that returned true."""
+    global _hubs
+    _hubs -= 1
+    if not _hubs:
+        _prctl(_SET_SUBREAPER, 0)
+
+
+def new_stamp() -> int:
+    """A random one. A hub uses one for all its servers; that of a hub it runs under differs."""
+    return _STAMPS | (int.from_bytes(os.urandom(8), "big") >> 2)
+
+
+def stamp(pid: int, value: int) -> None:
+    """Stamps a child that was just started, and what it has started already, unless somebody chose their limits."""
+    if sys.platform == "linux":
+        with suppress(OSError, ValueError):
+            soft, hard = resource.prlimit(pid, resource.RLIMIT_RTTIME)
+            if hard == resource.RLIM_INFINITY and (soft == resource.RLIM_INFINITY or soft >= _STAMPS):
+                resource.prlimit(pid, resource.RLIMIT_RTTIME, (value, hard))
+            for child in _children(pid):
+                stamp(child, value)
+
+
+def stamp_adopted(own: Collection[int], value: int, mark: bytes) -> None:
+    """Stamps adopted children that had left their server before it was stamped; `mark` is in their environment."""
+    inherited = _limit(0)
+    for pid in _children(os.getpid()):
+        if pid not in own and not _has_stamp(pid, inherited) and has_mark(pid, frozenset([mark])):
+            stamp(pid, value)
+
+
+def reap_adopted(own: Collection[int], known: Collection[int] = ()) -> None:
+    """Collects adopted children that have ended: `known` ones and those with a stamp, none of `own`. Never blocks."""
+    if sys.platform != "linux" or not _has_dead_children():
+        return
+    inherited = _limit(0)  # ours, and that of every program that something else in this process has started
+    for pid in processes():
+        if pid not in own and (pid in known or _has_stamp(pid, inherited)):
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def _has_dead_children() -> bool:
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def _has_stamp(pid: int, inherited: int) -> bool:
+    limit = _limit(pid)
+    return limit >= _STAMPS and limit != inherited
+
+
+def _children(pid: int) -> list[int]:
+    """Of its first thread, which is also the one that adopts; none where the kernel does not tell."""
+    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as children:
+        return [int(child) for child in children.read().split()]
+    return []
+
+
+def _limit(pid: int) -> int:
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return resource.prlimit(pid, resource.RLIMIT_RTTIME)[0]
+    return 0
+
+
+def _is_subreaper() -> bool:
+    import ctypes  # three milliseconds that only a hub pays which starts servers
+
+    answer = ctypes.c_int()
+    return _prctl(_GET_SUBREAPER, ctypes.addressof(answer)) and bool(answer.value)
+
+
+def _prctl(option: int, value: int) -> bool:
+    import ctypes
+
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return False
+    return int(prctl(ctypes.c_int(option), ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3)) == 0

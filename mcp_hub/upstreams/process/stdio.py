@@ -1,0 +1,203 @@
+"""One connection to a stdio server: the child process, its pipes, its stderr, the negotiated session."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+import anyio
+import msgspec
+
+from mcp_hub.aio import Turn
+from mcp_hub.errors import StartFailed
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide
+from mcp_hub.types import Cause, Era
+from mcp_hub.upstreams.peer import negotiation
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.negotiation import Incompatible, ProbeKilled
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.process.child import Child, describe_exit
+from mcp_hub.upstreams.process.watchdog import Watchdog
+from mcp_hub.wire.server_pipe import ServerPipe
+
+__all__ = ["StdioConnection", "StdioSpec"]
+
+log = get_logger(__name__)
+
+_STDERR_LINE: Final = 2000
+"""Characters kept of one stderr line."""
+_LAST_WORDS: Final = 1.0
+"""Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
+_LAST_LINES: Final = 5.0
+"""Seconds that an output is read at most, once its process has ended: something else may hold it and write on."""
+_GRACE_EOF: Final = 0.7
+_GRACE_TERM: Final = 0.5
+"""Seconds for a child to obey end of file, then SIGTERM: the hub itself must be gone within 2 s."""
+_WRITE_LIMIT: Final = 64 << 20
+"""Bytes that may wait for a server which does not read its input."""
+_DEAF: Final = 30.0
+"""Seconds after which a server that reads nothing of them is ended and started again."""
+
+
+class StdioSpec(msgspec.Struct, frozen=True):
+    """What to run and how to talk to it. `argv[0]` is absolute; `key` names the server in the era memory."""
+
+    argv: Sequence[str]
+    env: dict[str, str]
+    cwd: str | None
+    era: Era | None
+    key: str
+    line_limit: int = 32 << 20
+    stderr_lines: int = 200
+
+
+@dataclass(slots=True)
+class StdioConnection:
+    """A child process and the session with it; a `Connection`. `make_spec` resolves the command when it is opened."""
+
+    name: str
+    make_spec: Callable[[], StdioSpec]
+    memory: EraCache
+    guardian: Watchdog
+    turn: Turn | None = None
+    spec: StdioSpec = field(init=False)
+    stderr: deque[str] = field(default_factory=deque)
+    child: Child | None = None
+    peer: Peer | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self.child.pid if self.child is not None else None
+
+    @property
+    def can_retry(self) -> bool:
+        """A process that could not even be started will not be found the next time either."""
+        return self.child is not None
+
+    @property
+    def lost_session(self) -> bool:
+        """The session is the process."""
+        return False
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+        """Starts the process and settles the era; a process that dies of the probe is started once more.
+
+        Raises `StartFailed` with the reason and the last stderr lines.
+        """
+        self.spec = self.make_spec()
+        memory = self.memory
+        remembered = memory.get(self.spec.key)
+        try:
+            peer = await self._negotiated(tasks, self.spec.era, remembered)
+        except ProbeKilled as exc:
+            log.info("upstream_probe_killed", upstream=self.name, reason=str(exc))
+            await self.close()
+            peer = await self._negotiated(tasks, Era.HANDSHAKE, None)
+        except (StartFailed, anyio.get_cancelled_exc_class()):  # cancelled: it did not get ready in time
+            memory.forget(self.spec.key)
+            raise
+        if self.spec.era is None:
+            memory.put(self.spec.key, peer.info.era)
+        peer.is_interactive |= memory.is_interactive(self.spec.key)
+        return peer
+
+    async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
+        self.child = child = self.guardian.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
+        stdin, stdout, stderr = child.hand_over()
+        self.peer = peer = Peer(self.name)
+        limit, turn = self.spec.line_limit, self.turn
+        pipe = ServerPipe(peer, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
+        peer.wire = pipe
+        await pipe.open(stdout, stdin)
+        drained = anyio.Event()
+        tasks.start_soon(self._read_stderr, stderr, drained)
+        tasks.start_soon(self._watch, child, peer, pipe, drained)
+        try:
+            peer.info = await negotiation.negotiate(peer, era, remembered)
+        except ProbeKilled:
+            raise
+        except StartFailed as exc:
+            kind = Incompatible if isinstance(exc, Incompatible) else StartFailed
+            raise kind(*await self.last_words(exc.cause)) from None
+        return peer
+
+    async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
+        """Ends the session when the process ends and what it wrote is read; says why.
+
+        Something else may hold its output open: it is not read to the end then, but until nothing comes.
+        """
+        returncode = await child.wait()
+        code, reason = "crashed" if returncode else "ended", describe_exit(returncode)
+        with anyio.move_on_after(_LAST_LINES):
+            before = -1
+            while pipe.bytes_read != before:
+                before = pipe.bytes_read
+                with anyio.move_on_after(_LAST_WORDS):
+                    await drained.wait()
+                    await peer.closed.wait()
+                if peer.closed.is_set():
+                    break
+        peer.close_cause = Cause(code, self._with_output(reason))
+        peer.wire.close(reason, code)
+        peer.explained.set()
+
+    async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
+        """Keeps the last lines: bounded however much is written, whatever the bytes are."""
+        self.stderr.clear()
+        rest = b""
+        try:
+            while True:
+                await anyio.wait_readable(stderr)
+                try:
+                    chunk = os.read(stderr.fileno(), 65536)
+                except BlockingIOError:
+                    continue
+                if not chunk:
+                    break
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines[-self.spec.stderr_lines :]:
+                    self._keep(line)
+                rest = rest[: 4 * _STDERR_LINE]
+        finally:
+            self._keep(rest)
+            stderr.close()
+            drained.set()
+
+    def _keep(self, line: bytes) -> None:
+        text = hide(line[: 4 * _STDERR_LINE].decode("utf-8", "replace").rstrip())[:_STDERR_LINE]
+        if text:
+            log.debug("upstream_stderr", upstream=self.name, line=text)
+            self.stderr.append(text)
+            while len(self.stderr) > self.spec.stderr_lines:
+                self.stderr.popleft()
+
+    async def last_words(self, cause: Cause) -> Cause:
+        """The cause with what the process said last; waits a moment for an exit code that explains more.
+
+        A server that does not get ready and writes to stdout what is not MCP is taken for something else.
+        """
+        peer = self.peer
+        if peer is not None and peer.closed.is_set():
+            with anyio.move_on_after(_LAST_WORDS):
+                await peer.explained.wait()
+            if peer.explained.is_set():
+                return peer.close_cause or cause
+        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.noise)
+        return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
+
+    def _with_output(self, reason: str) -> str:
+        lines = [*(self.peer.noise if self.peer else ()), *self.stderr][-5:]
+        return f"{reason}; last output: {' | '.join(lines)}" if lines else reason
+
+    async def close(self) -> None:
+        """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""
+        if self.peer is not None:
+            if self.peer.is_interactive:
+                self.memory.put_interactive(self.spec.key)
+            self.peer.wire.close()
+        if self.child is not None:
+            with suppress(ProcessLookupError):
+                await self.child.close(_GRACE_EOF, _GRACE_TERM)

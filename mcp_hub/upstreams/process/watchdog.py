@@ -1,0 +1,173 @@
+"""Sees to it that no process outlives the server it belongs to, nor any server the hub (product.md, promise 8).
+
+Whatever a server starts, however it daemonises, lives as long as the server's own process and no longer. Every child
+gets two variables, which its descendants inherit: `MCP_HUB_INSTANCE` names this hub, `MCP_HUB_CHILD` the one start of
+one server. When a server has exited and its group was killed (`process`), everything with its `MCP_HUB_CHILD`, or in
+its session, is killed too. When the hub itself is killed, the guard process does that for all of them.
+
+What wiped its environment *and* left its session cannot be found. A parent-death signal (PR_SET_PDEATHSIG) is not used:
+it would have to be set between fork and exec, which rules out vfork, is unsafe with threads, and follows the thread
+that forked rather than the process; the guard needs none of that. Off Linux there is no /proc to search: groups
+are killed, by the hub and by the guard, and nothing else.
+"""
+
+import os
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import anyio.to_thread
+
+from mcp_hub.clock import Clock
+from mcp_hub.logs import get_logger
+from mcp_hub.upstreams.process.child import LEADERS, Child, spawn
+from mcp_hub.upstreams.process.reaper import (
+    adopt_orphans,
+    disown_orphans,
+    new_stamp,
+    reap_adopted,
+    stamp,
+    stamp_adopted,
+)
+from mcp_hub.upstreams.process.watchdog_process import WatchdogProcess, can_watch
+from mcp_hub.upstreams.process.watchdog_program import INSTANCE, kill_marked
+
+__all__ = ["CHILD", "Watchdog"]
+
+log = get_logger(__name__)
+
+CHILD: Final = "MCP_HUB_CHILD"
+"""The variable that tells the processes of one start of one server: the instance, a dot, a number."""
+_TICK: Final = 2.0
+"""Seconds that an adopted process may stay a zombie."""
+_STARTS, _PERIOD = 5, 60.0
+"""At most so many guards are started in so many seconds: one that cannot run does not get better by haste."""
+_ROUNDS: Final = 20
+"""Searches after the exit of a server: 2 s at most, of which all but a few milliseconds go to processes that are stuck
+in the kernel."""
+
+
+class Watchdog:
+    """Starts the servers of one hub and ends what they leave behind. `instance`: 128 random bits unless given.
+
+    Without `may_adopt` the process does not become the parent of orphans: it is a host program's.
+
+    A context manager; on the way out, when all children are closed, the guard process ends, too. Until then `run` has
+    to run.
+    """
+
+    def __init__(self, clock: Clock, instance: str | None = None, *, may_adopt: bool = True) -> None:
+        self._may_adopt = may_adopt
+        self.instance = instance or os.urandom(16).hex()
+        self._clock = clock
+        self._stamp = new_stamp()
+        self._number = 0
+        self._living: dict[str, int] = {}  # MCP_HUB_CHILD → pid of the leader, until nothing of it is left
+        self._ended: set[str] = set()
+        self._searching = anyio.Lock()
+        self._limiter = anyio.CapacityLimiter(1)
+        self._guard: WatchdogProcess | None = None
+        self._starts: deque[float] = deque(maxlen=_STARTS)
+        self._is_awake = anyio.Event()
+        self._is_stopped = False
+        self._adopts = False
+
+    @property
+    def guard_pid(self) -> int | None:
+        """The guard process, if there is one at the moment."""
+        return self._guard.pid if self._guard is not None else None
+
+    def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
+        """As `process.spawn`, with the two variables in `env`. The first child brings up the guard process.
+
+        Raises: `StartFailed`.
+        """
+        if not self._is_awake.is_set():
+            self._adopts = self._may_adopt and adopt_orphans()
+            self._is_awake.set()
+            if not can_watch():
+                log.info("guard_unavailable", consequence="servers may outlive a hub that is killed")
+        self._ensure_guard()
+        self._number += 1
+        mark = f"{self.instance}.{self._number}"
+        child = spawn(argv, {**env, INSTANCE: self.instance, CHILD: mark}, cwd)
+        stamp(child.pid, self._stamp)
+        child.end_others = partial(self._end_others, mark)
+        self._living[mark] = child.pid
+        self._tell(f"+{child.pid}\n")
+        return child
+
+    async def run(self) -> None:
+        """Starts another guard if one has ended, and reaps what was adopted, until cancelled."""
+        await self._is_awake.wait()
+        while True:
+            with anyio.move_on_after(_TICK):
+                await (anyio.sleep_forever() if self._guard is None else self._guard.wait())
+            self._ensure_guard()
+            stamp_adopted(LEADERS, self._stamp, f"{INSTANCE}={self.instance}".encode())
+            reap_adopted(LEADERS)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_stopped = True
+        if self._guard is not None:
+            guard, self._guard = self._guard, None
+            await guard.stop()
+        reap_adopted(LEADERS)
+        if self._adopts:
+            disown_orphans()
+            self._adopts = False
+
+    async def _end_others(self, mark: str) -> None:
+        """Kills what is left of one child. Those that end at the same time share a search."""
+        self._ended.add(mark)
+        async with self._searching:
+            batch = {ended: self._living[ended] for ended in self._ended if ended in self._living}
+            self._ended.clear()
+            if not batch:
+                return
+            if sys.platform == "linux":
+                killed, is_clean = await anyio.to_thread.run_sync(_kill_left, batch, limiter=self._limiter)
+                if not is_clean:
+                    log.warning("children_left", marks=sorted(batch), reason="they do not die of SIGKILL")
+                reap_adopted(LEADERS, killed)
+            for ended in batch:
+                del self._living[ended]
+            self._tell("".join(f"-{pid}\n" for pid in batch.values()))
+
+    def _ensure_guard(self) -> None:
+        """Starts a guard process unless one runs, there can be none, or too many were started."""
+        if self._guard is not None:
+            if self._guard.is_running:
+                return
+            log.warning("guard_ended", pid=self._guard.pid)
+            self._guard.discard()
+            self._guard = None
+        now = self._clock.now()
+        if self._is_stopped or not can_watch() or (len(self._starts) == _STARTS and now - self._starts[0] < _PERIOD):
+            return
+        self._starts.append(now)
+        try:
+            self._guard = WatchdogProcess(self.instance, "".join(f"+{pid}\n" for pid in self._living.values()))
+        except OSError as error:
+            log.warning("guard_failed", reason=str(error))
+
+    def _tell(self, lines: str) -> None:
+        if self._guard is not None and not self._guard.tell(lines):
+            self._guard.discard()  # it has ended, or was stopped so long that its pipe is full
+            self._ensure_guard()
+
+
+def _kill_left(batch: Mapping[str, int]) -> tuple[set[int], bool]:
+    """Of children that are gone: `MCP_HUB_CHILD` → pid of the leader that was. Takes milliseconds; for a thread."""
+    # a number that is a process again is somebody else's: it cannot be while anything is left of the session
+    sessions = {pid for pid in batch.values() if not os.path.exists(f"/proc/{pid}")}
+    return kill_marked({f"{CHILD}={mark}".encode() for mark in batch}, sessions, _ROUNDS)

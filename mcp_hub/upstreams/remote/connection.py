@@ -1,0 +1,230 @@
+"""One connection to a remote server: Streamable HTTP of either era, or the deprecated HTTP+SSE transport.
+
+The HTTP client is its own, so cookies (which keep balanced servers on one machine) live as long as the session. A
+client's credentials never come here: a server sees the headers of its own configuration and nothing else.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Literal
+
+import anyio
+import anyio.abc
+import httpx2
+
+from mcp_hub.errors import HttpRefused, StartFailed
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.headers import Mirrors
+from mcp_hub.types import Cause, Era
+from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
+from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.peer import negotiation
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.remote.http_client import USER_AGENT, Transport
+from mcp_hub.wire.http import HttpWire
+from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
+from mcp_hub.wire.responses import DENIED, origin
+from mcp_hub.wire.sse import SseWire
+
+__all__ = ["HttpConnection", "HttpSpec"]
+
+log = get_logger(__name__)
+
+_CONNECT: Final = 10.0
+_PROBE: Final = 5.0
+"""Seconds that a server may take to answer the probe: one that was scaled down to nothing has to start first."""
+_GOODBYE: Final = 1.0
+"""Seconds for everything that a connection does when it is closed: the hub itself must be gone within 2 s."""
+_STRAGGLERS: Final = 1.0
+"""Seconds that requests on their way have to find out, too, that their session is unknown: those can be repeated."""
+_IDLE: Final = 3.0
+"""Seconds after which an unused connection is closed: servers do it from 5 s on, and a request must not meet that."""
+_MOST_IDLE: Final = 32
+"""Unused connections kept; each costs the pool a look at every request."""
+_SPARE: Final = 8
+"""Connections besides those of requests, so that notifications, cancellations among them, never wait for those."""
+_OLD_SERVER: Final = (400, 404, 405)
+"""Statuses by which a server of the HTTP+SSE transport answers `initialize`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSpec:
+    """Where the server is and how to talk to it. `transport` None: find out. `key` names it in the era memory."""
+
+    url: str = field(repr=False)
+    key: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    transport: Literal["http", "sse"] | None = None
+    era: Era | None = None
+    line_limit: int = 32 << 20
+
+
+class HttpConnection:
+    """A `Connection` to a server that somebody else runs. `access` is the hub's login there, if it may have one."""
+
+    pid = None
+    stderr: Iterable[str] = ()
+
+    def __init__(self, name: str, spec: HttpSpec, memory: EraCache, access: Access | None = None) -> None:
+        self.name = name
+        self.can_retry = True
+        self._spec = spec
+        self._memory = memory
+        self._access = access
+        self._denied: Denial | None = None  # why the login is of no use
+        self._http: httpx2.AsyncClient | None = None
+        self._wire: RemoteWire | None = None
+
+    @property
+    def lost_session(self) -> bool:
+        """The server is there and has forgotten the session: another can begin at once."""
+        return isinstance(self._wire, HttpWire) and self._wire.is_forgotten
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+        """Settles transport and era. Raises `StartFailed`."""
+        try:
+            self._http = _client(self._spec)
+        except (ImportError, ValueError) as exc:
+            raise StartFailed("invalid_proxy", f"cannot use the proxy that the environment names: {exc}") from None
+        http: HttpStreams = self._http
+        if self._access is not None:
+            try:
+                await self._access.prepare()
+            except LoginFailed as exc:
+                self.can_retry = not exc.is_final
+                raise StartFailed("login_failed", f"cannot log in to {origin(self._spec.url)}: {exc}") from None
+            if self._access.is_granted:
+                http = AuthorizedClient(self._http, self._access)
+        if self._spec.transport == "sse":
+            return await self._over_sse(http, tasks)
+        return await self._over_http(http, tasks)
+
+    async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> Peer:
+        spec, memory, peer = self._spec, self._memory, self._new_peer()
+        wire = self._wire = peer.wire = HttpWire(
+            peer,
+            http,
+            tasks,
+            lambda: (peer.info.era, peer.info.version),
+            server=self.name,
+            url=spec.url,
+            limit=spec.line_limit,
+        )
+        self._hear_refusals(wire)
+        try:
+            peer.info = await negotiation.negotiate(peer, spec.era, memory.get(spec.key), _PROBE)
+        except StartFailed as exc:
+            if peer.closed.is_set():  # the network, not the server: what is known of it stays true
+                raise StartFailed(*(peer.close_cause or Cause("connection_lost", "gone"))) from None
+            memory.forget(spec.key)
+            if isinstance(exc, Incompatible):
+                raise
+            if isinstance(exc, InitializeRefused) and spec.transport is None and wire.status in _OLD_SERVER:
+                wire.close()
+                return await self._over_sse(http, tasks, exc)
+            raise self._refused(wire.status, exc.cause) from None
+        except anyio.get_cancelled_exc_class():  # it did not get ready in time
+            memory.forget(spec.key)
+            raise
+        if spec.era is None:
+            memory.put(spec.key, peer.info.era)
+        if peer.info.era is Era.MODERN:
+            peer.mirrors = Mirrors()
+            if spec.era is None:
+                wire.still_modern = partial(negotiation.is_still_modern, peer, _PROBE)
+        else:
+            await wire.drained()  # nothing may reach the server before `notifications/initialized`
+            await wire.listen()
+        return peer
+
+    async def _over_sse(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, first: StartFailed | None = None) -> Peer:
+        """`first` is how the attempt before this one failed: its code counts."""
+        so_far = "" if first is None else f"{first}; as a server of the HTTP+SSE transport: "
+        peer = self._new_peer()
+        wire = self._wire = peer.wire = SseWire(
+            peer, http, tasks, server=self.name, url=self._spec.url, limit=self._spec.line_limit
+        )
+        self._hear_refusals(wire)
+        try:
+            await wire.open()
+            peer.info = await negotiation.negotiate(peer, Era.HANDSHAKE, None)
+        except HttpRefused as exc:
+            code = str(exc.about_upstream["code"]) if first is None else first.code
+            raise self._refused(exc.status, Cause(code, f"{so_far}{exc}")) from None
+        except StartFailed as exc:
+            kind = Incompatible if isinstance(exc, Incompatible) else StartFailed
+            raise kind(exc.code if first is None else first.code, f"{so_far}{exc}") from None
+        await wire.drained()
+        return peer
+
+    def _new_peer(self) -> Peer:
+        peer = Peer(self.name)
+        peer.explained.set()  # there is no exit code to wait for
+        peer.keeps_tasks = True  # as far as the server does; a connection is not its life
+        return peer
+
+    def _refused(self, status: int | None, cause: Cause) -> StartFailed:
+        """The failure, with what to set where the server wants to know who asks. Trying again seldom helps then."""
+        if status not in DENIED:
+            return StartFailed(*cause)
+        if self._denied is not None:  # then the denial says whether it does
+            return StartFailed(self._denied.code, f"{origin(self._spec.url)} {self._denied.reason} (HTTP {status})")
+        self.can_retry = False
+        has_credentials = any(name.lower() == "authorization" for name in self._spec.headers)
+        login = "" if self._access is None or self._access.is_granted else f'run "mcp-hub login {self.name}", or '
+        said = "does not accept the credentials of" if has_credentials else f"wants credentials: {login}set"
+        code = "login_needed" if login and not has_credentials else "not_admitted"
+        return StartFailed(code, f'{origin(self._spec.url)} {said} "bearer" or "headers" (HTTP {status})')
+
+    def _hear_refusals(self, wire: RemoteWire) -> None:
+        """Has what the server refuses explained, and ends the connection if it refuses everything."""
+        if self._access is None:
+            return
+        access = self._access
+
+        async def explain(response: httpx2.Response) -> str | None:
+            denial = await access.denied(response.status_code, response.headers.get("www-authenticate", ""))
+            if denial is None:
+                return None
+            self.can_retry = denial.can_retry
+            self._denied = denial
+            if denial.ends:
+                wire.retire(f"{origin(self._spec.url)} {denial.reason} (HTTP {response.status_code})", denial.code)
+            return denial.reason
+
+        wire.explain = explain
+
+    async def last_words(self, cause: Cause) -> Cause:
+        return cause
+
+    async def close(self) -> None:
+        wire, http = self._wire, self._http
+        with anyio.CancelScope(shield=True):
+            if (self.lost_session or self._denied is not None) and wire is not None:
+                with anyio.move_on_after(_STRAGGLERS):
+                    await wire.settled()
+            with anyio.move_on_after(_GOODBYE), suppress(httpx2.HTTPError):
+                if isinstance(wire, HttpWire) and wire.can_send:
+                    await wire.drained()
+                    await wire.end()
+            if wire is not None:
+                wire.close()
+            if http is not None:
+                with anyio.move_on_after(_GOODBYE):
+                    await http.aclose()
+
+
+def _client(spec: HttpSpec) -> httpx2.AsyncClient:
+    """A client that follows no redirect, verifies certificates, and waits for an answer as long as it takes."""
+    # a compressed stream could be flushed late
+    headers = httpx2.Headers({"user-agent": USER_AGENT, "accept-encoding": "identity"})
+    headers.update(spec.headers)
+    limits = httpx2.Limits(
+        max_connections=AT_ONCE + _SPARE, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=_IDLE
+    )
+    timeout = httpx2.Timeout(None, connect=_CONNECT)
+    return httpx2.AsyncClient(transport=Transport(spec.url, limits), headers=headers, timeout=timeout)

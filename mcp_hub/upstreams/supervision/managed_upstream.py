@@ -1,0 +1,360 @@
+"""One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after the other.
+
+A bad upstream changes nothing for another: each has its own supervisor, all start at once, and nobody waits for one
+but its own callers (product.md, promise 2).
+"""
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Self
+
+import anyio
+
+from mcp_hub.call import Call, CallChannel, CallHandler, Gate, SentCall
+from mcp_hub.clock import Clock
+from mcp_hub.errors import HubRestarted, RpcError, StartFailed, UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.masking import hide
+from mcp_hub.notices import Notices
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
+from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamStatus
+from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.lists.list_state import ListState
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
+from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown
+from mcp_hub.upstreams.peer.tasks import taken_up
+from mcp_hub.upstreams.supervision import lifecycle
+from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.handover import Handover
+from mcp_hub.upstreams.supervision.supervisor import Supervisor, SupervisorRules
+from mcp_hub.upstreams.supervision.turns import Turns
+from mcp_hub.wire.base import WireClosed
+
+__all__ = ["ManagedUpstream", "SupervisorRules"]
+
+
+class ManagedUpstream:
+    """An `Upstream` behind a connection that is kept up. `connect` makes a fresh one for every start.
+
+    `lists` is where its lists outlive the hub; what is there is offered from the beginning. `takes_turns` if it is
+    known to ask its callers: sessions take turns at it then, also while it starts. `gate` sees each call when it is
+    sent, which may be long after it was let in.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Connection],
+        rules: SupervisorRules,
+        *,
+        clock: Clock,
+        changes: Notices,
+        jitter: Callable[[], float] = random.random,
+        lists: ListFile | None = None,
+        takes_turns: bool = False,
+        gate: Gate | None = None,
+    ) -> None:
+        self.name = name
+        self.successor: CallHandler | None = None
+        """Who has the calls that this one cannot send any more."""
+        self._rules = rules
+        self._gate = gate
+        self._changes = changes
+        self._log_level: str | None = None
+        self._turns = Turns(name)
+        self._turns.is_on = takes_turns
+        self._lists = ListState(name, rules.lists, changes, lists)
+        self._subscriptions = ServerSubscriptions(name, changes, rules.request_timeout)
+        self._keeper = Supervisor(
+            connect,
+            rules,
+            clock,
+            changes,
+            jitter,
+            self._lists,
+            self._turns,
+            self._subscriptions,
+            self._send_log_level,
+        )
+
+    def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
+        """Writes the request of a call in place; None while the upstream is not up, not free, or not behind a pipe.
+
+        Raises what the gate raises.
+        """
+        peer = self._keeper.peer
+        if peer is None or not peer.can_begin(call):
+            return None
+        if peer.is_interactive:
+            self._turns.is_on = True
+        if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
+            self._gate(call, snapshot)
+        if not self._turns.enter_now(call.session):
+            return None
+        if call.log_level is not None:
+            self.set_log_level(call.log_level)
+        try:
+            return _Sent(self, peer, call, channel)
+        except WireClosed:
+            self._turns.leave(call.session)
+            return None
+
+    def end(self, call: Call, *, is_overdue: bool = False, given_up: bool = False) -> None:
+        """A call that was begun in place is over."""
+        if is_overdue:
+            self._keeper.suspicion.raise_()
+        self._turns.leave(call.session, given_up=given_up)
+
+    async def finish(self, sent: "_Sent") -> Completed:
+        """The rest of a call that was begun in place."""
+        call, channel, given_up = sent.call, sent.channel, False
+        try:
+            return await sent.peer.finish(call, channel, sent.pending)
+        except TaskLeft as left:
+            return await self._follow(left.task, left)
+        except anyio.get_cancelled_exc_class():
+            given_up = True
+            raise
+        finally:
+            self.end(call, is_overdue=given_up and channel.is_overdue, given_up=given_up)
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Relays a call, after a short wait if the upstream is on its way up.
+
+        Raises `UpstreamUnavailable` with state and reason, `Busy` when another session keeps it too long, and what
+        the gate and `Peer.call` raise.
+        """
+        try:
+            return await self._in_turn(call, channel, self._call)
+        except UpstreamUnavailable:  # nothing was sent
+            if self.successor is None:
+                raise
+        return await self.successor(call, channel)
+
+    async def _in_turn(self, call: Call, channel: CallChannel, work: CallHandler) -> Completed:
+        """Does what the call takes in its turn."""
+        if self._keeper.peer is not None and self._keeper.peer.is_interactive:
+            self._turns.is_on = True
+        if not self._turns.enter_now(call.session):
+            await self._turns.enter(call.session, call.principal)
+        given_up = False
+        try:
+            if call.log_level is not None:
+                self.set_log_level(call.log_level)
+            return await work(call, channel)
+        except anyio.get_cancelled_exc_class():
+            given_up = True
+            if channel.is_overdue:
+                self._keeper.suspicion.raise_()
+            raise
+        finally:
+            self._turns.leave(call.session, given_up=given_up)
+
+    async def _call(self, call: Call, channel: CallChannel) -> Completed:
+        reason = None
+        peer = self._keeper.peer
+        if peer is None or not peer.wire.can_send:
+            peer = await self._keeper.next_peer(self._rules.ready_wait)
+        for is_retry in (False, True):
+            if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
+                self._gate(call, snapshot)
+            try:
+                return await peer.call(call, channel)
+            except WireClosed as exc:  # nothing was sent, so trying once more is safe
+                reason = str(exc)
+                peer = await self._keeper.next_peer(self._rules.ready_wait)
+            except TaskLeft as left:
+                return await self._follow(left.task, left)
+            except RpcError as refused:
+                if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
+                    raise
+                await self._learn_headers(peer, refused)
+        raise self._keeper.unavailable(reason)
+
+    async def _follow(self, task: TaskPoll, left: RpcError | None = None) -> Completed:
+        """Follows a task to its end, over one connection after the other, as long as there will be another one.
+
+        Raises `RpcError`: what `Peer.follow` raises, else `left`, or why nothing could be asked at all.
+        """
+        while True:
+            try:
+                peer = await self._keeper.next_peer(None)
+            except UpstreamUnavailable as gone:
+                raise left or gone from None
+            try:
+                return await peer.follow(task)
+            except TaskLeft as again:
+                left = again
+
+    async def _learn_headers(self, peer: Peer, refused: RpcError) -> None:
+        """The server found the headers of a call wrong: the call is to be repeated with those of its present tools.
+
+        Raises `refused` if they cannot be had. Source: 2026-07-28, basic/transports/streamable-http "Client Behavior".
+        """
+        try:
+            with anyio.move_on_after(self._rules.request_timeout):
+                await self._lists.read(peer, {Kind.TOOL})
+        except StartFailed:
+            raise refused from None
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """As `Upstream.resume`; waits for a server on its way up as long as the call may take.
+
+        Raises `HubRestarted`, outcome unknown, if the server does not come up or does not know the task of the call.
+        """
+        task = taken_up(call, channel, how)
+        try:
+            return await self._in_turn(call, channel, partial(self._take_up, task))
+        except (TaskUnknown, UpstreamUnavailable) as lost:
+            raise HubRestarted(
+                f"the hub was restarted and cannot go on with the call: {lost.message}",
+                data=task.about({"outcome": "unknown"}),
+            ) from None
+
+    async def _take_up(self, task: TaskPoll, call: Call, channel: CallChannel) -> Completed:
+        return await self._follow(task)
+
+    def leave_tasks(self) -> None:
+        """From now on a call that is cancelled leaves its task alone: another hub will go on with it."""
+        self._keeper.leave_tasks()
+
+    def restart(self) -> None:
+        """Ends the process, if one runs, and starts a fresh one at once, also where it was given up or stopped.
+
+        Calls that run fail as if it had died; let them end by `drain` before. No effect once `run` has ended.
+        """
+        self._keeper.restart()
+
+    async def drain(self, seconds: float, why: str = "stopped on request") -> None:
+        """Takes no more calls, lets those that run end within `seconds`, then ends the process, until `restart`.
+
+        Returns when it is stopped, which takes as long as closing the connection more. Idempotent.
+        """
+        await self._keeper.drain(seconds, why)
+
+    def use(self, twin: Self) -> None:
+        """Goes by the limits of `twin` from now on, lists by theirs when they are read next; the process goes on."""
+        rules = self._rules = twin._rules
+        self._keeper.use(rules)
+        self._lists.limits = rules.lists
+        self._subscriptions.timeout = rules.request_timeout
+
+    def legacy(self) -> Handover:
+        """What a successor needs to stand in for it."""
+        return Handover(self._lists.last, self._log_level, self._subscriptions.references)
+
+    def inherit(self, legacy: Handover) -> None:
+        """Stands in for another one from the beginning, before it runs."""
+        self._log_level = legacy.log_level
+        self._lists.inherit(legacy.lists)
+        for uri in legacy.wanted:
+            self._subscriptions.want(uri)
+
+    async def run(self) -> None:
+        """Supervises until cancelled; then ends the process. Never raises for what the upstream does."""
+        await self._keeper.run()
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether this hub has read its lists, not only an earlier one."""
+        return self._lists.is_fresh
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was given up or stopped, so that nothing but `restart` starts it again."""
+        life = self._keeper.life
+        return life.state in lifecycle.FINAL and not life.rests
+
+    def wake(self) -> None:
+        """Somebody needs it: it is started if it rests."""
+        self._keeper.wake()
+
+    def status(self) -> UpstreamStatus:
+        keeper, lists = self._keeper, self._lists
+        life, connection, peer = keeper.life, keeper.connection, keeper.connected
+        snapshot = lists.snapshot
+        return UpstreamStatus(
+            server=self.name,
+            state=life.state,
+            reason=life.reason,
+            era=peer.info.era if peer else snapshot.era if snapshot else None,
+            version=peer.info.version if peer else lists.version,
+            server_info=peer.info.server_info if peer else lists.server_info,
+            restarts=life.restarts,
+            pid=connection.pid if peer and connection else None,
+            stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else keeper.last_output),
+            warnings=tuple(map(hide, snapshot.warnings)) if snapshot else (),
+            listed_at=lists.at,
+            rests=life.rests,
+            code=life.code,
+        )
+
+    def snapshot(self) -> Snapshot | None:
+        """What it listed last, in this hub or an earlier one, whatever its state is now."""
+        return self._lists.snapshot
+
+    def set_log_level(self, level: str) -> None:
+        """Asks a handshake upstream for messages of `level` and above; never lowered to a less verbose one."""
+        if self._log_level is not None and _verbosity(self._log_level) <= _verbosity(level):
+            return
+        self._log_level = level
+        if self._keeper.peer is not None:
+            self._send_log_level(self._keeper.peer)
+
+    def session_ended(self, session: str) -> None:
+        """Nothing is kept for one session."""
+
+    async def subscribe(self, uri: str) -> None:
+        """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""
+        self._subscriptions.want(uri)
+        if self._keeper.peer is None or not self._keeper.peer.wire.can_send:
+            await self._keeper.next_peer(self._rules.ready_wait)
+        await self._subscriptions.confirmed(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        self._subscriptions.release(uri)
+
+    def _send_log_level(self, peer: Peer) -> None:
+        """A server that has just died is told when it is back: nobody else's call or level fails with it."""
+        if self._log_level and peer.info.era is Era.HANDSHAKE and "logging" in peer.info.capabilities:
+            params = object_bytes({"level": self._log_level})
+            with suppress(WireClosed):
+                peer.wire.request("logging/setLevel", params)
+
+
+class _Sent:
+    """A call at the server whose request is written: a `SentCall`."""
+
+    __slots__ = ("_upstream", "call", "channel", "peer", "pending")
+
+    def __init__(self, upstream: ManagedUpstream, peer: Peer, call: Call, channel: CallChannel) -> None:
+        self._upstream = upstream
+        self.peer = peer
+        self.call = call
+        self.channel = channel
+        self.pending = peer.begin(call, channel)
+
+    def then(self, callback: Callable[[], object]) -> None:
+        self.pending.then(callback)
+
+    def result(self) -> Completed | None:
+        return self.peer.result(self.pending)
+
+    def leave(self) -> None:
+        self._upstream.end(self.call)
+
+    def abandon(self) -> None:
+        self.peer.abandon(self.call, self.pending)
+        self._upstream.end(self.call, is_overdue=self.channel.is_overdue, given_up=True)
+
+    async def finish(self) -> Completed:
+        return await self._upstream.finish(self)
+
+
+def _verbosity(level: str) -> int:
+    return eras.LOG_LEVELS.index(level) if level in eras.LOG_LEVELS else 0

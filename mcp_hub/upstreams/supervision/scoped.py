@@ -1,0 +1,245 @@
+"""`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
+
+One more process, the first, is only listed: what it offers stands for all of them. A handshake client is a session; the
+modern era has none, so its callers share one process per principal (protocol.md §2, "Who asked?").
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final, Literal, Self
+
+import anyio
+import anyio.abc
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.clock import Clock
+from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.supervision.handover import Handover
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+
+__all__ = ["MOST_PROCESSES", "Scope", "Scoped"]
+
+Scope = Literal["session", "call"]
+
+MOST_PROCESSES: Final = 32
+"""Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
+_RELIST: Final = 60.0
+"""Seconds between two restarts of the listed process because others list something else; all may, each time."""
+_SWEEP: Final = 30.0
+"""Seconds between two looks for idle processes, at most."""
+
+
+class _Member(msgspec.Struct, eq=False):
+    """One process: its supervisor and the scope that ends it; `is_last` if it ends with the calls that it runs."""
+
+    supervisor: ManagedUpstream
+    idle_since: float
+    busy: int = 0
+    is_last: bool = False
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+
+
+class Scoped:
+    """An `Upstream` of many processes. `make` gives a fresh supervisor; `first` is the one that is listed.
+
+    `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
+    """
+
+    def __init__(
+        self, first: ManagedUpstream, make: Callable[[], ManagedUpstream], scope: Scope, clock: Clock, idle: float
+    ) -> None:
+        self.name = first.name
+        self._first = first
+        self._make = make
+        self._idle = idle
+        self._scope = scope
+        self._clock = clock
+        self._members: dict[str, _Member] = {}
+        self._restarts = 0
+        """Of processes that have ended."""
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._log_level: str | None = None
+        self._relisted = -math.inf
+        self.successor: CallHandler | None = None
+        """Who has the calls that come to this one all the same."""
+        self._emptied: anyio.Event | None = None
+
+    async def run(self) -> None:
+        """Supervises all processes until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._first.run)
+            try:
+                while True:
+                    await anyio.sleep(min(_SWEEP, self._idle / 4))
+                    self._sweep()
+            finally:
+                self._tasks = None
+
+    def begin(self, call: Call, channel: CallChannel) -> None:
+        """Never in place: the process may have to be started."""
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Relays a call to its own process, which is started if need be.
+
+        Raises `Busy` when there are too many processes, and what `ManagedUpstream.call` raises.
+        """
+        if self.successor is not None:
+            return await self.successor(call, channel)
+        if not self._first.is_listed:
+            self._first.wake()  # what is known of its lists may be old
+        key = self._key(call)
+        member = self._members.get(key) or self._start(key)
+        member.busy += 1
+        member.is_last = self._scope == "call"  # a session that was thought to be over is not
+        is_over = member.supervisor.is_over
+        try:
+            return await member.supervisor.call(call, channel)
+        finally:
+            member.busy -= 1
+            if self._emptied is not None:
+                self._emptied.set()
+            if not is_over:  # what is refused is no use of it
+                member.idle_since = self._clock.now()
+            if member.is_last and not member.busy and self._members.get(key) is member:
+                self._end(key)
+
+    def _key(self, call: Call) -> str:
+        if self._scope == "call":
+            return call.id
+        return f"principal {call.principal}" if call.era is Era.MODERN else call.session
+
+    def _start(self, key: str) -> _Member:
+        if self._tasks is None:
+            raise UpstreamUnavailable(f'upstream "{self.name}" is stopped')
+        if len(self._members) >= MOST_PROCESSES:
+            self._make_room()
+        member = self._members[key] = _Member(self._make(), self._clock.now())
+        if self._log_level is not None:
+            member.supervisor.set_log_level(self._log_level)
+        self._tasks.start_soon(self._run, key, member, name=f"upstream {self.name} for {key}")
+        return member
+
+    async def _run(self, key: str, member: _Member) -> None:
+        with member.scope:
+            await member.supervisor.run()
+        if self._members.get(key) is member:
+            self._end(key)
+
+    def _make_room(self) -> None:
+        idle = [(member.idle_since, key) for key, member in self._members.items() if not member.busy]
+        if not idle:
+            raise Busy(
+                f'upstream "{self.name}" runs {MOST_PROCESSES} processes, all busy (scope: {self._scope})',
+                data={"upstream": {"server": self.name}, "processes": MOST_PROCESSES},
+            )
+        self._end(min(idle)[1])
+
+    def _sweep(self) -> None:
+        limit = self._clock.now() - self._idle
+        for key, member in list(self._members.items()):
+            if not member.busy and member.idle_since < limit:
+                self._end(key)
+
+    def _end(self, key: str) -> None:
+        member = self._members.pop(key, None)
+        if member is not None:
+            self._restarts += member.supervisor.status().restarts
+            member.scope.cancel()
+
+    async def drain(self, seconds: float, why: str = "stopped on request") -> None:
+        """Lets the calls that run end within `seconds`; the processes end with `run`. As `ManagedUpstream.drain`."""
+        with anyio.move_on_after(seconds):
+            while any(member.busy for member in self._members.values()):
+                self._emptied = anyio.Event()
+                await self._emptied.wait()
+        async with anyio.create_task_group() as tasks:
+            for supervisor in (self._first, *(member.supervisor for member in self._members.values())):
+                tasks.start_soon(supervisor.drain, 0.0, why)
+
+    def wake(self) -> None:
+        """Starts the listed process if it rests."""
+        self._first.wake()
+
+    def restart(self) -> None:
+        """Ends all processes and starts the listed one anew; calls start theirs. As `ManagedUpstream.restart`."""
+        for key in list(self._members):
+            self._end(key)
+        self._first.restart()
+
+    def relist(self) -> None:
+        """What is listed is not what processes list now: a fresh one is started to be listed, once in a while."""
+        if self._clock.now() - self._relisted >= _RELIST:
+            self._relisted = self._clock.now()
+            self._first.restart()
+
+    def use(self, twin: Self) -> None:
+        """Goes by the limits of `twin` from now on, with all processes that run."""
+        self._make, self._idle = twin._make, twin._idle
+        self._first.use(twin._first)
+        limits = twin._make()
+        for member in self._members.values():
+            member.supervisor.use(limits)
+
+    def revive(self) -> bool:
+        """Has the sessions whose process was given up get a fresh one with their next call; False if there are none."""
+        over = [key for key, member in self._members.items() if member.supervisor.is_over]
+        for key in over:
+            if self._members[key].busy:
+                self._members[key].supervisor.restart()
+            else:
+                self._end(key)
+        return bool(over)
+
+    def legacy(self) -> Handover:
+        """What a successor needs to stand in for it."""
+        return self._first.legacy()
+
+    def inherit(self, legacy: Handover) -> None:
+        """Stands in for another one from the beginning, before it runs."""
+        self._log_level = legacy.log_level
+        self._first.inherit(legacy)
+
+    def session_ended(self, session: str) -> None:
+        """Its process ends, once the calls that it runs have."""
+        if (member := self._members.get(session)) is not None and member.busy:
+            member.is_last = True
+        else:
+            self._end(session)
+
+    async def subscribe(self, uri: str) -> None:
+        """Watches the listed process: a process that serves one session is none that others could hear of."""
+        await self._first.subscribe(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        self._first.unsubscribe(uri)
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """A process of a session or a call ends with its hub, and what ran in it."""
+        raise HubRestarted(
+            f'upstream "{self.name}" cannot go on with a call of another hub: its process ended (scope: {self._scope})',
+            data={"upstream": {"server": self.name}, "outcome": "unknown"},
+        )
+
+    def status(self) -> UpstreamStatus:
+        """That of the listed process, with the restarts of all, and the reason of those that were given up."""
+        first, members = self._first.status(), [member.supervisor for member in self._members.values()]
+        restarts = first.restarts + self._restarts + sum(member.status().restarts for member in members)
+        over = [member.status() for member in members if member.is_over]
+        reason, code = first.reason, first.code
+        if over and (first.state is UpstreamState.READY or first.rests):
+            failed = f"{len(over)} of {len(members)} {self._scope} processes failed: {over[-1].reason}"
+            reason, code = f"{reason}; {failed}" if reason else failed, over[-1].code
+        return replace(first, restarts=restarts, reason=reason, code=code)
+
+    def snapshot(self) -> Snapshot | None:
+        return self._first.snapshot()
+
+    def set_log_level(self, level: str) -> None:
+        self._log_level = level
+        for supervisor in (self._first, *(member.supervisor for member in self._members.values())):
+            supervisor.set_log_level(level)

@@ -1,0 +1,192 @@
+"""Jobs that are started, followed and finished through whichever hub is there, and what each of them must show."""
+
+import json
+import random
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+
+from rigs.chaos.hubs import Fleet, Hub, Life
+
+__all__ = ["Job", "check", "run_job"]
+
+_TASKS = "io.modelcontextprotocol/tasks"
+_META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "chaos", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {"extensions": {_TASKS: {}}},
+}
+_PATIENCE = 60.0
+"""Seconds in which a job has to come to an end, whatever is killed."""
+
+
+@dataclass
+class Job:
+    """One call: how it was made, who answered that it has begun (None: not known for certain), what was seen of it."""
+
+    steps: int
+    is_task: bool
+    stream: str = ""
+    owner: Life | None = None
+    lines: dict[int, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    reconnects: int = 0
+    is_done: bool = False
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for _, line in sorted(self.lines.items())]
+
+
+async def run_job(fleet: Fleet, http: httpx2.AsyncClient, rng: random.Random) -> Job:
+    """Starts a job and follows it to its end, over other hubs when one is gone."""
+    job = Job(steps=rng.randint(5, 40), is_task=rng.random() < 0.5)
+    seconds = rng.uniform(0.2, 2.0)
+    with anyio.move_on_after(_PATIENCE):
+        if await _begun(job, seconds, fleet, http):
+            await _followed(job, fleet, http, rng)
+            if job.is_task:
+                await _polled(job, fleet, http)
+        job.is_done = True
+    return job
+
+
+async def _begun(job: Job, seconds: float, fleet: Fleet, http: httpx2.AsyncClient) -> bool:
+    """Whether the job was acknowledged. A REST call is repeated under its key until it is; a task only once."""
+    arguments = {"steps": job.steps, "seconds": seconds}
+    if job.is_task:
+        return await _begun_as_task(job, arguments, fleet.any(), http)
+    key = uuid.uuid4().hex
+    headers = {"idempotency-key": key, "prefer": "wait=0", "accept": "application/json"}
+    attempts = 0
+    while True:
+        hub = fleet.any()
+        life = hub.life
+        attempts += 1
+        try:
+            answer = await http.post(f"{hub.url}/v1/tools/run_job/call", json={"arguments": arguments}, headers=headers)
+        except httpx2.HTTPError:
+            await anyio.sleep(0.05)
+            continue
+        if answer.status_code == 502:  # it was begun, and its hub killed before it could say so
+            job.stream = answer.json()["stream"]
+            return True
+        if answer.status_code not in (200, 202):
+            await anyio.sleep(0.05)
+            if answer.status_code != 503:
+                job.faults.append(f"POST answered {answer.status_code}: {answer.text[:300]}")
+                return False
+            continue
+        job.stream = answer.json()["stream"]
+        job.owner = life if attempts == 1 else None
+        return True
+
+
+async def _begun_as_task(job: Job, arguments: dict[str, Any], hub: Hub, http: httpx2.AsyncClient) -> bool:
+    life = hub.life
+    try:
+        result = await _rpc(hub, http, "tools/call", {"name": "run_job", "arguments": arguments}, "run_job")
+    except httpx2.HTTPError:
+        return False  # never acknowledged
+    if result.get("resultType") != "task":
+        job.faults.append(f"not a task: {result}")
+        return False
+    job.stream, job.owner = result["taskId"], life
+    return True
+
+
+async def _rpc(hub: Hub, http: httpx2.AsyncClient, method: str, params: dict[str, Any], name: str) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _META}}
+    headers = {
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": method,
+        "mcp-name": name,
+        "accept": "application/json, text/event-stream",
+    }
+    answer = await http.post(f"{hub.url}/mcp", json=body, headers=headers)
+    message: dict[str, Any] = answer.json()
+    return message.get("result") or {"error": message.get("error"), "status": answer.status_code}
+
+
+async def _followed(job: Job, fleet: Fleet, http: httpx2.AsyncClient, rng: random.Random) -> None:
+    """Reads the stream to its end, each time from the last event that was seen; at times turns away unasked."""
+    while True:
+        hub = fleet.any()
+        cursor = max(job.lines, default=0)
+        url = f"{hub.url}/v1/streams/{job.stream}/events?after={cursor}&wait=5"
+        try:
+            async with http.stream("GET", url, headers={"accept": "application/x-ndjson"}) as answer:
+                if answer.status_code != 200:
+                    text = (await answer.aread()).decode()
+                    if answer.status_code != 503:
+                        job.faults.append(f"GET after {cursor} answered {answer.status_code}: {text[:300]}")
+                        return
+                    await anyio.sleep(0.05)
+                    continue
+                async for line in answer.aiter_lines():
+                    if _take(job, line):
+                        return
+                    if rng.random() < 0.02:
+                        break
+        except httpx2.HTTPError:
+            pass
+        job.reconnects += 1
+        await anyio.sleep(0.01)
+
+
+def _take(job: Job, line: str) -> bool:
+    """Notes one line; whether it is the ending."""
+    if not line.strip():
+        return False
+    event = json.loads(line)
+    if "seq" not in event:
+        return False
+    expected = max(job.lines, default=0) + 1
+    if event["seq"] != expected:
+        job.faults.append(f"event {event['seq']} where {expected} was due")
+    job.lines[event["seq"]] = line
+    return event["type"] in ("end", "error")
+
+
+async def _polled(job: Job, fleet: Fleet, http: httpx2.AsyncClient) -> None:
+    """The task of an ended stream, from any hub: it has to agree."""
+    while True:
+        try:
+            task = await _rpc(fleet.any(), http, "tasks/get", {"taskId": job.stream}, job.stream)
+            break
+        except (httpx2.HTTPError, ValueError):
+            await anyio.sleep(0.05)
+    expected = "completed" if job.events[-1]["type"] == "end" else "failed"
+    if task.get("status") != expected:
+        job.faults.append(f"the task is {task}, its stream ended with {job.events[-1]['type']}")
+
+
+def check(job: Job) -> list[str]:
+    """What is wrong with a job that is over."""
+    faults = list(job.faults)
+    if not job.is_done:
+        return [*faults, f"no end within {_PATIENCE:g} s"]
+    if not job.stream:
+        return faults
+    events = job.events
+    endings = [event for event in events if event["type"] in ("end", "error")]
+    if len(endings) != 1 or events[-1] is not endings[0]:
+        faults.append(f"{len(endings)} endings")
+        return faults
+    if [event["seq"] for event in events] != list(range(1, len(events) + 1)):
+        faults.append("gaps or repeats")
+    said = "".join(block["text"] for event in events if event["type"] == "delta" for block in event["data"]["content"])
+    whole = "".join(f"step {step} done\n" for step in range(1, job.steps + 1))
+    if endings[0]["type"] == "end" and (endings[0]["data"]["outcome"] != "ok" or said != whole):
+        faults.append(f"ended well, but said {said!r}")
+    if endings[0]["type"] == "error":
+        if endings[0]["data"]["code"] != "hub_restarted" or endings[0]["data"].get("outcome") != "unknown":
+            faults.append(f"ended with {endings[0]['data']}")
+        if job.owner is not None and not job.owner.is_killed:
+            faults.append("ended by another hub while its own was alive")
+        if not whole.startswith(said):
+            faults.append(f"ended by a kill, but said {said!r}")
+    return faults

@@ -1,0 +1,71 @@
+"""Driver: the Python SDK `mcp` 1.x. Run as a module from the project's folder, with a Python that has it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import FileUrl
+
+from rigs.clients.drivers.steps import ANSWER, ROOT, Answer, Names, OnProgress, Refused, Task, form, main
+
+
+class Session:
+    def __init__(self, session: ClientSession, started: types.InitializeResult) -> None:
+        self._session = session
+        self.server, self.version = started.serverInfo.name, str(started.protocolVersion)
+
+    async def names(self) -> Names:
+        templates = (await self._session.list_resource_templates()).resourceTemplates
+        return {
+            "tools": [tool.name for tool in (await self._session.list_tools()).tools],
+            "prompts": [prompt.name for prompt in (await self._session.list_prompts()).prompts],
+            "resources": [str(resource.uri) for resource in (await self._session.list_resources()).resources],
+            "templates": [template.uriTemplate for template in templates],
+        }
+
+    async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> Answer:
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            assert on_progress is not None
+            on_progress(progress)
+
+        try:
+            callback = tell if on_progress else None
+            result = await self._session.call_tool(tool, arguments, progress_callback=callback)
+        except McpError as refused:
+            raise Refused(refused.error.code, refused.error.message, refused.error.data) from refused
+        text = "".join(item.text for item in result.content if isinstance(item, types.TextContent))
+        return Answer(text, result.structuredContent, result.isError)
+
+
+async def elicit(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    assert isinstance(params, types.ElicitRequestFormParams)
+    return types.ElicitResult(action="accept", content=form(params.requestedSchema))
+
+
+async def sample(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    content = types.TextContent(type="text", text=ANSWER)
+    return types.CreateMessageResult(role="assistant", content=content, model="none")
+
+
+async def roots(context: Any) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri=FileUrl(ROOT))])
+
+
+@asynccontextmanager
+async def connect(task: Task, target: dict[str, Any]) -> AsyncIterator[Session]:
+    async with AsyncExitStack() as stack:
+        if "url" in target:
+            read, write, _ = await stack.enter_async_context(streamable_http_client(target["url"]))
+        else:
+            read, write = await stack.enter_async_context(stdio_client(StdioServerParameters(**target)))
+        client = ClientSession(
+            read, write, elicitation_callback=elicit, sampling_callback=sample, list_roots_callback=roots
+        )
+        session = await stack.enter_async_context(client)
+        yield Session(session, await session.initialize())
+
+
+if __name__ == "__main__":
+    main(connect)

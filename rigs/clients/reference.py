@@ -1,0 +1,98 @@
+"""A server over HTTP in both eras, built on the official Python SDK: what a client does without the hub.
+
+The tools are named and answer as those of `tests/upstreams/main.py` that it has, and so does the journal. It prints
+its URL to stderr. Streams of the handshake era can be resumed, with the SDK's own machinery.
+"""
+
+import argparse
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp import MCPError, types
+from mcp.server import Server, ServerRequestContext
+from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
+from mcp.types import JSONRPCMessage
+
+TOOLS = ("echo", "progress", "wait_cancel", "big", "error", "tool_error")
+RETRY_MS = 1000
+
+
+class Events(EventStore):
+    """Everything ever sent, in memory: it is for one client and a few seconds."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[StreamId, JSONRPCMessage | None]] = []
+
+    async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
+        self._events.append((stream_id, message))
+        return str(len(self._events))
+
+    async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
+        position = int(last_event_id)
+        stream_id = self._events[position - 1][0]
+        for number, (stream, message) in enumerate(self._events[position:], position + 1):
+            if stream == stream_id and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream_id
+
+
+class Tools:
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+
+    async def list(self, context: ServerRequestContext, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[types.Tool(name=name, input_schema={"type": "object"}) for name in TOOLS])
+
+    async def call(self, context: ServerRequestContext, params: types.CallToolRequestParams) -> types.CallToolResult:
+        arguments: dict[str, Any] = params.arguments or {}
+        self._note(received={"method": "tools/call", "params": {"name": params.name, "arguments": arguments}})
+        match params.name:
+            case "echo":
+                return _text(json.dumps(arguments), structured_content=arguments)
+            case "progress":
+                for i in range(1, arguments["n"] + 1):
+                    await anyio.sleep(arguments.get("delay", 0))
+                    await context.session.report_progress(i, arguments["n"])
+                return _text(json.dumps({"n": arguments["n"]}))
+            case "wait_cancel":
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    self._note(event="cancelled", nonce=arguments["nonce"])
+            case "big":
+                return _text("x" * arguments["bytes"])
+            case "tool_error":
+                return _text(arguments["text"], is_error=True)
+        raise MCPError(arguments["code"], arguments["message"], arguments["data"])
+
+    def _note(self, **record: Any) -> None:
+        with self._journal.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def _text(text: str, **fields: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], **fields)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--journal", type=Path, required=True)
+    options = parser.parse_args()
+    options.journal.touch()
+    tools = Tools(options.journal)
+    server: Server[Any] = Server(options.name, version="1", on_list_tools=tools.list, on_call_tool=tools.call)
+    app = server.streamable_http_app(event_store=Events(), retry_interval=RETRY_MS)
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""What a client is pointed at: a hub on either front with a server of each era behind it, or one server itself."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from rigs.clients.clients import Client
+from rigs.clients.cutter import Cutter
+from rigs.clients.install import ROOT
+from tests.e2e.client import Hub, running_hub
+from tests.upstreams.child import GRACE
+from tests.upstreams.launch import argv, servers_yaml
+
+__all__ = ["Rig", "arranged", "left_running"]
+
+NAMES = {"handshake": "h", "modern": "m"}
+MARKER = "cut-here"
+# seconds between the notifications: a client that is asked to wait 5 s comes back when a few are still to come
+RESUME_DELAY = 0.15
+CUT_AFTER = 10
+
+
+@dataclass
+class Rig:
+    """Where the client finds its server: the members of a driver's task, and the hub over HTTP if there is one."""
+
+    task: dict[str, Any]
+    hub: "HttpHub | None" = None
+    cutter: Cutter | None = None
+
+
+class HttpHub:
+    """A hub on a port that it keeps when it is started again; its life is a task of its own."""
+
+    def __init__(self, root: Path, tasks: TaskGroup) -> None:
+        self.url = ""
+        self._root, self._tasks = root, tasks
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 0
+
+    async def start(self) -> None:
+        self._stopping, self._stopped = anyio.Event(), anyio.Event()
+        await self._tasks.start(self._live)
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await self._stopped.wait()
+
+    async def _live(self, *, task_status: TaskStatus[None]) -> None:
+        port = ["--port", str(self.port)]
+        async with running_hub(config(self._root), *port, tmp_path=self._root, env=state(self._root)) as hub:
+            self.url = hub.url
+            task_status.started()
+            await self._stopping.wait()
+        self._stopped.set()
+
+
+def server(root: Path, era: str) -> list[str]:
+    name = NAMES[era]
+    return argv(name=name, era=era, journal=root / f"{name}.journal")
+
+
+def config(root: Path) -> str:
+    return servers_yaml({name: server(root, era) for era, name in NAMES.items()})
+
+
+def state(root: Path) -> dict[str, str]:
+    return {"MCP_HUB_STATE_DIR": str(root / "state")}
+
+
+@asynccontextmanager
+async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIterator[Rig]:
+    """For a client on `stdio` or `http` of a hub; or `direct`, over stdio to the server of this era itself; or
+    `direct-http`, to a server over HTTP that has nothing to do with the hub.
+    """
+    name = NAMES[era]
+    task = {"name": name, "prefix": f"{name}_", "journal": str(root / f"{name}.journal")}
+    if front == "direct":
+        command, *args = server(root, era)
+        yield Rig({**task, "prefix": "", "target": {"command": command, "args": args, "env": {}}})
+    elif front == "stdio":
+        (root / "servers.yaml").write_text(config(root))
+        args = ["-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(root / "servers.yaml")]
+        yield Rig({**task, "target": {"command": sys.executable, "args": args, "env": state(root)}})
+    elif front == "http":
+        async with anyio.create_task_group() as tasks:
+            hub = HttpHub(root, tasks)
+            await hub.start()
+            async with over_http(client, hub.url) as rig:
+                yield replace(rig, task={**rig.task, **task}, hub=hub)
+            await hub.stop()
+    else:
+        listening = [sys.executable, "-m", "rigs.clients.reference", "--name", name, "--journal", task["journal"]]
+        async with Hub(listening, cwd=ROOT) as reference:
+            url = (await reference.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
+            async with over_http(client, url) as rig:
+                yield replace(rig, task={**rig.task, **task, "prefix": ""})
+
+
+@asynccontextmanager
+async def over_http(client: Client, url: str) -> AsyncIterator[Rig]:
+    """The way to a URL, and one for `resume` on which the connection breaks."""
+    reach = client.bridge or (lambda url: {"url": url})
+    port = urlsplit(url).port or 0
+    async with Cutter(port, marker=MARKER.encode(), sign=b"notifications/progress", count=CUT_AFTER) as cutter:
+        around = url.replace(str(port), str(cutter.port))
+        resume = {"target": reach(around), "marker": MARKER, "delay": RESUME_DELAY}
+        yield Rig({"target": reach(url), "resume": resume}, cutter=cutter)
+
+
+async def left_running(root: Path, grace: float = GRACE) -> list[str]:
+    """Command lines of processes of this rig that have not ended in `grace` seconds; they are killed.
+
+    None are found where there is no `/proc`.
+    """
+    with anyio.move_on_after(grace):
+        while _running(root):  # noqa: ASYNC110 - nobody tells of the end of another's child
+            await anyio.sleep(0.02)
+    left = _running(root)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return list(left.values())
+
+
+def _running(root: Path) -> dict[int, str]:
+    """Processes that have this folder in their command line: hubs and servers have it."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            if str(root) in line:
+                found[int(entry.name)] = line.strip()
+    return found

@@ -1,0 +1,262 @@
+"""The hub of a soak, its servers, who kills them, and what the kernel and the probe say of the hub."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from rigs.soak.wire import Http, Pipe, until
+from tests.upstreams.launch import argv
+
+__all__ = ["KILLED", "SAFE", "Killer", "Sample", "SoakHub", "answers"]
+
+SAFE = "good"
+KILLED = ("h", "m", "q", "w")
+"""`h` and `q` are of the handshake era, `m` of the modern one, `w` is a remote one of both. Only `q` and `m` are asked
+to ask: who asks over a shared pipe is given one session at a time."""
+_START = 30.0
+_AGE = 1.5
+"""Seconds that a server is spared: one that is killed before it is ready is started ever later, as it should be."""
+_MOST_OWED = 4
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The hub at rest, after `calls`: memory in kB, and counts."""
+
+    calls: int
+    rss: int
+    descriptors: int
+    threads: int
+    tasks: int
+    children: int
+    zombies: int
+
+
+class SoakHub:
+    """One hub over HTTP or stdio, with a probe in its process; its state is in `folder`."""
+
+    def __init__(self, folder: Path, front: str, *, traces: bool = False) -> None:
+        self.folder = folder
+        self._traces = traces
+        self.front = front
+        self.port = 0
+        self.remote_port = _free_port()
+        self.remote: subprocess.Popen[bytes] | None = None
+        self._probe = folder / "probe"
+        self._log = folder / "hub.log"
+
+    async def start(self) -> Pipe | None:
+        """Serves when it returns; over stdio with the pipe that it serves."""
+        self.start_remote()
+        (self.folder / "servers.yaml").write_text(json.dumps(self._config()))
+        command = [sys.executable, str(Path(__file__).with_name("hub_process.py")), str(self._probe), "serve"]
+        command += ["--config", str(self.folder / "servers.yaml")]
+        command += ["--http", "--port", "0"] if self.front == "http" else ["--client", "mcp-hub"]
+        root = str(Path(__file__).parents[2])
+        env = {**os.environ, "MCP_HUB_STATE_DIR": str(self.folder / "state"), "PYTHONPATH": root}
+        if self._traces:
+            env["SOAK_TRACES"] = "1"
+        pipe = asyncio.subprocess.PIPE
+        with self._log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *command, stdin=pipe, stdout=pipe, stderr=log, env=env, limit=1 << 26
+            )
+        if self.front == "stdio":
+            return Pipe(self.process)
+        async with asyncio.timeout(_START):
+            await until(self._serves)
+        return None
+
+    def _serves(self) -> bool:
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", self.log)
+        self.port = int(found[1]) if found else 0
+        return found is not None
+
+    def _config(self) -> dict[str, object]:
+        eras = {SAFE: "both", "h": "handshake", "m": "modern", "q": "handshake"}
+        commands = {name: argv(name=name, era=era) for name, era in eras.items()}
+        servers: dict[str, object] = {name: {"command": c[0], "args": c[1:]} for name, c in commands.items()}
+        servers["w"] = {
+            "url": f"http://127.0.0.1:{self.remote_port}/mcp",
+            "restart": {"intensity": 1_000_000, "period": "5s"},
+        }
+        # it is killed all the time on purpose; calls that hang would show as lost ones, not be ended by the hub
+        defaults = {"restart": {"intensity": 1_000_000, "period": "5s"}}
+        unknown = {"expose": "full", "max_result_tokens": 0}
+        hub = {
+            "clients": {"unknown": unknown},
+            "prefix": "always",
+            "http": {"session_rate": 0},
+            "limits": {"detached_calls": 1000},
+        }
+        return {"hub": hub, "defaults": defaults, "servers": servers}
+
+    def start_remote(self) -> None:
+        quiet = subprocess.DEVNULL
+        self.remote = subprocess.Popen(
+            argv(name="w", http=self.remote_port), stdin=subprocess.PIPE, stdout=quiet, stderr=quiet
+        )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def child_named(self, name: str) -> int | None:
+        """The process of this server, if there is one."""
+        for pid in _children(self.process.pid):
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if b"--name" in words and words[words.index(b"--name") + 1] == name.encode():
+                    return pid
+        return None
+
+    def sample(self, calls: int) -> Sample:
+        pid = self.process.pid
+        status = Path(f"/proc/{pid}/status").read_text()
+        numbers = {key: int(value) for key, value in re.findall(r"(VmRSS|Threads):\s+(\d+)", status)}
+        states = [_state(child) for child in _children(pid)]
+        tasks = json.loads(self._probe.read_text())["tasks"] if self._probe.exists() else 0
+        return Sample(
+            calls,
+            numbers["VmRSS"],
+            len(os.listdir(f"/proc/{pid}/fd")),
+            numbers["Threads"],
+            tasks,
+            len(states) - states.count("Z"),
+            states.count("Z"),
+        )
+
+    @property
+    def trace(self) -> Path:
+        """The last snapshot, if there are any."""
+        return Path(f"{self._probe}.trace")
+
+    async def types(self) -> dict[str, int]:
+        """How many objects of each type the hub holds, garbage aside."""
+        told = Path(f"{self._probe}.types")
+        self._forget(told)
+        async with asyncio.timeout(120):
+            await until(told.exists)
+        return self._told(told)
+
+    def _forget(self, told: Path) -> None:
+        told.unlink(missing_ok=True)
+        Path(f"{self._probe}.ask").touch()
+
+    @staticmethod
+    def _told(told: Path) -> dict[str, int]:
+        found: dict[str, int] = json.loads(told.read_text())
+        return found
+
+    async def stop(self) -> int:
+        """Ends it as clients do: by SIGTERM, or by closing its input. Its exit code."""
+        if self.front == "http":
+            with suppress(ProcessLookupError):
+                self.process.terminate()
+        elif self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            async with asyncio.timeout(20):
+                code = await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+            code = await self.process.wait()
+        if self.remote is not None:
+            self.remote.kill()
+            self.remote.communicate()
+        return code
+
+
+class Killer:
+    """Kills servers as often as it is told to, whenever one of them runs."""
+
+    def __init__(self, hub: SoakHub, rng: Random) -> None:
+        self.kills = 0
+        self._hub = hub
+        self._rng = rng
+        self._owed = 0
+        self._born: dict[str, tuple[int, float]] = {}
+        self._told = asyncio.Event()
+
+    async def owe(self) -> None:
+        """One more kill; waits while too many are due."""
+        self._owed += 1
+        self._told.set()
+        await until(lambda: self._owed <= _MOST_OWED)
+
+    async def run(self) -> None:
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            while self._owed:
+                if self._killed(self._rng.choice(KILLED)):
+                    self.kills += 1
+                    self._owed -= 1
+                await asyncio.sleep(self._rng.uniform(0, 0.2))
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._owed
+
+    def _killed(self, name: str) -> bool:
+        remote = self._hub.remote
+        assert remote is not None
+        pid = remote.pid if name == "w" else self._hub.child_named(name)
+        if pid is None or not self._is_grown(name, pid):
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        if name == "w":
+            remote.communicate()
+            self._hub.start_remote()
+        return True
+
+    def _is_grown(self, name: str, pid: int) -> bool:
+        known, since = self._born.get(name, (0, 0.0))
+        if known != pid:
+            self._born[name] = (pid, time.monotonic())
+            return False
+        return time.monotonic() - since > _AGE
+
+
+async def answers(hub: SoakHub, name: str, pipe: Pipe | None) -> bool:
+    """Whether a call to this server has a result now."""
+    tool, arguments = f"{name}_echo", {"text": "up"}
+    if pipe is not None:
+        message = await pipe.ask("tools/call", {"name": tool, "arguments": arguments}).answer
+        return "result" in message
+    http = Http(hub.port)
+    answer = await http.ask("POST", f"/v1/tools/{tool}/call", {"arguments": arguments}, accept="application/json")
+    await answer.json()
+    http.drop()
+    return answer.status == 200
+
+
+def _children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port

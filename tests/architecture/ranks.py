@@ -1,0 +1,71 @@
+"""The table of ranks, which docs/architecture.md shows too, and the other facts that the rules about imports need."""
+
+ORDER = [
+    {"__main__"},
+    {"cli", "library"},
+    {"app", "client", "examples"},
+    {"fronts"},
+    {"hub"},
+    {"calls", "catalog", "sessions", "upstreams"},
+    {"stores", "wire"},
+    {"call"},
+    {"protocol"},
+    {"config", "events"},
+    {"aio", "errors", "ids"},
+    {"logs"},
+    {"clock", "codes", "masking", "notices", "types"},
+]
+"""Top imports bottom only; names of one rank never import each other."""
+
+RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+
+CLIENT_MAY = {"types", "errors", "events", "protocol", "client"}
+"""The client is a program of its own that happens to live here."""
+
+FRONTS_MAY = {
+    *("fronts", "hub", "call", "events", "notices", "protocol", "sessions", "types", "errors", "clock", "ids", "aio"),
+    *("masking", "wire", "logs"),
+}
+"""Everything else that a front needs goes through the port, `hub`."""
+
+HUB_MAY_NOT = {"upstreams"}
+"""The hub gets these at its construction, as protocols of `call`."""
+
+ABSTRACT = {"hub", "catalog", "calls", "sessions", "fronts"}
+CONCRETE = {"config", "stores", "upstreams"}
+SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents.base"}
+"""The abstract packages import nothing of the concrete ones but these."""
+
+PURE = {
+    *("types", "events", "errors", "call", "config.plan", "protocol"),
+    *("catalog.names", "catalog.filters", "catalog.view", "catalog.definitions", "catalog.routes", "catalog.rules"),
+    *(
+        "catalog.overrides",
+        "catalog.entries",
+        "catalog.unmatched",
+        "catalog.pins",
+        "catalog.flags",
+        "catalog.costs.tokens",
+    ),
+    *("catalog.costs.token_costs", "catalog.compact", "catalog.resources", "catalog.trust.scan"),
+    *("catalog.discovery.plain_text", "catalog.discovery.signatures", "catalog.discovery.definitions"),
+    "catalog.discovery.instructions",
+    *(f"catalog.search.{name}" for name in ("ranker", "documents", "postings", "queries", "scores", "words")),
+    *("calls.machine", "calls.coalesce", "calls.results.truncate", "calls.results.token_fit"),
+    *("calls.results.json_paths", "calls.results.patterns", "calls.results.paging", "calls.results.json_records"),
+    *("upstreams.supervision.lifecycle", "upstreams.lists.pacing", "upstreams.executors.posts"),
+    *("client.messages", "client.stream_reader", "client.rest_messages", "client.retrying"),
+    *("app.catalog_rules", "fronts.http.auth"),
+    *("stores.base", "stores.documents.base", "stores.rules", "stores.limits"),
+}
+IMPURE = {"anyio", "asyncio", "socket", "subprocess", "starlette", "uvicorn", "sqlite3", "structlog"}
+"""Pure modules import none of these."""
+
+SDK = {"upstreams.auth", "library", "examples"}
+"""Where the packages `mcp` and `mcp_types` may be imported."""
+
+ASYNCIO = {"aio", "wire", "calls.runner", "stores.sqlite.worker"}
+"""Where asyncio may be imported; everything else takes anyio, or `aio`."""
+
+LAZY = {"", "cli"}
+"""Where an import may stand inside a function; the empty name is `mcp_hub/__init__`."""

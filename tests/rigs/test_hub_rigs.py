@@ -1,0 +1,58 @@
+"""One short case of each rig that loads or kills hubs; `make proof` runs them at length."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from rigs.chaos.chaos import chaos
+from rigs.fuzz.search import Search, drawn, fault_of, smaller
+from rigs.fuzz.target import Target
+from rigs.fuzz.targets import TARGETS
+from rigs.soak.soak import Plan, soak
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.anyio
+async def test_nothing_acknowledged_is_lost_when_hubs_on_one_store_are_killed() -> None:
+    with anyio.fail_after(90):
+        outcome = await chaos(kills=3, hubs=2, workers=4, seed=7)
+    assert outcome.faults == [] and outcome.kills == 3
+    begun = [job for job in outcome.jobs if job.stream]
+    assert any(job.is_task for job in begun) and not all(job.is_task for job in begun)
+
+
+def test_nothing_is_lost_and_nothing_is_left_behind() -> None:
+    outcome = asyncio.run(soak(Plan(200, "http", rounds=2, workers=16)))
+    assert outcome.faults == []
+    assert sum(outcome.answered.values()) == 200 and outcome.kills == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only process groups are killed")
+def test_nothing_is_left_of_servers_children_and_hubs_that_were_killed() -> None:
+    command = [sys.executable, "-m", "rigs.orphans", "--kills", "3", "--seed", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("3 kills"), done.stdout
+
+
+def test_nothing_is_found_in_a_second() -> None:
+    for target in TARGETS.values():
+        search = Search(target, seed=1)
+        search.run(0.2)
+        assert [(found.data, found.report) for found in search.findings] == []
+        assert search.inputs > 1
+
+
+def test_a_fault_is_found_and_made_small() -> None:
+    def check(data: bytes) -> None:
+        if b"ab" in data:
+            raise KeyError("ab")
+
+    target = Target("t", lambda rng: bytes(rng.choices(b"abcx", k=rng.randrange(40))), check)
+    found = next(found for number in range(1000) if (found := fault_of(target, drawn(target, 1, number))) is not None)
+    assert found.place.startswith("KeyError at") and smaller(target, found).data == b"ab"

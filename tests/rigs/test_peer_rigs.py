@@ -1,0 +1,103 @@
+"""One short case of each rig that puts other servers or clients around a hub; `make proof` runs them all."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from rigs.clients.clients import CLIENTS
+from rigs.clients.install import NotInstalled
+from rigs.clients.known import KNOWN
+from rigs.clients.matrix import Choice, measure
+from rigs.clients.run import Outcome, Row
+from rigs.clients.table import failures
+from rigs.conformance.arranged import arranged
+from rigs.conformance.suite import SERVER_SCENARIOS, run_server_scenarios, suite_command
+from rigs.hostile.cases import CASES as BAD_SERVERS
+from rigs.hostile.plan import TOGETHER, groups, usual_rows
+from rigs.hostile.run import run_together
+from rigs.hostile.table import COLUMNS
+from rigs.hostile.table import failures as broken_promises
+from rigs.hostile_clients.cases import CASES as BAD_CLIENTS
+from rigs.hostile_clients.cases import EXPECTED, RUNNING, WAITING, Site, flooded, site, told
+from rigs.hostile_clients.doors import DOORS
+from tests.upstreams import faults
+
+pytestmark = pytest.mark.anyio
+
+PAGE = Path(__file__).parents[2] / "docs" / "hostile.md"
+
+
+async def test_bad_servers_change_nothing_for_a_good_one(tmp_path: Path) -> None:
+    rows = groups(usual_rows(), TOGETHER)[-1]
+    with anyio.fail_after(90):
+        outcomes = await run_together(rows, tmp_path)
+    assert broken_promises(outcomes) == [] and len(outcomes) == len(rows)
+
+
+def test_every_mode_of_the_fixture_and_every_sort_of_garbage_is_a_bad_server() -> None:
+    options = [case.options for case in BAD_SERVERS]
+    modes = {one[one.index("--mode") + 1] for one in options if "--mode" in one}
+    assert modes == set(faults.MODES) - {"normal"}
+    assert {case.arguments["variant"] for case in BAD_SERVERS if case.tool == "garble"} == set(faults.GARBAGE)
+
+
+def test_documented_table_of_bad_servers_has_these_rows() -> None:
+    text = PAGE.read_text("utf-8")
+    shown = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| ")]
+    assert shown == [COLUMNS[0], "---", *(row.case.name for row in usual_rows())]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def hubs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with site(tmp_path_factory.mktemp("hostile")) as running:
+        yield running
+        assert running.stdio is not None and running.stdio.noise == []
+        assert await running.stdio.close() == 0
+
+
+async def test_bad_client_is_told_so_and_nobody_else_notices(hubs: Site) -> None:
+    assert EXPECTED.keys() == BAD_CLIENTS.keys()
+    for case in ("malformed JSON", "one level more"):
+        assert {door: await told(hubs, case, door) for door in DOORS} == EXPECTED[case]
+
+
+async def test_five_thousand_calls_at_once_are_all_answered(hubs: Site) -> None:
+    assert hubs.stdio is not None
+    answers = await flooded(hubs.stdio, 5000)
+    assert answers.keys() <= {"result", "1004"} and answers["result"] >= RUNNING + WAITING
+
+
+async def test_an_sdk_client_works_with_a_server_of_the_other_era() -> None:
+    measured = await measure(Choice(("python-mcp-2-auto",), is_quick=True), print)
+    assert {row.front for row in measured.results} == {"stdio", "http"}
+    assert failures(measured.results, measured.shown) == []
+
+
+@pytest.mark.parametrize(("detail", "is_shown"), [("the server was not told", False), ("not done in 25 s", True)])
+def test_a_failure_of_a_client_is_excused_only_if_it_is_known_and_shows_without_the_hub(
+    detail: str, is_shown: bool
+) -> None:
+    row = Row(CLIENTS["python-mcp-1"], "http", "modern")
+    fault = next(fault for fault in KNOWN if fault.may_be_in(row, "cancel"))
+    shown = {(row.client.name, fault)} if is_shown else set()
+    failed = Outcome("cancel", False, detail)
+    assert failures({row: [failed]}, shown) == [(row, failed)]
+
+
+async def test_the_hub_passes_the_official_suite(tmp_path: Path) -> None:
+    try:
+        suite = suite_command()
+    except NotInstalled as reason:
+        pytest.skip(str(reason))
+    version = "2026-07-28"
+    async with arranged("stdio-both", tmp_path) as url:
+        run = await run_server_scenarios(suite, url, version)
+    assert not run.complaints, "\n".join(run.complaints)
+    assert len(run.verdicts) == SERVER_SCENARIOS[version]

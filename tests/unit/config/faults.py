@@ -1,0 +1,21 @@
+"""Findings as tests compare them: place, key and code, without the sentence."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from mcp_hub.errors import ConfigError, ConfigFinding
+
+__all__ = ["shown", "shown_all"]
+
+
+def shown(finding: ConfigFinding) -> str:
+    """`file:line: path [code]`."""
+    place = ":".join(str(part) for part in (finding.file, finding.line, finding.column) if part is not None)
+    return f"{': '.join(part for part in (place, finding.path) if part)} [{finding.code}]"
+
+
+def shown_all(findings: Iterable[ConfigFinding] | pytest.ExceptionInfo[ConfigError]) -> list[str]:
+    if isinstance(findings, pytest.ExceptionInfo):
+        findings = findings.value.findings
+    return [shown(own) for own in findings]

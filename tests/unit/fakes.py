@@ -1,0 +1,93 @@
+"""The seams of a call that a test fills in: a channel that keeps what it is sent, a server that only is there."""
+
+from dataclasses import dataclass, field
+
+import anyio
+
+from mcp_hub.call import Call, CallChannel, Question, Upstream
+from mcp_hub.errors import MethodNotFound
+from mcp_hub.events import CallEvent, Completed
+from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
+
+__all__ = ["Channel", "IdleUpstream", "unused"]
+
+
+@dataclass
+class Channel(CallChannel):
+    """Keeps what it is sent; its readers have caught up unless `is_behind`, its store unless `is_unkept`."""
+
+    sent: list[CallEvent] = field(default_factory=list)
+    asked: list[Question] = field(default_factory=list)
+    is_behind: bool = False
+    is_unkept: bool = False
+    survives: bool = False
+    is_overdue: bool = False
+    kept_calls: list[bool] = field(default_factory=list)
+    signs: int = 0
+
+    def send(self, event: CallEvent) -> None:
+        self.sent.append(event)
+
+    def ask(self, question: Question) -> str:
+        self.asked.append(question)
+        return f"q{len(self.asked)}"
+
+    def withdraw(self, key: str) -> None:
+        raise AssertionError("nothing is withdrawn here")
+
+    def touch(self) -> None:
+        self.signs += 1
+
+    def suspect(self) -> None:
+        raise AssertionError("nothing is doubted here")
+
+    def continuable(self, how: RawJson | None) -> None:
+        raise AssertionError("nothing can be continued")
+
+    async def kept(self, *, whole: bool) -> None:
+        self.kept_calls.append(whole)
+        if self.is_unkept:
+            await anyio.sleep_forever()
+
+    async def drained(self) -> None:
+        if self.is_behind:
+            await anyio.sleep_forever()
+
+
+class IdleUpstream(Upstream):
+    """A ready server that lists nothing and takes no calls."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def begin(self, call: Call, channel: CallChannel) -> None:
+        """Never in place."""
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        raise AssertionError(f"{self.name} is not called here")
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        raise AssertionError(f"{self.name} is not called here")
+
+    def status(self) -> UpstreamStatus:
+        return UpstreamStatus(self.name, UpstreamState.READY)
+
+    def snapshot(self) -> Snapshot | None:
+        return None
+
+    def set_log_level(self, level: str) -> None:
+        raise AssertionError("no level is set here")
+
+    def session_ended(self, session: str) -> None:
+        """Nothing here belongs to a session."""
+
+    async def subscribe(self, uri: str) -> None:
+        raise MethodNotFound("resources/subscribe")
+
+    def unsubscribe(self, uri: str) -> None:
+        """There was nothing to subscribe to."""
+
+
+async def unused(call: Call, channel: CallChannel) -> Completed:
+    """The handler of a call that is never run."""
+    raise AssertionError("this call is not run")

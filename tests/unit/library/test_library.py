@@ -1,0 +1,283 @@
+"""The public Hub over Python functions: tools, calls, streams, life."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp_types import TextContent
+
+from mcp_hub import (
+    CallCancelled,
+    CallEvent,
+    Cancelled,
+    Completed,
+    ConfigError,
+    Delta,
+    Hub,
+    HubMisuse,
+    ModelMismatch,
+    Progressed,
+    RpcError,
+    UnknownEntry,
+    UnknownStream,
+    UpstreamUnavailable,
+)
+from mcp_hub.masking import hide
+from mcp_hub.protocol.shape.stream_events import encoded
+from mcp_hub.types import CallId
+from tests.unit.library import odd_tools
+
+pytestmark = pytest.mark.anyio
+
+WAIT = 20.0
+CONFIG = {"servers": {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}, "hub": {"store": "memory"}}
+
+
+@pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return ("asyncio", {"use_uvloop": request.param})
+
+
+def hub_of(folder: Path, config: object = None, **options: Any) -> Hub:
+    env = {"MCP_HUB_STATE_DIR": str(folder), "HOME": str(folder), "PATH": "/usr/bin"}
+    return Hub.from_config(config or CONFIG, env=env, **options)  # type: ignore[arg-type]  # tests give bad ones
+
+
+def shown(event: CallEvent) -> bytes:
+    return encoded(CallId("st_"), 0, "", event)
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
+    with anyio.fail_after(60):
+        async with hub_of(tmp_path) as opened:
+            yield opened
+
+
+async def test_tools_are_models_or_the_json_they_were_made_from(hub: Hub) -> None:
+    tools = await hub.list_tools()
+    raws = [json.loads(raw) for raw in await hub.list_tools(raw=True)]
+    assert [tool.name for tool in tools] == ["jobs_run_job", "jobs_count_words", "jobs_wait"]
+    assert [raw["name"] for raw in raws] == [tool.name for tool in tools]
+    assert tools[1].input_schema == raws[1]["inputSchema"]
+
+
+async def test_search_gives_the_best_tool_first(hub: Hub) -> None:
+    assert [tool.name for tool in await hub.search("count the words of a text")][:1] == ["jobs_count_words"]
+    (raw,) = await hub.search("count the words of a text", limit=1, raw=True)
+    assert json.loads(raw)["name"] == "jobs_count_words"
+
+
+async def test_a_result_is_a_model_or_the_json_of_the_server(hub: Hub) -> None:
+    result = await hub.call_tool("jobs_count_words", {"text": "one two"})
+    assert result.structured_content == {"words": 2, "lines": 1, "characters": 7} and not result.is_error
+    raw = await hub.call_tool("jobs_count_words", {"text": "one two"}, raw=True)
+    assert json.loads(raw)["structuredContent"] == result.structured_content and b"resultType" not in raw
+
+
+async def test_the_failure_of_a_tool_is_a_result(hub: Hub) -> None:
+    result = await hub.call_tool("jobs_count_words", {"text": 1})
+    assert result.is_error and isinstance(result.content[0], TextContent) and "text" in result.content[0].text
+
+
+async def test_events_are_handed_over_in_order_and_waited_for(hub: Hub) -> None:
+    seen: list[CallEvent] = []
+    handled = 0
+
+    async def on_event(event: CallEvent) -> None:
+        nonlocal handled
+        seen.append(event)
+        await anyio.lowlevel.checkpoint()
+        handled += 1
+
+    await hub.call_tool("jobs_run_job", {"steps": 3, "seconds": 0}, on_event=on_event)
+    assert [event.progress for event in seen if isinstance(event, Progressed)] == [1, 2, 3]
+    assert (
+        "".join(event.text for event in seen if isinstance(event, Delta)) == "step 1 done\nstep 2 done\nstep 3 done\n"
+    )
+    assert [event.message for event in seen if isinstance(event, Progressed)][0] == "step 1 of 3"
+    assert handled == len(seen) == 6
+
+
+async def test_what_on_event_raises_ends_the_call(hub: Hub) -> None:
+    def on_event(event: CallEvent) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await hub.call_tool("jobs_run_job", {"steps": 9, "seconds": 60}, on_event=on_event)
+
+
+async def test_an_unknown_tool_is_named_with_the_nearest_ones(hub: Hub) -> None:
+    with pytest.raises(UnknownEntry) as caught:
+        await hub.call_tool("jobs_count_word")
+    assert caught.value.code == -32602 and "jobs_count_words" in str(caught.value)
+
+
+async def test_the_tool_of_a_server_that_failed_says_so(tmp_path: Path) -> None:
+    config = {"servers": {"bad": {"local": "absent_module_of_test:registry"}}, "hub": {"store": "memory"}}
+    async with hub_of(tmp_path, config) as hub:
+        assert [(status.server, status.state.value) for status in hub.servers()] == [("bad", "failed")]
+        with pytest.raises(UpstreamUnavailable, match="absent_module_of_test"):
+            await hub.call_tool("bad_tool")
+
+
+async def test_a_stream_goes_on_behind_any_event_without_gap_or_repeat(hub: Hub) -> None:
+    async with hub.stream_tool("jobs_run_job", {"steps": 4, "seconds": 0.2}) as stream:
+        whole = [(stream.cursor, shown(event)) async for event in stream]
+        assert (await stream.result()).structured_content == {"steps": 4, "seconds": 0.2, "status": "done"}
+    assert whole[-1][1].startswith(b'{"v":1') and b'"type":"end"' in whole[-1][1] and stream.id is not None
+    for cursor, _ in whole[:-1]:
+        async with hub.resume(stream.id, after=cursor) as again:
+            assert [(again.cursor, shown(event)) async for event in again] == [own for own in whole if own[0] > cursor]
+
+
+async def test_a_call_goes_on_after_its_follower_has_left(hub: Hub) -> None:
+    async with hub.stream_tool("jobs_run_job", {"steps": 5, "seconds": 0.3}) as stream:
+        async for _ in stream:
+            break
+    assert stream.id is not None
+    result = await hub.resume(stream.id, after=stream.cursor).result(raw=True)
+    assert json.loads(result)["structuredContent"]["status"] == "done"
+
+
+async def test_a_stream_needs_no_block_when_it_is_read_to_the_end(hub: Hub) -> None:
+    stream = hub.stream_tool("jobs_count_words", {"text": "a"})
+    assert stream.id is None and stream.cursor == 0
+    assert [type(event) async for event in stream] == [Completed]
+    assert [event async for event in stream] == []
+
+
+async def test_a_stream_that_is_cancelled_ends_with_that(hub: Hub) -> None:
+    async with hub.stream_tool("jobs_wait", {"seconds": 600}) as stream:
+        await stream.cancel()
+        assert isinstance([event async for event in stream][-1], Cancelled)
+        with pytest.raises(CallCancelled):
+            await stream.result()
+
+
+@pytest.mark.parametrize("id_", ["st_00000000000000000000000000", "", "ü"])
+async def test_an_unknown_stream_is_refused(hub: Hub, id_: str) -> None:
+    with pytest.raises(UnknownStream):
+        await anext(hub.resume(id_))
+
+
+async def test_a_result_that_fits_no_model_can_be_had_raw(tmp_path: Path) -> None:
+    config = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
+    async with hub_of(tmp_path, config) as hub:
+        with pytest.raises(ModelMismatch, match="raw=True"):
+            await hub.call_tool("odd_block")
+        assert b'"type":"hologram"' in await hub.call_tool("odd_block", raw=True)
+
+
+async def test_cancelling_the_task_that_waits_cancels_the_call(tmp_path: Path) -> None:
+    config = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
+    odd_tools.begun, odd_tools.ended = anyio.Event(), anyio.Event()
+    with anyio.fail_after(WAIT):
+        async with hub_of(tmp_path, config) as own:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(own.call_tool, "odd_endless")
+                await odd_tools.begun.wait()
+                tasks.cancel_scope.cancel()
+            await odd_tools.ended.wait()
+
+
+async def test_calls_that_run_when_the_hub_closes_get_an_ending(tmp_path: Path) -> None:
+    errors: list[RpcError] = []
+    started = anyio.Event()
+
+    async def call(hub: Hub) -> None:
+        try:
+            await hub.call_tool("jobs_run_job", {"steps": 1000, "seconds": 100}, on_event=lambda event: started.set())
+        except RpcError as error:
+            errors.append(error)
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            async with hub_of(tmp_path) as hub:
+                tasks.start_soon(call, hub)
+                await started.wait()
+    assert [error.code for error in errors] == [1005]
+
+
+# -- life
+
+
+async def test_a_hub_that_is_not_open_says_so_with_a_code(tmp_path: Path) -> None:
+    hub = hub_of(tmp_path)
+    for use in (hub.list_tools, lambda: hub.call_tool("a"), hub.stream_tool("a").result, hub.connect().__aenter__):
+        with pytest.raises(HubMisuse) as caught:
+            await use()
+        assert caught.value.code == "hub_not_open"
+
+
+async def test_a_hub_is_opened_once_at_a_time_and_can_be_opened_again(tmp_path: Path) -> None:
+    hub = hub_of(tmp_path)
+    async with hub:
+        with pytest.raises(HubMisuse) as caught:
+            await hub.__aenter__()
+        assert caught.value.code == "hub_open_already"
+        assert len(await hub.list_tools()) == 3
+    async with hub:
+        assert len(await hub.list_tools()) == 3
+
+
+async def test_a_hub_closes_in_the_task_that_opened_it(tmp_path: Path) -> None:
+    async with hub_of(tmp_path) as hub:
+        codes: list[str] = []
+
+        async def close() -> None:
+            with pytest.raises(HubMisuse) as caught:
+                await hub.__aexit__(None, None, None)
+            codes.append(caught.value.code)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(close)
+        assert codes == ["hub_other_task"] and await hub.list_tools()
+
+
+async def test_two_hubs_of_one_program_know_nothing_of_each_other(tmp_path: Path) -> None:
+    other = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
+    async with hub_of(tmp_path / "a") as one:
+        async with hub_of(tmp_path / "b", other) as two:
+            assert {tool.name.partition("_")[0] for tool in await one.list_tools()} == {"jobs"}
+            assert {tool.name.partition("_")[0] for tool in await two.list_tools()} == {"odd"}
+        assert not (await one.call_tool("jobs_count_words", {"text": "a"})).is_error
+
+
+async def test_secrets_are_masked_as_long_as_the_hub_is_open(tmp_path: Path) -> None:
+    tokens = [{"token": "library-canary-4711", "principal": "alice"}]
+    one = hub_of(tmp_path, {**CONFIG, "hub": {"store": "memory", "tokens": tokens}})
+    said = "said library-canary-4711"
+    assert hide(said) == said
+    async with one:
+        async with hub_of(tmp_path / "b", {**CONFIG, "hub": {"store": "memory", "tokens": tokens}}):
+            assert hide(said) == "said ***"
+        assert hide(said) == "said ***"
+    assert hide(said) == said
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "named"),
+    [
+        ({"servers": {"a": {"comand": "x"}}}, {}, "servers.a"),
+        ({"servers": {}}, {"profile": "review"}, "review"),
+        ("/nowhere/servers.yaml", {}, "/nowhere/servers.yaml"),
+    ],
+)
+def test_a_configuration_with_mistakes_is_refused_before_anything_starts(
+    tmp_path: Path, config: object, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        hub_of(tmp_path, config, **options)
+
+
+async def test_a_file_is_read_and_a_profile_restricts_what_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "servers.yaml"
+    file.write_text(json.dumps({**CONFIG, "profiles": {"few": {"tools": {"allow": ["jobs_wait"]}}}}))
+    async with hub_of(tmp_path, file, profile="few") as hub:
+        assert [tool.name for tool in await hub.list_tools()] == ["jobs_wait"]
+        with pytest.raises(UnknownEntry):
+            await hub.call_tool("jobs_count_words", {"text": "a"})

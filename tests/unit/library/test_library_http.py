@@ -1,0 +1,171 @@
+"""The hub's HTTP front below somebody else's routes: paths, places, guards, life."""
+
+import json
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from tests.unit.library.test_library import CONFIG, WAIT, hub_of
+
+pytestmark = pytest.mark.anyio
+
+HERE = ("127.0.0.1", 4711)
+TOKEN = {"token": "library-http-token", "principal": "alice"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+FORMS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def own(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("the host's own")
+
+
+@asynccontextmanager
+async def mounted(
+    folder: Path, prefix: str = "/tools/hub", client: tuple[str, int] | None = HERE, **settings: Any
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of a Starlette application that the hub is mounted in."""
+    hub = hub_of(folder, {**CONFIG, "hub": {"store": "memory", **settings}})
+    app = Starlette(routes=[Route("/own", own), Mount(prefix, hub.asgi())])
+    transport = httpx2.ASGITransport(app, client=client)  # type: ignore[arg-type]  # None: a server that does not say
+    with anyio.fail_after(WAIT):
+        async with hub, httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            yield http
+
+
+@pytest.mark.parametrize("prefix", ["/hub", "/tools/hub", "/a b", ""])
+async def test_every_endpoint_is_below_the_mount(tmp_path: Path, prefix: str) -> None:
+    async with mounted(tmp_path, prefix) as http:
+        assert (await http.get("/own")).text == "the host's own"
+        tools = (await http.get(f"{prefix}/v1/tools")).json()["tools"]
+        assert [tool["name"] for tool in tools] == ["jobs_run_job", "jobs_count_words", "jobs_wait"]
+        hello = await http.post(f"{prefix}/mcp", json=HELLO, headers=FORMS)
+        assert hello.status_code == 200 and hello.json()["result"]["serverInfo"]["name"] == "mcp-hub"
+        assert (await http.get(f"{prefix}/readyz")).status_code in (200, 503)
+        assert (await http.get(f"{prefix}/absent")).status_code == 404
+
+
+async def test_places_that_the_hub_names_can_be_reached(tmp_path: Path) -> None:
+    async with mounted(tmp_path) as http:
+        body = {"arguments": {"seconds": 0.01}}
+        call = await http.post("/tools/hub/v1/tools/jobs_wait/call", json=body, headers={"prefer": "respond-async"})
+        assert call.status_code == 202 and call.headers["location"].startswith("/tools/hub/v1/streams/st_")
+        assert (await http.get(call.headers["location"])).json()["stream"] == call.json()["stream"]
+
+
+async def test_the_old_event_stream_names_its_endpoint_below_the_mount(tmp_path: Path) -> None:
+    hub = hub_of(tmp_path)
+    app = Starlette(routes=[Mount("/hub", hub.asgi())])
+    sent: list[MutableMapping[str, Any]] = []
+    has_endpoint, is_gone = anyio.Event(), anyio.Event()
+
+    async def receive() -> MutableMapping[str, Any]:
+        await is_gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+        if b"endpoint" in message.get("body", b""):
+            has_endpoint.set()
+
+    headers = [(b"host", b"localhost"), (b"accept", b"text/event-stream")]
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "GET",
+        "path": "/hub/sse",
+        "raw_path": b"/hub/sse",
+        "query_string": b"",
+    }
+    scope |= {"headers": headers, "client": HERE, "root_path": "", "http_version": "1.1", "scheme": "http"}
+    with anyio.fail_after(WAIT):
+        async with hub, anyio.create_task_group() as tasks:
+            tasks.start_soon(app, scope, receive, send)
+            await has_endpoint.wait()
+            is_gone.set()
+    assert any(b"data: /hub/messages?sessionId=" in message.get("body", b"") for message in sent)
+
+
+@pytest.mark.parametrize(
+    ("client", "settings", "status"),
+    [
+        (HERE, {}, 200),
+        (("::1", 1), {}, 200),
+        (("192.0.2.7", 1), {}, 403),
+        (("testclient", 1), {}, 403),
+        (None, {}, 403),
+        (("192.0.2.7", 1), {"http": {"allow_public": True}}, 200),
+        (("192.0.2.7", 1), {"tokens": [TOKEN]}, 401),
+    ],
+)
+async def test_without_tokens_only_this_machine_is_answered(
+    tmp_path: Path, client: tuple[str, int] | None, settings: dict[str, Any], status: int
+) -> None:
+    async with mounted(tmp_path, client=client, **settings) as http:
+        answer = await http.get("/tools/hub/v1/tools")
+        assert answer.status_code == status
+        if status == 403:
+            assert answer.json()["code"] == "not_public" and "hub.tokens" in answer.json()["detail"]
+
+
+async def test_the_guard_of_the_hub_stays_in_front(tmp_path: Path) -> None:
+    async with mounted(tmp_path, tokens=[TOKEN], http={"allowed_hosts": ["app.example"]}) as http:
+        bearer = {"authorization": f"Bearer {TOKEN['token']}"}
+        assert (await http.get("/tools/hub/v1/tools", headers=bearer)).status_code == 200
+        for host, status in (("app.example", 200), ("evil.example", 421)):
+            headers = {**bearer, "host": host}
+            assert (await http.get("/tools/hub/v1/tools", headers=headers)).status_code == status
+        foreign = {**bearer, "origin": "https://evil.example"}
+        assert (await http.get("/tools/hub/v1/tools", headers=foreign)).status_code == 403
+
+
+async def test_a_hub_that_is_not_open_is_not_available(tmp_path: Path) -> None:
+    hub = hub_of(tmp_path)
+    transport = httpx2.ASGITransport(Starlette(routes=[Mount("/hub", hub.asgi())]), client=HERE)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        answer = await http.get("/hub/v1/tools")
+        assert answer.status_code == 503 and answer.json()["code"] == "hub_not_open"
+        async with hub:
+            assert (await http.get("/hub/v1/tools")).status_code == 200
+        assert (await http.get("/hub/v1/tools")).status_code == 503
+
+
+async def test_a_server_that_runs_the_application_itself_may_begin_and_end_it(tmp_path: Path) -> None:
+    messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+    sent: list[str] = []
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    await hub_of(tmp_path).asgi()({"type": "lifespan"}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    await hub_of(tmp_path).asgi()({"type": "websocket"}, receive, send)
+    assert sent[2:] == ["websocket.close"]
+
+
+async def test_the_http_front_sees_the_profile_of_the_hub(tmp_path: Path) -> None:
+    profiles = {"few": {"tools": {"allow": ["jobs_wait"]}}}
+    hub = hub_of(tmp_path, {**CONFIG, "profiles": profiles}, profile="few")
+    transport = httpx2.ASGITransport(Starlette(routes=[Mount("/", hub.asgi())]), client=HERE)
+    async with hub, httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        assert [tool["name"] for tool in json.loads((await http.get("/v1/tools")).text)["tools"]] == ["jobs_wait"]

@@ -1,0 +1,141 @@
+"""The table of codes: equal to the codes that the package uses, and the source of `docs/errors.md`.
+
+`python -m tests.unit.test_codes` writes the page anew.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from mcp_hub import errors
+from mcp_hub.codes import CODES, GROUPS
+from mcp_hub.errors import RpcError
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "errors.md"
+PLACE: Final = {
+    **dict.fromkeys(("StartFailed", "Incompatible", "InitializeRefused", "ProbeKilled", "_NotModern", "_IsModern"), 0),
+    **dict.fromkeys(("Cause", "Denial", "ConfigFinding", "finding", "Unresolved", "_Unreadable", "fail", "Reason"), 0),
+    **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "Diagnosis", "_about", "warn", "retire", "refuse"), 1),
+    "json_error": 3,
+    "_refusal": 2,
+}
+"""Which argument of a call is a code."""
+KEYWORDS: Final = {"symbol"}
+INTRO: Final = """# Error codes
+
+Every failure that you can meet has a stable code. Programs should test for the code: the sentence beside it may change.
+`mcp-hub doctor` shows the fix for each server that is not ready.
+
+This page is generated from `mcp_hub/codes.py`: `python -m tests.unit.test_codes`.
+"""
+ABOUT: Final = {
+    "Servers": """Why a server is not ready. The code is `code` in `GET /v1/servers` and `mcp-hub list --json`, stands
+in brackets behind the reason in `mcp-hub list`, is a label of the metric `mcp_hub_server_failure`,
+and is `data.upstream.code` of the error that a call gets. A server that the hub gave up (`failed`)
+keeps the code of its last failure.""",
+    "Configuration": """Findings about the configuration. The code stands in brackets at the end of each line, and
+is `code` in `findings` of `mcp-hub check --json`.""",
+    "Calls": """`data.code` of JSON-RPC errors that the hub makes itself, and `code` of `error` events and of
+problems of the REST API. Errors whose `data` the specification of MCP defines (-32020 to -32099) have no `data.code`:
+their number says all. An error of a server is relayed as it is: the hub adds nothing to it.""",
+    "HTTP": """`code` of `application/problem+json` and of `reasons` in `/readyz?verbose`, and `data.code` of the
+JSON-RPC error with which the MCP endpoints refuse a request.""",
+    "Commands": """The code stands in brackets at the end of the message of a command. Names that do not exist have the
+same codes in the configuration and the REST API.""",
+}
+
+
+def page() -> str:
+    parts = [INTRO]
+    for title, group in GROUPS.items():
+        rows = [f"| `{code}` | {advice.meaning} | {advice.fix} |" for code, advice in group.items()]
+        parts.append(
+            "\n".join(
+                [f"\n## {title}\n", ABOUT[title], "", "| code | meaning | fix |", "| --- | --- | --- |", *rows, ""]
+            )
+        )
+    return "".join(parts)
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted((ROOT / "mcp_hub").rglob("*.py")):
+        if path.name != "codes.py":
+            yield path.relative_to(ROOT), ast.parse(path.read_text())
+
+
+def texts(node: ast.expr) -> Iterator[str]:
+    """The text of a literal, and of both branches of a choice."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from texts(node.body)
+        yield from texts(node.orelse)
+
+
+def codes_of(call: ast.Call) -> Iterator[str]:
+    function = call.func
+    name = (
+        function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
+    )
+    place = PLACE.get(name)
+    is_finding = name == "error" and isinstance(function, ast.Attribute) and ast.unparse(function.value) == "report"
+    if is_finding:
+        place = 1
+    if place is not None and len(call.args) > place:
+        yield from texts(call.args[place])
+    for keyword in call.keywords:
+        if keyword.arg in KEYWORDS:
+            yield from texts(keyword.value)
+
+
+def test_every_code_that_is_raised_is_in_the_table() -> None:
+    unknown = [
+        f"{path}:{node.lineno}: {code}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for code in codes_of(node)
+        if code not in CODES
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_every_code_in_the_table_is_used() -> None:
+    words = {
+        node.value
+        for _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert sorted(CODES.keys() - words) == []
+
+
+def test_every_error_of_a_call_has_a_code_of_the_table() -> None:
+    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, RpcError)]
+    assert len(found) > 10
+    assert [own.__name__ for own in found if own.symbol not in CODES] == []
+
+
+@pytest.mark.parametrize("number", [-32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022])
+def test_a_number_of_the_protocol_has_a_code_of_the_table(number: int) -> None:
+    assert RpcError("x", code=number).symbol in CODES
+
+
+def test_a_code_is_in_one_group_and_says_what_to_do() -> None:
+    assert sum(map(len, GROUPS.values())) == len(CODES)
+    for code, advice in CODES.items():
+        assert code.replace("_", "").isalpha() and code.islower(), code
+        assert advice.meaning.endswith(".") and advice.fix.endswith("."), code
+        assert "|" not in advice.meaning + advice.fix, code
+
+
+def test_the_page_of_codes_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "write it anew: python -m tests.unit.test_codes"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

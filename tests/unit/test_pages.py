@@ -1,0 +1,136 @@
+"""The pages for people agree with the code: links, commands, options, keys of the configuration, examples."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from mcp_hub.cli import main
+from mcp_hub.config.schema.clients import ClientSettings
+from mcp_hub.config.schema.defaults import Defaults
+from mcp_hub.config.schema.hub import HttpSettings, HubSettings, LogSettings, StoreSettings, TokenSettings
+from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
+from mcp_hub.config.schema.profiles import ProfileSettings
+from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.telemetry import TelemetrySettings
+from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.upstreams.functions.registry import Registry
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for block in re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+            yield page.name, block
+
+
+def anchors(page: str) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", FENCE.sub("", page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def section(page: str, title: str) -> str:
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        place = (page.parent / path) if path else page
+        assert place.exists(), target
+        assert not anchor or anchor in anchors(place.read_text("utf-8")), target
+
+
+def test_the_index_names_every_page() -> None:
+    linked = set(LINK.findall(text("docs/README.md")))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= linked
+
+
+def test_the_readme_is_short() -> None:
+    assert len(text("README.md").splitlines()) < 200
+
+
+def test_every_command_and_option_is_described() -> None:
+    page = text("docs/cli.md")
+    common = section(page, "Common options")
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        own = section(page, name)
+        assert own, name
+        for option in (param for param in command.params if isinstance(param, click.Option)):
+            for spelled in option.opts:
+                rows = [line for line in common.splitlines() if f"`{spelled}" in line and f"`{name}`" in line]
+                assert rows or f"`{spelled}" in own, (name, spelled)
+
+
+def test_no_option_is_described_that_does_not_exist() -> None:
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in main.list_commands(context)]
+    options = {opt for command in commands if command for param in command.params for opt in param.opts}
+    described = set(re.findall(r"`(--[a-z-]+)", text("docs/cli.md")))
+    assert described - options <= {"--help", "--version"}
+
+
+@pytest.mark.parametrize(
+    ("page", "title", "settings"),
+    [
+        ("configuration", "`servers.NAME`", ServerSettings),
+        ("configuration", "`defaults`", Defaults),
+        ("configuration", "`servers.NAME.per_tool.TOOL`", ToolSettings),
+        ("configuration", "`profiles.NAME`", ProfileSettings),
+        ("configuration-hub", "`hub`", HubSettings),
+        ("configuration-hub", "`hub.http`", HttpSettings),
+        ("configuration-hub", "`hub.http.oauth`", ResourceServerSettings),
+        ("configuration-hub", "`hub.http.oauth`", IssuerSettings),
+        ("configuration-hub", "`hub.tokens`", TokenSettings),
+        ("configuration-hub", "`hub.log`", LogSettings),
+        ("configuration-hub", "`hub.store`", StoreSettings),
+        ("configuration-hub", "`hub.clients.NAME`", ClientSettings),
+        ("configuration-hub", "`hub.telemetry`", TelemetrySettings),
+    ],
+)
+def test_every_key_is_described(page: str, title: str, settings: type[Section]) -> None:
+    found = section(text(f"docs/{page}.md"), title)
+    keys = set(
+        re.findall(r"`(\w+)(?:\.\w+)?`", "\n".join(line.split("|")[1] for line in found.splitlines() if "|" in line))
+    )
+    inherited = set(Defaults.model_fields) if settings is ServerSettings else set[str]()
+    assert set(settings.model_fields) - inherited - keys == set()
+
+
+def test_the_yaml_of_the_pages_is_a_configuration() -> None:
+    found = 0
+    for _, block in blocks("yaml"):
+        data = yaml.safe_load(block)
+        if isinstance(data, dict) and set(data) <= set(Settings.model_fields):
+            Settings.model_validate(json.loads(json.dumps(data).replace("${file:ci-key}", "x" * 32)))
+            found += 1
+    assert found > 15
+
+
+def test_the_python_of_the_pages_makes_tools() -> None:
+    for _, block in blocks("python"):
+        if "registry = Registry()" in block:
+            names: dict[str, object] = {}
+            exec(compile(block, "example", "exec"), names)
+            registry = names["registry"]
+            assert isinstance(registry, Registry) and registry.tools

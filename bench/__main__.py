@@ -53,7 +53,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="the way of one quick call, function by function")
     parser.add_argument("--quick", action="store_true", help="two minutes: short rounds, fewer variants")
     parser.add_argument("--only", type=names(CASES), default=[], help="cases: " + ", ".join(CASES))
-    parser.add_argument("--relays", type=names(RELAYS), default=list(RELAYS), help=", ".join(RELAYS))
+    usual = [relay for relay in RELAYS if relay != "before"]
+    parser.add_argument("--relays", type=names(RELAYS), default=usual, help=", ".join(RELAYS))
+    parser.add_argument("--rounds", type=int, default=0, help="alternating rounds of each case, instead of 5")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file as well")
     parser.add_argument(
         "--hub", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a further `hub:` setting"
@@ -84,7 +86,7 @@ def main() -> int:
     def say(line: str) -> None:
         print(f"{time.perf_counter() - begun:5.0f} s  {line}", file=sys.stderr, flush=True)
 
-    run = Run(Options(given.relays, hub, given.only, given.quick), say)
+    run = Run(Options(given.relays, hub, given.only, given.quick, given.rounds), say)
     machine = measure.machine()
     measure_all(run)
     measure_streams(run)

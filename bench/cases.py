@@ -54,10 +54,11 @@ class Options:
     hub: dict[str, object]
     only: list[str]
     quick: bool = False
+    fixed_rounds: int = 0
 
     @property
     def rounds(self) -> int:
-        return 2 if self.quick else 5
+        return self.fixed_rounds or (2 if self.quick else 5)
 
     @property
     def seconds(self) -> float:

@@ -24,10 +24,11 @@ __all__ = ["HUBS", "RELAYS", "STORES", "Setup", "Side", "Unavailable", "await_po
 
 HERE = Path(__file__).parent
 # direct is the client at the upstream's own pipe: what a call costs without any relay
-RELAYS = ("direct", "limit", "hub", "sdk", "fastmcp")
+# before is another installation of the hub, whose command BENCH_BEFORE names
+RELAYS = ("direct", "limit", "hub", "before", "sdk", "fastmcp")
 # the hub with one store or the other, where that is what is compared
 STORES = ("sqlite", "memory")
-HUBS = ("hub", *STORES)
+HUBS = ("hub", "before", *STORES)
 # the hub's state folder inside a side's own
 STATE = "state"
 # seconds: until a relay listens, until its list is complete, until it has stopped at each stage of asking
@@ -144,7 +145,8 @@ def command(relay: str, setup: Setup, config: Path, port: int) -> list[str]:
         return setup.argv()
     if relay in HUBS:
         http = ["--http", "--port", str(port)] if port else []
-        return [hub_command(), "serve", *http, "--config", str(config)]
+        program = earlier_hub() if relay == "before" else hub_command()
+        return [program, "serve", *http, "--config", str(config)]
     http = ["--http", str(port)] if port else []
     python = fastmcp_python() if relay == "fastmcp" else sys.executable
     script = {"limit": "limit.py", "sdk": "sdk_proxy.py", "fastmcp": "fastmcp_proxy.py"}[relay]
@@ -156,6 +158,14 @@ def hub_command() -> str:
     found = str(beside) if beside.exists() else shutil.which("mcp-hub")
     if not found:
         raise Unavailable("the command mcp-hub is not installed")
+    return found
+
+
+def earlier_hub() -> str:
+    """The command that BENCH_BEFORE names, to compare two versions of the hub in one run."""
+    found = shutil.which(os.environ.get("BENCH_BEFORE", ""))
+    if not found:
+        raise Unavailable("BENCH_BEFORE does not name the mcp-hub command of another version")
     return found
 
 

@@ -218,7 +218,7 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     clock, changes, turn = SystemClock(), Notices(), Turn()
     memory, guardian = EraCache(state_dir(env) / "eras.json"), Watchdog(clock, may_adopt=owns_process)
     last_lists, logins = ListCache(state_dir(env) / "lists"), Logins(grant_store(state_dir(env)))
-    fleet, folder, durations = UpstreamSet({}, changes), str(loaded.path.parent), time_limits(settings)
+    fleet, folder, durations = UpstreamSet({}, changes), str(loaded.path.absolute().parent), time_limits(settings)
     approvals = _approvals(loaded, env, fleet, changes)
     sources = UpstreamFactory(env, folder, memory, clock, changes, guardian, last_lists, logins, approvals.check, turn)
     fleet.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)

@@ -23,6 +23,7 @@ from typing import Any, Final
 import click
 
 from mcp_hub import __version__
+from mcp_hub.cli import lean as lean  # before anything that imports structlog
 from mcp_hub.cli.render.output import kept_output
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
 

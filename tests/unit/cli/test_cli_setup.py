@@ -25,6 +25,8 @@ def test_a_busy_loop_gives_way_to_the_stores_thread_soon() -> None:
 
 @pytest.mark.processes
 def test_the_hub_starts_without_rich() -> None:
-    look = "import sys, mcp_hub.cli, mcp_hub.app.build; print([name for name in sys.modules if name.startswith('rich')])"
+    look = (
+        "import sys, mcp_hub.cli, mcp_hub.app.build; print([name for name in sys.modules if name.startswith('rich')])"
+    )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

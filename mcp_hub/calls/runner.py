@@ -361,6 +361,7 @@ class CallRecord:
     def end(self, ending: Ending) -> None:
         """Appends the ending and lets go of what belongs to the call."""
         self.state = CallState.ENDED
+        self._sent = None  # which knows the record: nothing is left to the garbage collector
         self.log.append(ending)
         if self._open:
             self._leave_open()

@@ -1,5 +1,7 @@
 """Calls that begin and end in place: whatever happens in any order, each has one ending and leaves nothing behind."""
 
+import gc
+import weakref
 from collections.abc import Callable
 
 from hypothesis import given
@@ -126,5 +128,21 @@ def test_4096_waiting_calls_end_in_the_turn_of_their_answers() -> None:
         for sent in list(server.here):
             sent.settle(DONE)
         assert all(record.log.ended for record in records) and not server.here and not len(registry)
+
+    run(scenario)
+
+
+def test_a_call_that_has_ended_is_freed_without_the_garbage_collector() -> None:
+    async def scenario() -> None:
+        server = Server()
+        registry = CallRegistry(LoopClock(), running=1, waiting=0)
+        gone = weakref.ref(registry.start(new_call(), server.call, LIMITS, CallPlan(server)))
+        gc.disable()
+        try:
+            assert gone() is not None
+            server.here[0].settle(DONE)
+            assert gone() is None
+        finally:
+            gc.enable()
 
     run(scenario)

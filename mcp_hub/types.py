@@ -22,6 +22,8 @@ __all__ = [
     "JsonObject",
     "Kind",
     "Expose",
+    "HANDSHAKE",
+    "MODERN",
     "Mode",
     "RawJson",
     "RawObject",
@@ -63,8 +65,15 @@ class Era(StrEnum):
     MODERN = "modern"
 
 
+HANDSHAKE: Final = Era.HANDSHAKE
+MODERN: Final = Era.MODERN
+"""For the way of a call: Python 3.11 takes some 50 ns to get a member from its class."""
+
+
 class Kind(StrEnum):
     """What a server can list."""
+
+    __hash__ = str.__hash__  # that of Enum is a function in Python
 
     TOOL = "tool"
     RESOURCE = "resource"

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import msgspec
+
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.types import RawJson
 
@@ -30,22 +32,19 @@ class NotSent(WireClosed):
     """The peer has certainly not acted on the request, so that it may be sent again elsewhere."""
 
 
-class Pending:
+class Pending(msgspec.Struct, eq=False):
     """A request of ours that is under way; `context` is the sender's own.
 
     Its answer is taken by `then`, in place, or awaited by `future`, which is made only then.
     """
 
-    __slots__ = ("_future", "_then", "answer", "context", "failure", "id", "method")
-
-    def __init__(self, id_: int, method: str, context: object) -> None:
-        self.id = id_
-        self.method = method
-        self.context = context
-        self.answer: Envelope | None = None
-        self.failure: Exception | None = None
-        self._then: Callable[[], object] | None = None
-        self._future: asyncio.Future[Envelope] | None = None
+    id: int
+    method: str
+    context: object
+    answer: Envelope | None = None
+    failure: Exception | None = None
+    _then: Callable[[], object] | None = None
+    _future: asyncio.Future[Envelope] | None = None
 
     @property
     def is_settled(self) -> bool:

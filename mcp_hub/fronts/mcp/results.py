@@ -14,7 +14,7 @@ from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.shape import results
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Era, RawJson
+from mcp_hub.types import MODERN, RawJson
 
 __all__ = ["result_for"]
 
@@ -33,7 +33,7 @@ def result_for(
         done = Completed(hub.exported(session, call, done.result), done.era)
     if cursor is not None:
         done = marked(done, call.id, cursor, "completed")
-    if done.era is Era.MODERN and session.era is Era.MODERN and questions.may_ask(done.result):
+    if done.era is MODERN and session.era is MODERN and questions.may_ask(done.result):
         done = _with_own_state(hub, call, done)
     return results.call_result(call.method, done, session.era, shared=shared)
 

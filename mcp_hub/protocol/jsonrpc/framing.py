@@ -32,7 +32,9 @@ class Framer:
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
         """The lines that `chunk` completes."""
-        if not self._size and not self._skipping and len(chunk) <= self._limit and chunk.find(b"\n") == len(chunk) - 1:
+        if not (self._size or self._skipping) and len(chunk) <= self._limit and chunk[-1:] == b"\n":
+            if chunk.find(b"\n") != len(chunk) - 1:
+                return [line for line in chunk.split(b"\n") if line and not line.isspace()]
             line = chunk[:-1]  # one whole line, as a peer writes that waits for its answer
             return [line] if line and not line.isspace() else []
         first, *rest = chunk.split(b"\n")

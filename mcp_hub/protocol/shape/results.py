@@ -12,7 +12,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Log, Progressed
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object
 from mcp_hub.protocol.shape.complete import HEAD, TAIL, begins, ends, is_complete
-from mcp_hub.types import Era, RawJson, RawObject
+from mcp_hub.types import HANDSHAKE, MODERN, Era, RawJson, RawObject
 
 __all__ = ["COALESCED", "call_result", "log_frame", "progress_frame"]
 
@@ -38,10 +38,10 @@ def call_result(method: str, done: Completed, era: Era, *, shared: bool = False)
     `shared` is a claim that no profile, token or session influenced it; only then may caches of several users keep it.
     Raises `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
     """
-    if era is Era.HANDSHAKE:
-        is_plain = done.era is Era.HANDSHAKE and _FOREIGN.search(done.result) is None
+    if era is HANDSHAKE:
+        is_plain = done.era is HANDSHAKE and _FOREIGN.search(done.result) is None
         return (done.result,) if is_plain else _down(method, done)
-    return _up(method, done.result) if done.era is Era.HANDSHAKE else _modern(method, done.result, shared)
+    return _up(method, done.result) if done.era is HANDSHAKE else _modern(method, done.result, shared)
 
 
 def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memoryview, ...]:
@@ -95,11 +95,11 @@ def _down(method: str, done: Completed) -> tuple[RawJson | memoryview, ...]:
     members = raw_object(done.result)
     if members is None:
         return (done.result,)
-    if done.era is Era.MODERN:  # to one of the handshake era it is a member like any other
+    if done.era is MODERN:  # to one of the handshake era it is a member like any other
         _refuse_extension(members, ())
     foreign = ["resultType", *(_UNCACHEABLE if method in _CACHEABLE else ())]
     structured = members.get("structuredContent")
-    if done.era is Era.MODERN and structured is not None and not begins(structured, b"{"):
+    if done.era is MODERN and structured is not None and not begins(structured, b"{"):
         foreign.append("structuredContent")  # before 2026-07-28 it is an object; the text content says the same
     foreign = [name for name in foreign if name in members]
     if not foreign:

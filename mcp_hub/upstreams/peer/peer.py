@@ -26,8 +26,8 @@ from mcp_hub.protocol.jsonrpc.repair import StandIn
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
-from mcp_hub.protocol.shape.complete import is_complete
-from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, RawObject
+from mcp_hub.protocol.shape.complete import begins, is_complete
+from mcp_hub.types import HANDSHAKE, MODERN, Cause, Era, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.peer.abandoned import AbandonedCalls
 from mcp_hub.upstreams.peer.elicitations import Elicitations
 from mcp_hub.upstreams.peer.modern_tasks import made_task
@@ -101,7 +101,7 @@ class Peer:
     ) -> Pending:
         """Sends a request of the hub's own; to a modern server with the envelope it requires."""
         params = dict(params or {})
-        if self.info.era is Era.MODERN:
+        if self.info.era is MODERN:
             meta = modern_meta(self.info.version, CLIENT_INFO, capabilities, None)
             params["_meta"] = msgspec.Raw(object_bytes(meta))
         try:
@@ -176,7 +176,7 @@ class Peer:
 
     def _line(self, call: Call) -> TaskConnection:
         """How a task of this call is asked about: with what its caller can answer, and named in a header, too."""
-        capabilities, is_modern = to_modern(call.capabilities), self.info.era is Era.MODERN
+        capabilities, is_modern = to_modern(call.capabilities), self.info.era is MODERN
 
         async def ask(method: str, params: RawObject) -> RawJson:
             named = {"mcp-name": header_value(msgspec.json.decode(params["taskId"], type=str))} if is_modern else None
@@ -199,7 +199,7 @@ class Peer:
         message, era = pending.answer, self.info.era
         if message is None or message.error is not Unset or message.result is Unset:
             return None
-        if bytes(memoryview(message.result)[:1]) != b"{" or (era is Era.MODERN and not is_complete(message.result)):
+        if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
             return None
         self.said += 1
         return Completed(message.result, era)
@@ -227,13 +227,13 @@ class Peer:
         except RpcError as error:
             self._elicitations.refused(call, error)
             raise
-        if self.info.era is Era.HANDSHAKE or is_complete(done.result):
+        if self.info.era is HANDSHAKE or is_complete(done.result):
             return done
         return await self._concluded(call, channel, done, may_follow and self._bridges(call))
 
     def _bridges(self, call: Call) -> bool:
         """Whether what a modern server asks for is asked here, and the request repeated."""
-        return self.info.era is Era.MODERN and call.era is Era.HANDSHAKE and call.method in PARKABLE
+        return self.info.era is MODERN and call.era is HANDSHAKE and call.method in PARKABLE
 
     async def _relay(self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None) -> Completed:
         """One request and its answer; `sent` is told the progress token that it went with."""
@@ -262,13 +262,14 @@ class Peer:
         return await follow_up(call, channel, self._relay, done) if follows and may_ask(done.result) else done
 
     def _params(self, call: Call, id_: int) -> bytes:
-        meta, params = call.meta, call.params
-        if self.info.era is Era.MODERN:
-            meta = {**meta, **self._envelope(call)}
+        meta: Mapping[str, object] = call.meta
+        params = call.params
+        if self.info.era is MODERN:
+            meta = {**meta, **self._envelope(call)} if meta else self._envelope(call)
             is_first = call.input_responses is None and call.request_state is None
             params = params if is_first and params.keys().isdisjoint(RETRY) else with_retry(call)
         if call.wants_progress:
-            meta = {**meta, PROGRESS_TOKEN: msgspec.Raw(b"%d" % id_)}
+            meta = {**meta, PROGRESS_TOKEN: id_}
         return object_bytes({**params, "_meta": meta} if meta else params)
 
     def _envelope(self, call: Call) -> RawObject:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Self
 
 import anyio
+import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Gate, SentCall
 from mcp_hub.clock import Clock
@@ -33,7 +34,7 @@ from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.handover import Handover
 from mcp_hub.upstreams.supervision.supervisor import Supervisor, SupervisorRules
 from mcp_hub.upstreams.supervision.turns import Turns
-from mcp_hub.wire.base import WireClosed
+from mcp_hub.wire.base import Pending, WireClosed
 
 __all__ = ["ManagedUpstream", "SupervisorRules"]
 
@@ -99,7 +100,7 @@ class ManagedUpstream:
         if call.log_level is not None:
             self.set_log_level(call.log_level)
         try:
-            return _Sent(self, peer, call, channel)
+            return _Sent(self, peer, call, channel, peer.begin(call, channel))
         except WireClosed:
             self._turns.leave(call.session)
             return None
@@ -327,17 +328,14 @@ class ManagedUpstream:
                 peer.wire.request("logging/setLevel", params)
 
 
-class _Sent:
+class _Sent(msgspec.Struct, eq=False):
     """A call at the server whose request is written: a `SentCall`."""
 
-    __slots__ = ("_upstream", "call", "channel", "peer", "pending")
-
-    def __init__(self, upstream: ManagedUpstream, peer: Peer, call: Call, channel: CallChannel) -> None:
-        self._upstream = upstream
-        self.peer = peer
-        self.call = call
-        self.channel = channel
-        self.pending = peer.begin(call, channel)
+    _upstream: ManagedUpstream
+    peer: Peer
+    call: Call
+    channel: CallChannel
+    pending: Pending
 
     def then(self, callback: Callable[[], object]) -> None:
         self.pending.then(callback)

@@ -7,7 +7,7 @@ to the one call in flight, or to the session that all calls in flight are of, el
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import anyio
 import msgspec
@@ -205,7 +205,7 @@ class Peer:
         return Completed(message.result, era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
-        """Cancels the request of a call that was begun; its server may still log or ask on its behalf for a while."""
+        """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
         if self.wire.requests.abandon(pending):
             self.wire.send(_cancellation(pending.id))
         self._given_up.add(pending.id, call.session, anyio.current_time())
@@ -262,10 +262,9 @@ class Peer:
         return await follow_up(call, channel, self._relay, done) if follows and may_ask(done.result) else done
 
     def _params(self, call: Call, id_: int) -> bytes:
-        meta: Mapping[str, object] = call.meta
-        params = call.params
+        meta, params = cast(dict[str, object], call.meta), call.params
         if self.info.era is MODERN:
-            meta = {**meta, **self._envelope(call)} if meta else self._envelope(call)
+            meta = {**meta, **self._envelope(call)}
             is_first = call.input_responses is None and call.request_state is None
             params = params if is_first and params.keys().isdisjoint(RETRY) else with_retry(call)
         if call.wants_progress:

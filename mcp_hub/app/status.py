@@ -3,6 +3,7 @@
 Everything is sampled when somebody asks. Texts of servers are masked, and cut where a server decides how long they are.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -89,8 +90,10 @@ class HubStatus(msgspec.Struct):
         """Everything about them, in the order of the file."""
         flagged = await self._flags()
         unapproved = _grouped(self.approvals.findings())
-        left_out = _grouped(self.hub.catalog.view(None).quarantined)
-        return [self._info(status, unapproved, flagged, left_out) for status in self.statuses(profile)]
+        view = self.hub.catalog.view(None)
+        left_out = _grouped(view.quarantined)
+        offered = Counter((own.server, kind) for kind in Kind for own in view.entries(kind))
+        return [self._info(status, unapproved, flagged, left_out, offered) for status in self.statuses(profile)]
 
     async def server(self, name: str, profile: str | None) -> ServerInfo | None:
         """One; None if the profile does not have it."""
@@ -139,6 +142,7 @@ class HubStatus(msgspec.Struct):
         unapproved: Grouped[UnapprovedTool],
         flagged: Grouped[Flagged],
         left_out: Grouped[Quarantined],
+        offered: Counter[tuple[str, Kind]],
     ) -> ServerInfo:
         missing = (*status.warnings, *(own.text for own in left_out.get(status.server, ())))
         listed, info = status.listed_at, status.server_info or {}
@@ -157,13 +161,16 @@ class HubStatus(msgspec.Struct):
             listed=UNSET if listed is None else timestamp(listed),
             age=UNSET if listed is None else round(max(wall_time() - listed, 0.0), 3),
             entries={kind.value: count for kind, count in self.entries(status.server).items()},
+            offered={kind.value: offered[status.server, kind] for kind in Kind if offered[status.server, kind]},
             warnings=[_told(text) for text in missing[:_MOST]],
             unapproved=[
                 UnapprovedInfo(_told(own.tool), own.kind, list(own.members), own.is_held)
                 for own in unapproved.get(status.server, ())[:_MOST]
             ],
             flags=[
-                FlagInfo(_told(own.tool), own.flag.kind, _told(own.flag.where), _told(own.flag.why))
+                FlagInfo(
+                    _told(own.tool), own.flag.kind, _told(own.flag.where), _told(own.flag.why), _told(own.flag.text)
+                )
                 for own in flagged.get(status.server, ())[:_MOST]
             ],
             stderr=[_told(line) for line in status.stderr[-_LINES:]],

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -27,6 +27,8 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_TOOL",
     "EXIT_UNAVAILABLE",
+    "check_profile",
+    "check_servers",
     "config_option",
     "fail",
     "fail_with",
@@ -83,6 +85,26 @@ def load_config(path: str | None) -> "Loaded":
     for warning in loaded.warnings:
         click.echo(visible(f"warning: {warning}"), err=True)
     return loaded
+
+
+def check_servers(loaded: "Loaded", names: Iterable[str]) -> None:
+    """Exits with 2 for a server that is not configured."""
+    for name in names:
+        _check_known("server", name, loaded.settings.servers, loaded.path)
+
+
+def check_profile(loaded: "Loaded", name: str | None) -> None:
+    """Exits with 2 for a profile that is not configured."""
+    if name is not None:
+        _check_known("profile", name, loaded.settings.profiles, loaded.path)
+
+
+def _check_known(kind: str, name: str, known: Collection[str], file: Path) -> None:
+    from mcp_hub.config.findings import nearest
+
+    if name not in known:
+        hint = nearest(name, known) or f"; configured: {', '.join(known) or 'none'}"
+        fail(f"unknown_{kind}", f'{file}: no {kind} "{name}"{hint}', EXIT_CONFIG)
 
 
 def fail(code: str, message: str, exit_code: int) -> Any:

@@ -5,7 +5,7 @@ Source: streams.md §1, §2 "REST".
 
 import msgspec
 
-from mcp_hub.client.messages import LIMIT
+from mcp_hub.client.rest import LIMIT
 from mcp_hub.events import CallEvent
 from mcp_hub.protocol.jsonrpc.event_stream import EventParser
 from mcp_hub.protocol.jsonrpc.framing import TooLong

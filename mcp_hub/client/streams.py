@@ -11,22 +11,30 @@ from types import TracebackType
 from typing import Final, Self
 
 import anyio
-import httpx2
 import msgspec
 
-from mcp_hub.client.rest import RequestRefused, RestClient, said, unreachable
-from mcp_hub.client.rest_messages import error_for, problem_of, stream_of
+from mcp_hub.client.rest import RequestRefused, RestClient, decoded, unreachable
+from mcp_hub.client.rest_messages import error_for, problem_of
 from mcp_hub.client.retrying import Patience
 from mcp_hub.client.stream_reader import EventDecoder
+from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 
-__all__ = ["HubStream", "Start", "StreamInterrupted", "started"]
+__all__ = ["HubStream", "OnPause", "Start", "StreamInterrupted", "ignore", "started"]
 
 _EVENTS: Final = "text/event-stream"
 _CLOSING: Final = 2.0
 _HELD: Final = 5.0
 """Seconds after which a connection was of use though nothing came over it: the call is silent, not the hub."""
+
+
+OnPause = Callable[[str], object]
+"""Called with the reason for a pause, for people."""
+
+
+def ignore(reason: str) -> None:
+    """An `OnPause` that does nothing."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -35,6 +43,12 @@ class Start(msgspec.Struct, frozen=True):
     url: str
     body: bytes
     key: str
+
+
+class _Started(msgspec.Struct):
+    """The member that the answers to a call have in common, whether it has ended or not."""
+
+    stream: str
 
 
 class StreamInterrupted(UpstreamLost):
@@ -64,16 +78,22 @@ class HubStream:
     """
 
     def __init__(
-        self, rest: RestClient, patience: Patience, start: Start | None, stream: str | None, after: int
+        self,
+        rest: RestClient,
+        patience: Patience,
+        start: Start | None,
+        stream: str | None = None,
+        after: int = 0,
+        on_pause: OnPause = ignore,
     ) -> None:
         self.stream = stream
         self.cursor = after
-        self.on_pause: Callable[[str], None] = lambda reason: None
+        self._on_pause = on_pause
         self._rest = rest
         self._patience = patience
         self._start = start
         self._events: deque[tuple[int, CallEvent | None]] = deque()
-        self._response: httpx2.Response | None = None
+        self._answer: Answer | None = None
         self._chunks: AsyncGenerator[bytes, None]
         self._reader: EventDecoder
         self._opened_at = 0.0
@@ -115,14 +135,14 @@ class HubStream:
             return
         while self.stream is None:
             await self._read()
-        await self._rest.told("DELETE", self._rest.url("streams", self.stream))
+        await self._rest.told(_Started, "DELETE", self._rest.url("streams", self.stream))
 
     # -- connections
 
     async def _read(self) -> None:
         """Takes in what comes next, connecting first if need be."""
         try:
-            if self._response is None:
+            if self._answer is None:
                 await self._connect()
             if self._reader.is_over:
                 await self._over(self._reader)
@@ -130,7 +150,7 @@ class HubStream:
             chunk = await anext(self._chunks, None)
         except RequestRefused as refused:
             await self._refused(refused)
-        except httpx2.RequestError as exc:
+        except ConnectionLost as exc:
             await self._lost(exc)
         else:
             if chunk is None:
@@ -145,14 +165,14 @@ class HubStream:
             assert self._start is not None
             self._is_sent = True
             key = {"idempotency-key": self._start.key}
-            response = await rest.open("POST", self._start.url, body=self._start.body, headers=key, media=_EVENTS)
+            answer = await rest.open("POST", self._start.url, body=self._start.body, headers=key, media=_EVENTS)
         else:
-            place = {"after": str(self.cursor)}
-            response = await rest.open("GET", rest.url("streams", self.stream, "events"), params=place, media=_EVENTS)
+            place = rest.url("streams", self.stream, "events", after=str(self.cursor))
+            answer = await rest.open("GET", place, media=_EVENTS)
         self._reader = EventDecoder(rest.endpoint, self.cursor)
-        self._chunks = response.aiter_bytes()
+        self._chunks = answer.chunks()
         self._opened_at = anyio.current_time()
-        self._response = response
+        self._answer = answer
 
     def _take(self, events: list[tuple[int, CallEvent | None]]) -> None:
         if self._reader.stream is not None:
@@ -183,35 +203,35 @@ class HubStream:
             raise refused.error from None
         await self._pause(str(refused), refused.wait)
 
-    async def _lost(self, exc: httpx2.RequestError) -> None:
+    async def _lost(self, exc: ConnectionLost) -> None:
         """Tries again, unless there was no hub to begin with."""
-        is_first = self._attempts == 1 and self._response is None
-        if is_first and isinstance(exc, httpx2.ConnectError | httpx2.ConnectTimeout):
+        is_first = self._attempts == 1 and self._answer is None
+        if is_first and isinstance(exc, NotConnected):
             self._is_sent = False
             raise unreachable(self._rest.endpoint, exc) from None
         if is_first and self._start is None:
-            raise UpstreamLost(f"lost the connection to {self._rest.endpoint}: {said(exc)}") from None
-        await self._pause(said(exc))
+            raise UpstreamLost(f"lost the connection to {self._rest.endpoint}: {str(exc)}") from None
+        await self._pause(str(exc))
 
     async def _pause(self, reason: str, wanted: float = 0.0) -> None:
         """Waits before the next attempt. Raises `StreamInterrupted` after the last one."""
         now = anyio.current_time()
-        if self._response is not None and now - self._opened_at >= _HELD:
+        if self._answer is not None and now - self._opened_at >= _HELD:
             self._patience.worked()
         await self._drop()
         seconds = self._patience.pause(now, wanted)
         if seconds is None:
             key = None if self._start is None else self._start.key
             raise interrupted(self._rest.endpoint, reason, self._patience.seconds, self.stream, self.cursor, key)
-        self.on_pause(f"lost the connection ({reason}), trying again")
+        self._on_pause(f"lost the connection ({reason}), trying again")
         await anyio.sleep(seconds)
 
     async def _drop(self) -> None:
-        response, self._response = self._response, None
-        if response is not None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await self._chunks.aclose()
-                await response.aclose()
+                await answer.aclose()
 
 
 async def started(rest: RestClient, start: Start, patience: Patience) -> str:
@@ -222,17 +242,17 @@ async def started(rest: RestClient, start: Start, patience: Patience) -> str:
         wanted = 0.0
         try:
             answer = await rest.ask("POST", start.url, body=start.body, headers=headers)
-            return stream_of(start.url, answer)
+            return decoded(start.url, answer, _Started).stream
         except RequestRefused as refused:
             if refused.problem is not None and refused.problem.stream is not None:
                 return refused.problem.stream  # it has failed already, as whoever follows it will see
             if not refused.is_passing or (is_first and refused.problem is not None):
                 raise refused.error from None
             reason, wanted = str(refused), refused.wait
-        except httpx2.RequestError as exc:
-            if is_first and isinstance(exc, httpx2.ConnectError | httpx2.ConnectTimeout):
+        except ConnectionLost as exc:
+            if is_first and isinstance(exc, NotConnected):
                 raise unreachable(rest.endpoint, exc) from None
-            reason = said(exc)
+            reason = str(exc)
         is_first = False
         seconds = patience.pause(anyio.current_time(), wanted)
         if seconds is None:

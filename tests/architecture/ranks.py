@@ -54,7 +54,7 @@ PURE = {
     *("calls.machine", "calls.coalesce", "calls.results.truncate", "calls.results.token_fit"),
     *("calls.results.json_paths", "calls.results.patterns", "calls.results.paging", "calls.results.json_records"),
     *("upstreams.supervision.lifecycle", "upstreams.lists.pacing", "upstreams.executors.posts"),
-    *("client.messages", "client.stream_reader", "client.rest_messages", "client.retrying"),
+    *("client.stream_reader", "client.rest_messages", "client.retrying"),
     *("app.catalog_rules", "fronts.http.auth"),
     *("stores.base", "stores.documents.base", "stores.rules", "stores.limits"),
 }

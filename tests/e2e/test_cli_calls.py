@@ -86,13 +86,13 @@ def test_json_rpc_error_ends_with_1_code_and_message(folder: Path) -> None:
 def test_unknown_tool_ends_with_2_and_names_the_nearest(folder: Path) -> None:
     done = hub(folder, "call", "fix_ecko")
     assert done.returncode == 2
-    assert done.stderr.startswith("unknown tool: fix_ecko; did you mean fix_echo")
+    assert done.stderr.startswith("Unknown tool: fix_ecko; did you mean fix_echo")
 
 
 def test_server_that_is_down_or_dies_ends_with_3(folder: Path) -> None:
     down = hub(folder, "call", "gone_anything")
     assert down.returncode == 3
-    assert 'upstream "gone" is failed: command not found: no-such-program-anywhere' in down.stderr
+    assert '"gone"' in down.stderr and "command not found: no-such-program-anywhere" in down.stderr
     lost = hub(folder, "call", "fix_crash", "--json")
     assert lost.returncode == 3
     assert [line["code"] for line in lines(lost)] == [1002]

@@ -204,7 +204,7 @@ async def test_what_is_not_there_is_an_error_that_names_it(place: Place, url: bo
 async def test_options_that_do_not_fit_are_usage_errors(place: Place, tmp_path: Path) -> None:
     done = await place.run("call", "jobs_wait", "--detach")
     assert done.returncode == 2
-    assert b"--detach leaves the call to a hub that goes on running: give its --url, or drop --detach" in done.stderr
+    assert b"--detach" in done.stderr and b"--url" in done.stderr
     done = await place.run("resume", NOBODY, "--after", "-1")
     assert done.returncode == 2
     done = await place.run("resume", NOBODY, "--config", "x", url=True)
@@ -216,7 +216,7 @@ async def test_options_that_do_not_fit_are_usage_errors(place: Place, tmp_path: 
     for command in (["streams"], ["resume", NOBODY], ["cancel", NOBODY]):
         done = await place.run(*command, "--config", str(memory))
         assert done.returncode == 2
-        assert b"keep streams in memory (hub.store): ask the one that runs, with --url" in done.stderr
+        assert b"[store_in_memory]" in done.stderr and b"--url" in done.stderr
 
 
 async def test_looking_makes_no_store(place: Place, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_streams_of_a_token_are_not_those_of_the_machine(tmp_path: Path) -
         assert (await own.run("streams")).stdout == b"no streams\n"
         refused = await own.run("streams", url=True)
         assert refused.returncode == 2
-        assert b"give the token with --token or MCP_HUB_TOKEN" in refused.stderr
+        assert b"[unauthorized]" in refused.stderr
 
 
 async def test_streams_outlive_their_hub(tmp_path: Path) -> None:
@@ -308,15 +308,14 @@ async def through(place: Place, cuts: list[int], *args: str) -> tuple[CompletedP
 
 
 async def test_call_survives_cuts_of_its_connection(place: Place) -> None:
-    _, [listed] = await through(place, [], "tools")
     job = ["call", "jobs_run_job", "--args-json", '{"steps": 20, "seconds": 2}', "--json", "--verbose"]
-    done, passed = await through(place, [listed + 700, 0, 900, 1500], *job)
+    done, passed = await through(place, [700, 0, 900, 1500], *job)
     assert done.returncode == 0
     stream = done.stderr.decode().removeprefix("stream ").removesuffix("\n")
     assert done.stdout == (await place.run("resume", stream, "--json")).stdout
     assert done.stdout.count(b" done\\n") == 20
     assert kinds(done)[-1] == "result"
-    assert passed[:4] == [listed + 700, 0, 900, 1500]
+    assert passed[:4] == [700, 0, 900, 1500]
     assert len(passed) == 5
 
 

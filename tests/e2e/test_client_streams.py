@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.client import HubClient, HubStream
+from mcp_hub.client import HubStream
+from mcp_hub.client.http import connect
 from mcp_hub.errors import HubRestarted, InvalidParams
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, Progressed, Started
 from tests.e2e.client import Hub
@@ -67,8 +68,8 @@ async def test_stream_is_whole_though_connections_are_cut_at_any_byte(seed: int,
     chance = random.Random(seed)
     cuts = iter([chance.randint(0, 2500) for _ in range(12)])
     with anyio.fail_after(SECONDS):
-        async with http_hub(config(tmp_path), tmp_path) as hub, HubClient(hub.url) as direct:
-            async with cutting_proxy(hub.url, cuts) as proxy, HubClient(proxy.url) as client:
+        async with http_hub(config(tmp_path), tmp_path) as hub, connect(hub.url) as direct:
+            async with cutting_proxy(hub.url, cuts) as proxy, connect(proxy.url) as client:
                 stream = client.stream("jobs_run_job", job(STEPS, 2))
                 events = await rest_of(stream)
             check(events)
@@ -99,7 +100,7 @@ async def test_hub_that_is_killed_ends_the_stream_once_the_next_one_runs(seen: i
     port = ("--port", free_port())
     events: list[tuple[int, CallEvent]] = []
     with anyio.fail_after(SECONDS):
-        async with http_hub(config(tmp_path), tmp_path, *port) as hub, HubClient(hub.url) as client:
+        async with http_hub(config(tmp_path), tmp_path, *port) as hub, connect(hub.url) as client:
             async with client.stream("jobs_run_job", job(1000, 100)) as stream:
                 while len(events) < seen:
                     events += await numbered(stream, 1)
@@ -107,7 +108,7 @@ async def test_hub_that_is_killed_ends_the_stream_once_the_next_one_runs(seen: i
                 async with http_hub(config(tmp_path), tmp_path, *port) as again:
                     events += await numbered(stream)
                     assert stream.stream is not None
-                    async with HubClient(again.url) as other:
+                    async with connect(again.url) as other:
                         assert [seq for seq, _ in await rest_of(other.resume(stream.stream, seen))] == [
                             seq for seq, _ in events[seen:]
                         ]
@@ -119,7 +120,7 @@ async def test_hub_that_is_killed_ends_the_stream_once_the_next_one_runs(seen: i
 
 async def test_call_goes_on_without_the_client_that_made_it(tmp_path: Path) -> None:
     with anyio.fail_after(SECONDS):
-        async with http_hub(config(tmp_path), tmp_path) as hub, HubClient(hub.url) as client:
+        async with http_hub(config(tmp_path), tmp_path) as hub, connect(hub.url) as client:
             async with client.stream("jobs_run_job", job(3, 1)) as stream:
                 await anext(stream)
             left = stream.stream

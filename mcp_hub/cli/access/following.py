@@ -1,8 +1,8 @@
 """Following a call to its end, as `mcp-hub call` and `mcp-hub resume` do: what is shown, and the exit code."""
 
 import sys
-from collections.abc import Callable
-from typing import Protocol, Self
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,11 +21,15 @@ from mcp_hub.errors import (
     UpstreamLost,
     UpstreamUnavailable,
 )
-from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputRequired
+from mcp_hub.events import Cancelled, Completed, Failed, InputRequired
 from mcp_hub.protocol.shape import results as shape
 from mcp_hub.types import Era
 
-__all__ = ["Events", "exit_code", "followed", "refuse", "show_for"]
+if TYPE_CHECKING:
+    from mcp_hub.cli.access.local_streams import LocalStream
+    from mcp_hub.client import HubStream
+
+__all__ = ["exit_code", "followed", "refuse", "show_for"]
 
 _ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost)
 
@@ -36,17 +40,6 @@ class _Data(msgspec.Struct, frozen=True):
 
 class _Error(msgspec.Struct):
     data: _Data = _Data()
-
-
-class Events(Protocol):
-    """The events of a call in order; `stream` is its id, once that is known."""
-
-    @property
-    def stream(self) -> str | None: ...
-
-    def __aiter__(self) -> Self: ...
-
-    async def __anext__(self) -> CallEvent: ...
 
 
 def show_for(output: str, title: str) -> Show:
@@ -60,12 +53,22 @@ def show_for(output: str, title: str) -> Show:
     return OnTerminal(title, Console(), Console(stderr=True), sys.stderr.isatty())
 
 
-async def followed(events: Events, show: Show, asked: Callable[[InputRequired], str] | None = None) -> int | None:
-    """Shows the events as they come; the exit code of their ending, None if there was none any more.
+async def followed(
+    events: "HubStream | LocalStream",
+    show: Show,
+    asked: Callable[[InputRequired], Awaitable[str]],
+    *,
+    names_stream: bool = False,
+) -> int | None:
+    """Shows the events as they come; the exit code of their ending, None if they end without one.
 
-    `asked` says what a person is told when the tool asks something.
+    `asked` is called for each question of the tool and returns the note to show. With `names_stream` a note has the id
+    of the stream.
     """
     async for event in events:
+        if names_stream:
+            show.note(f"stream {events.stream}")
+            names_stream = False
         match event:
             case Completed():
                 outcome = results.ShownResult.of(b"".join(shape.call_result("tools/call", event, Era.HANDSHAKE)))
@@ -78,8 +81,8 @@ async def followed(events: Events, show: Show, asked: Callable[[InputRequired], 
                 return EXIT_INTERRUPTED
             case _:
                 show.event(event)
-                if isinstance(event, InputRequired) and asked is not None:
-                    show.note(asked(event))
+                if isinstance(event, InputRequired):
+                    show.note(await asked(event))
     return None
 
 

@@ -5,7 +5,7 @@ hub that is gone gets the ending that the next hub would give it, unless that on
 """
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.calls.streams.table import StreamLimits, StreamTable
+from mcp_hub.client.streams import OnPause, ignore
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
@@ -69,9 +70,9 @@ class LocalStreams:
         """Raises `UnknownStream`."""
         return _status(await found(self._store, stream))
 
-    def resume(self, stream: str, after: int = 0) -> "LocalStream":
+    def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> "LocalStream":
         """The events behind number `after`."""
-        return LocalStream(self._store, stream, after)
+        return LocalStream(self._store, stream, after, on_pause)
 
     async def cancel(self, stream: str) -> StreamStatus:
         """Asks the hub that runs the call to end it; its state then. Raises `UnknownStream`."""
@@ -85,14 +86,13 @@ class LocalStream:
     """The events of one stream, to be iterated once; the ending is the last, unless it lies at the cursor already.
 
     Iterating raises `UnknownStream`, `EventsGone` for events that are no longer kept, `InvalidParams` for a cursor
-    beyond the end. `on_pause` is told when the call's hub is gone, and the next one is waited for.
+    beyond the end. `on_pause` is called with the reason when it waits for another hub, because the call's own is gone.
     """
 
-    def __init__(self, store: EventStore, stream: str, after: int) -> None:
-        self.stream: str | None = stream
+    def __init__(self, store: EventStore, stream: str, after: int, on_pause: OnPause) -> None:
+        self.stream = stream
         self.cursor = after
-        self.on_pause: Callable[[str], None] = lambda reason: None
-        self._id = stream
+        self._on_pause = on_pause
         self._store = store
         self._events: list[tuple[int, CallEvent | None]] = []
         self._row: StreamInfo | None = None
@@ -133,11 +133,11 @@ class LocalStream:
             self._has_ended = True
         else:
             await self._wait(row)
-            self._row = await found(self._store, self._id)
+            self._row = await found(self._store, self.stream)
 
     async def _begin(self) -> StreamInfo:
         await self._store.has_news()  # from here on: whether there is any
-        row = self._row = await found(self._store, self._id)
+        row = self._row = await found(self._store, self.stream)
         if self.cursor > row.last:
             raise InvalidParams(f"cursor {self.cursor} is beyond the stream's last event, {row.last}")
         return row
@@ -150,7 +150,7 @@ class LocalStream:
                 if (await tended(self._store, row)).has_ended:
                     return
                 if await self._store.is_orphan(row):
-                    self.on_pause("the hub of this call is gone; waiting for the next one, which goes on with it")
+                    self._on_pause("the hub of this call is gone; waiting for the next one, which goes on with it")
             await anyio.sleep(_LOOK)
 
 

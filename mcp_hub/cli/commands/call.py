@@ -1,49 +1,37 @@
-"""`mcp-hub call`: calls one tool, shows what it says while it runs, and ends with its result.
+"""`mcp-hub call`: calls one tool, shows its progress while it runs, and ends with its result.
 
-SIGINT and SIGTERM end the call, wherever it runs: its server is told that it is cancelled before anything is stopped.
-With `--detach` the call is left to a hub that runs already, and the id of its stream is all that is waited for.
+SIGINT and SIGTERM end the call, wherever it runs: the hub cancels it at its server before anything is stopped. With
+`--detach` the call is left to a running hub, and the command only waits for the id of its stream.
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
 
+import anyio
 import click
 import msgspec
 
 from mcp_hub.cli import arguments
-from mcp_hub.cli.access.embedded import EmbeddedHub
-from mcp_hub.cli.access.following import Events, followed, refuse, show_for
-from mcp_hub.cli.access.remote import RemoteHub, run_with_hub, url_options
-from mcp_hub.cli.setup import (
-    EXIT_INTERRUPTED,
-    config_option,
-    load_config,
-    quiet_logs,
-    run_with_app,
-    verbose_option,
-    wait_option,
-)
-from mcp_hub.errors import RpcError
+from mcp_hub.cli.access.following import followed, refuse, show_for
+from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
+from mcp_hub.cli.setup import EXIT_INTERRUPTED, config_option, verbose_option, wait_option
+from mcp_hub.errors import HubError, InvalidParams, RpcError
+from mcp_hub.events import InputRequired
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawJson, RawObject
+
+if TYPE_CHECKING:
+    from mcp_hub.client import HubClient, HubStream
 
 __all__ = ["call"]
 
-
-class _Hub(Protocol):
-    """Where the tool is called: a hub that the command starts, or one that runs already."""
-
-    async def definition(self, name: str, doing: Callable[[str], None]) -> RawJson:
-        """The tool's definition, from which arguments get their types. Raises `RpcError`."""
-        ...
-
-    def call(self, name: str, given: RawJson, told: Callable[[str], None]) -> AbstractAsyncContextManager[Events]:
-        """The call's events; leaving the block before their end ends the call. `told` is given the id of its stream.
-
-        Raises `RpcError`.
-        """
-        ...
+_CANCELLING: Final = 3.0
+"""Seconds in which a hub has to take in that a call is cancelled."""
+_TRIES: Final = (0.5, 2.0, 5.0)
+"""Seconds after each attempt to answer a question."""
+_NOBODY: Final = RpcError("nobody can be asked: the call was made by a command", code=-32601)
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -62,7 +50,7 @@ class _CallCommand(click.Command):
 
 
 def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
-    """Says how the tool's arguments are given, to who puts them behind its name."""
+    """Refuses arguments behind the tool's name and says how they are given."""
     if values:
         loose = values[0][:100]
         how = f"--arg {loose!r}" if "=" in loose and loose[0] != "{" else "--arg NAME=VALUE or --args-json TEXT"
@@ -110,18 +98,13 @@ def call(
     _check_name(name)
     if detach and url is None:
         raise click.UsageError(
-            "--detach leaves the call to a hub that goes on running: give its --url, or drop --detach"
+            "--detach leaves the call to a hub that keeps running. Give its --url, or drop --detach."
         )
     base = _base(args_json, json_lines)
     chosen = output or ("text" if json_lines is None else "jsonl")
     wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, verbose > 0)
-    if url is not None:
-        run = _detach if detach else _call
-        run_with_hub(url, token, lambda client: run(RemoteHub(client), wanted))
-    loaded = load_config(config)
-    quiet_logs(verbose)
-    prefixes = {server: own.prefix or server for server, own in loaded.settings.servers.items()}
-    run_with_app(loaded, lambda app: _call(EmbeddedHub(app.hub, prefixes, wait), wanted))
+    run = _detach if detach else _call
+    run_with_hub(url, token, config, lambda hub: run(hub, wanted), wait=wait, verbose=verbose)
 
 
 def _check_name(name: str) -> None:
@@ -141,18 +124,19 @@ def _base(args_json: str | None, json_lines: str | None) -> RawObject:
     return arguments.read_object(json_lines.strip(), "--json", sys.stdin.buffer) if json_lines else {}
 
 
-async def _call(hub: _Hub, wanted: _Wanted) -> int:
+async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
     show = show_for(wanted.output, wanted.name)
+    client = hub.client
 
-    def told(stream: str) -> None:
-        if wanted.is_verbose:
-            show.note(f"stream {stream}")
+    async def declined(question: InputRequired) -> str:
+        await _decline(client, stream.stream or "", question.key)
+        return f"declined what the tool asks: {question.method}"
 
     try:
-        definition = await hub.definition(wanted.name, show.doing)
-        given = arguments.compose(wanted.base, wanted.pairs, definition)
-        async with hub.call(wanted.name, given, told) as events:
-            code = await followed(events, show, lambda question: f"declined what the tool asks: {question.method}")
+        await hub.find(wanted.name, show.doing)
+        stream = client.stream(wanted.name, await _arguments(client, wanted), on_pause=show.doing)
+        async with stream, _cancelled_unless_ended(stream):
+            code = await followed(stream, show, declined, names_stream=wanted.is_verbose)
         return EXIT_INTERRUPTED if code is None else code
     except RpcError as error:
         return refuse(show, error)
@@ -160,13 +144,47 @@ async def _call(hub: _Hub, wanted: _Wanted) -> int:
         show.close()
 
 
-async def _detach(hub: RemoteHub, wanted: _Wanted) -> int:
+async def _detach(hub: ReachedHub, wanted: _Wanted) -> int:
     show = show_for("text" if wanted.output == "text" else "jsonl", wanted.name)
     show.close()
     try:
-        definition = await hub.definition(wanted.name, lambda what: None)
-        stream = await hub.start(wanted.name, arguments.compose(wanted.base, wanted.pairs, definition))
+        stream = await hub.client.start(wanted.name, await _arguments(hub.client, wanted))
     except RpcError as error:
         return refuse(show, error)
     click.echo(stream if wanted.output == "text" else msgspec.json.encode({"stream": stream}))
     return 0
+
+
+async def _arguments(client: "HubClient", wanted: _Wanted) -> RawJson:
+    """The arguments; texts of `--arg` become what the tool's definition says. An unknown tool is left to the hub."""
+    definition: RawJson = b"{}"
+    if wanted.pairs:
+        name = msgspec.json.encode(wanted.name)
+        named = (raw for raw in await client.tools() if (raw_object(raw) or {}).get("name") == msgspec.Raw(name))
+        definition = next(named, definition)
+    return arguments.compose(wanted.base, wanted.pairs, definition)
+
+
+@asynccontextmanager
+async def _cancelled_unless_ended(stream: "HubStream") -> AsyncIterator[None]:
+    """Cancels the call when the block is left in its middle, as an interrupted command does."""
+    try:
+        yield
+    except HubError:
+        raise
+    except BaseException:
+        with anyio.move_on_after(_CANCELLING, shield=True), suppress(HubError):
+            await stream.cancel()
+        raise
+
+
+async def _decline(client: "HubClient", stream: str, key: str) -> None:
+    """Answers a question with an error, in a few attempts: without an answer the call would wait for minutes."""
+    for pause in _TRIES:
+        try:
+            await client.answer(stream, key, error=_NOBODY)
+            return
+        except InvalidParams:  # it is not open any more
+            return
+        except RpcError:
+            await anyio.sleep(pause)

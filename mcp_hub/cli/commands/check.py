@@ -19,13 +19,14 @@ from mcp_hub.cli.access import waiting
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.results import visible
-from mcp_hub.cli.render.tables import masked, plural
+from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
 from mcp_hub.config.findings import Findings
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.schema.settings import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
+from mcp_hub.masking import hide
 from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _programs(loaded)
-    warnings = [_masked(own, loaded) for own in (*loaded.warnings, *loaded.notes, *_front(loaded), *missing)]
+    warnings = [_masked(own) for own in (*loaded.warnings, *loaded.notes, *_front(loaded), *missing)]
     report = {"ok": True, **summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)
@@ -73,7 +74,8 @@ async def _compared(
         )
         for status in waiting.not_ready(app.hub.statuses())
     ]
-    _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *notices(app, loaded.secrets), *unknown], as_json)
+    about_tools = notices(await app.operations.servers(None))
+    _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json)
     return 0
 
 
@@ -88,7 +90,7 @@ def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]
             report.warn(("servers", name, "cwd"), "cwd_not_found", f"working directory {server.cwd} does not exist")
         try:
             program = find_program(server, os.environ, str(loaded.path.absolute().parent))
-            found[name] = masked(program, loaded.secrets)
+            found[name] = hide(program)
         except StartFailed as problem:
             key = "command" if server.local is None else "local"
             report.warn(("servers", name, key), problem.code, str(problem))
@@ -124,11 +126,11 @@ def unmatched_patterns(app: "App", loaded: Loaded) -> list[ConfigFinding]:
     for found in app.unmatched():
         if has_all or found.path[0] == "servers":
             report.warn(found.path, "unmatched_pattern", found.reason)
-    return [_masked(own, loaded) for own in report.located(report.warnings)]
+    return [_masked(own) for own in report.located(report.warnings)]
 
 
-def _masked(finding: ConfigFinding, loaded: Loaded) -> ConfigFinding:
-    return replace(finding, message=masked(finding.message, loaded.secrets), path=masked(finding.path, loaded.secrets))
+def _masked(finding: ConfigFinding) -> ConfigFinding:
+    return replace(finding, message=hide(finding.message), path=hide(finding.path))
 
 
 def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:

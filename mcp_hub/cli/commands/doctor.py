@@ -10,17 +10,25 @@ import msgspec
 
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.commands.check import unmatched_patterns
-from mcp_hub.cli.commands.tools import check_servers
 from mcp_hub.cli.parameters import Seconds
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.results import visible
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, load_config, quiet_logs, run_with_app, verbose_option
+from mcp_hub.cli.setup import (
+    EXIT_UNAVAILABLE,
+    check_servers,
+    config_option,
+    load_config,
+    quiet_logs,
+    run_with_app,
+    verbose_option,
+)
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import StartFailed
+from mcp_hub.masking import hide
 from mcp_hub.types import JsonObject, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -96,13 +104,13 @@ async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool)
     longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)
     await _settle(app.hub, longest + _SPARE if wait is None else wait, watch)
     findings, warnings = _findings(app, loaded, watch.seconds), unmatched_patterns(app, loaded)
-    warnings += notices(app, loaded.secrets)
+    warnings += notices(await app.operations.servers(None))
     if as_json:
-        servers = [finding_data(finding, loaded.secrets) for finding in findings]
+        servers = [finding_data(finding) for finding in findings]
         told = {"servers": servers, "warnings": [*map(str, warnings)]}
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
     else:
-        _print(findings, loaded.secrets)
+        _print(findings)
         for warning in warnings:
             click.echo(visible(f"warning: {warning}"), err=True)
     return 0 if all(finding.diagnosis.is_ok for finding in findings) else EXIT_UNAVAILABLE
@@ -136,25 +144,25 @@ def _findings(app: "App", loaded: Loaded, seconds: Mapping[str, float]) -> list[
     return findings
 
 
-def finding_data(finding: ServerFinding, secrets: Collection[str]) -> JsonObject:
+def finding_data(finding: ServerFinding) -> JsonObject:
     """One server as `--json` shows it."""
     diagnosis, status = finding.diagnosis, finding.status
     return {
         "server": status.server,
         "code": diagnosis.code,
         "ok": diagnosis.is_ok,
-        "problem": tables.masked(diagnosis.problem, secrets),
+        "problem": hide(diagnosis.problem),
         "fix": "" if diagnosis.is_ok else diagnosis.fix,
         "state": status.state.value,
-        "command": tables.masked(finding.program, secrets) if finding.program else None,
+        "command": hide(finding.program) if finding.program else None,
         "era": status.era.value if status.era else None,
         "version": status.version,
         "seconds": None if finding.seconds is None else round(finding.seconds, 3),
-        "output": [tables.masked(line, secrets) for line in diagnosis.lines],
+        "output": [hide(line) for line in diagnosis.lines],
     }
 
 
-def finding_text(finding: ServerFinding, secrets: Collection[str]) -> list[tuple[str, str]]:
+def finding_text(finding: ServerFinding) -> list[tuple[str, str]]:
     """One server for people: lines and their styles."""
     diagnosis, status = finding.diagnosis, finding.status
     style = "dim" if diagnosis.code == "disabled" else "green" if diagnosis.is_ok else "red"
@@ -170,12 +178,12 @@ def finding_text(finding: ServerFinding, secrets: Collection[str]) -> list[tuple
         lines.append((f"  problem: {diagnosis.problem}", ""))
         lines.append((f"  fix:     {diagnosis.fix}", "bold"))
         lines += [(f"  | {line}", "dim") for line in diagnosis.lines]
-    return [(visible(tables.masked(text, secrets)), style) for text, style in lines]
+    return [(visible(hide(text)), style) for text, style in lines]
 
 
-def _print(findings: Sequence[ServerFinding], secrets: Collection[str]) -> None:
+def _print(findings: Sequence[ServerFinding]) -> None:
     for finding in findings:
-        tables.print_lines(finding_text(finding, secrets))
+        tables.print_lines(finding_text(finding))
     wrong = sum(not finding.diagnosis.is_ok for finding in findings)
     counted = tables.plural(len(findings), "server")
     click.echo(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")

@@ -26,7 +26,7 @@ from mcp_hub.cli.setup import (
 )
 from mcp_hub.config.schema.remote import is_cleartext
 from mcp_hub.config.schema.settings import ServerSettings
-from mcp_hub.masking import hide, learn
+from mcp_hub.masking import hide
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 
 __all__ = ["login", "logout", "remote", "show_login"]
@@ -63,7 +63,6 @@ def login(server: str, no_browser: bool, timeout: float, verbose: int, config: s
 def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
     """The URL of a configured server and whom the hub logs in as; exits with 2 where it does not log in."""
     loaded = load_config(config)
-    learn(loaded.secrets)
     settings = loaded.settings.servers.get(name)
     if settings is None:
         known = ", ".join(own for own, it in loaded.settings.servers.items() if it.url is not None) or "none"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from mcp_hub.cli.access.remote import run_with_hub, url_options
+from mcp_hub.cli.access.hub import run_with_url, url_options
 from mcp_hub.cli.render.results import visible, with_code
 from mcp_hub.errors import InvalidParams
 
@@ -37,7 +37,7 @@ def reload(url: str | None, token: str | None) -> None:
     The hub is the one at --url, or at port 8765 of this machine. Prints what changed. If the file is invalid, nothing
     changes and the exit code is 2.
     """
-    run_with_hub(url or _HERE, token, _reload)
+    run_with_url(url or _HERE, token, _reload)
 
 
 async def _reload(client: "HubClient") -> int:
@@ -61,7 +61,7 @@ def restart(name: str, url: str | None, token: str | None) -> None:
     The hub is the one at --url, or at port 8765 of this machine. A failed server is restarted, too. Running calls may
     finish on the old process; new calls wait for the new one.
     """
-    run_with_hub(url or _HERE, token, lambda client: _restart(client, name))
+    run_with_url(url or _HERE, token, lambda client: _restart(client, name))
 
 
 async def _restart(client: "HubClient", server: str) -> int:

@@ -3,17 +3,24 @@
 SIGINT and SIGTERM end the following, not the call.
 """
 
+from typing import TYPE_CHECKING
+
 import anyio
 import click
 
 from mcp_hub.cli.access.following import followed, refuse, show_for
-from mcp_hub.cli.access.remote import url_options
-from mcp_hub.cli.access.stream_access import StreamAccess, StreamEvents, run_with_streams
+from mcp_hub.cli.access.hub import url_options
+from mcp_hub.cli.access.streams import run_with_streams
 from mcp_hub.cli.parameters import stream_argument
 from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.setup import config_option
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import InputRequired
+
+if TYPE_CHECKING:
+    from mcp_hub.cli.access.local_streams import LocalStream
+    from mcp_hub.cli.access.streams import StreamAccess
+    from mcp_hub.client import HubStream
 
 __all__ = ["resume"]
 
@@ -46,24 +53,27 @@ def resume(
     run_with_streams(url, token, config, lambda access: _resume(access, stream, after, chosen), stream)
 
 
-async def _resume(access: StreamAccess, stream: str, after: int | None, output: str) -> int:
+async def _resume(access: "StreamAccess", stream: str, after: int | None, output: str) -> int:
     status = await access.status(stream)
     begin = status.first - 1 if after is None else after
     show = show_for(output, status.name or stream)
     try:
         if begin and after is None:
             show.note(f"events 1 to {begin} are no longer kept")
-        async with access.resume(stream, begin) as events:
+        async with access.resume(stream, begin, on_pause=show.note) as events:
             return await _followed(events, show, stream)
     finally:
         show.close()
 
 
-async def _followed(events: StreamEvents, show: Show, stream: str) -> int:
+async def _followed(events: "HubStream | LocalStream", show: Show, stream: str) -> int:
     """The exit code. What cannot be followed raises `RpcError`."""
-    events.on_pause = show.note
+
+    async def waits(question: InputRequired) -> str:
+        return f"the tool waits for an answer to {question.key!r} ({question.method}): POST /v1/streams/{stream}/input"
+
     try:
-        code = await followed(events, show, lambda question: _waits(stream, question))
+        code = await followed(events, show, waits)
     except UpstreamLost as error:
         return refuse(show, error)
     except anyio.get_cancelled_exc_class():
@@ -73,7 +83,3 @@ async def _followed(events: StreamEvents, show: Show, stream: str) -> int:
     if code is None:
         show.note(f"{stream} has ended; nothing comes behind event {events.cursor}")
     return code or 0
-
-
-def _waits(stream: str, question: InputRequired) -> str:
-    return f"the tool waits for an answer to {question.key!r} ({question.method}): POST /v1/streams/{stream}/input"

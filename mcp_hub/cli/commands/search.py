@@ -10,12 +10,13 @@ import msgspec
 from mcp_hub.catalog.discovery.meta_tools import FIND, MOST_HITS
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.commands.tokens import missing
-from mcp_hub.cli.commands.tools import check_profile, check_servers
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.results import ShownResult, visible, with_code
 from mcp_hub.cli.setup import (
     EXIT_TOOL,
     EXIT_UNAVAILABLE,
+    check_profile,
+    check_servers,
     config_option,
     load_config,
     quiet_logs,
@@ -132,7 +133,7 @@ async def _search(hub: "HubPort", loaded: Loaded, wanted: _Wanted, wait: float, 
         if explain:
             _explain(answer)
         click.echo(f"{tables.plural(cost, 'token')}, {tables.plural(len(answer.hits), 'hit')}", err=True)
-    for line, _ in tables.reasons(absent, loaded.secrets):
+    for line, _ in tables.reasons(absent):
         click.echo(line, err=True)
     return 0 if answer.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 

@@ -18,7 +18,7 @@ from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
 from mcp_hub.cli.hub_reloads import check_started_as, keep_reloading
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail, fail_with, leave, load_config, run
+from mcp_hub.cli.setup import EXIT_CONFIG, check_profile, config_option, fail, fail_with, leave, load_config, run
 from mcp_hub.cli.signals import received_signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
@@ -86,9 +86,7 @@ def serve(
 
 def _check(loaded: Loaded, profile: str | None, client: str | None) -> None:
     """Exits with 2 for what is not configured."""
-    if profile is not None and profile not in loaded.settings.profiles:
-        known = ", ".join(loaded.settings.profiles) or "none"
-        fail("unknown_profile", f'{loaded.path}: no profile "{profile}"; configured: {known}', EXIT_CONFIG)
+    check_profile(loaded, profile)
     if client is not None:
         try:
             loaded.settings.require_client(client)

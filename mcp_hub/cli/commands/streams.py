@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from mcp_hub.cli.access.remote import url_options
-from mcp_hub.cli.access.stream_access import StreamAccess, run_with_streams
+from mcp_hub.cli.access.hub import url_options
+from mcp_hub.cli.access.streams import run_with_streams
 from mcp_hub.cli.parameters import stream_argument
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.results import visible
@@ -17,6 +17,7 @@ from mcp_hub.clock import wall_time
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from mcp_hub.cli.access.streams import StreamAccess
     from mcp_hub.protocol.rest.streams import StreamStatus
 
 __all__ = ["age", "cancel", "stream_table", "streams"]
@@ -42,14 +43,14 @@ _MESSAGE: Final = 80
 def streams(as_json: bool, limit: int, config: str | None, url: str | None, token: str | None) -> None:
     """List durable calls, newest first.
 
-    A call becomes durable when it sends anything before its result, runs for more than 250 ms or is detached. It is
-    kept for hub.store.retention (1 day) after its end. Without --url, lists the calls of all hubs that use the
-    configured store.
+    A call becomes durable when it sends anything before its result or runs for more than 250 ms; calls over REST and by
+    `mcp-hub call` always are. A durable call is kept for hub.store.retention (1 day) after its end. Without --url,
+    lists the calls of all hubs that use the configured store.
     """
     run_with_streams(url, token, config, lambda access: _streams(access, limit, as_json))
 
 
-async def _streams(access: StreamAccess, limit: int, as_json: bool) -> int:
+async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
     listed = await access.streams(limit)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode({"streams": listed}), indent=2))
@@ -100,7 +101,7 @@ def cancel(stream: str, config: str | None, url: str | None, token: str | None) 
     run_with_streams(url, token, config, lambda access: _cancel(access, stream), stream)
 
 
-async def _cancel(access: StreamAccess, stream: str) -> int:
+async def _cancel(access: "StreamAccess", stream: str) -> int:
     status = await access.cancel(stream)
     ended = f"{stream} has ended already: {status.status}"
     click.echo(visible(ended if status.has_ended else f"{stream} is being cancelled"), err=True)

@@ -8,11 +8,12 @@ import msgspec
 from mcp_hub.catalog.costs.token_costs import HEAVIEST
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.commands.check import unmatched_patterns
-from mcp_hub.cli.commands.tools import check_profile, check_servers
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
+    check_profile,
+    check_servers,
     config_option,
     fail_with,
     load_config,
@@ -102,7 +103,7 @@ async def _tokens(
         click.echo(msgspec.json.format(msgspec.json.encode(account), indent=2))
     else:
         print_account(account)
-    for text, _ in tables.reasons(absent, loaded.secrets):
+    for text, _ in tables.reasons(absent):
         click.echo(text, err=True)
     for warning in unmatched_patterns(app, loaded):
         click.echo(visible(f"warning: {warning}"), err=True)

@@ -1,38 +1,19 @@
 """`mcp-hub tools`: the tools as clients get them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
-from mcp_hub.cli.access import waiting
-from mcp_hub.cli.access.remote import run_with_hub, url_options
-from mcp_hub.cli.access.remote_servers import status_there
-from mcp_hub.cli.commands.check import unmatched_patterns
+from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
+from mcp_hub.cli.access.waiting import not_ready
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import visible, with_code
-from mcp_hub.cli.setup import (
-    EXIT_CONFIG,
-    EXIT_UNAVAILABLE,
-    config_option,
-    fail,
-    load_config,
-    quiet_logs,
-    run_with_app,
-    verbose_option,
-    wait_option,
-)
-from mcp_hub.config.findings import nearest
-from mcp_hub.config.load.load import Loaded
-from mcp_hub.errors import ConfigError, ConfigFinding, RpcError
-from mcp_hub.types import Era, Kind, RawJson
+from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.servers import status_of
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, verbose_option, wait_option
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.types import Era, Kind
 
-if TYPE_CHECKING:
-    from mcp_hub.app.build import App
-    from mcp_hub.catalog.view import Entry
-    from mcp_hub.client import HubClient
-
-__all__ = ["check_profile", "check_servers", "tools"]
+__all__ = ["tools"]
 
 
 @click.command()
@@ -56,99 +37,62 @@ def tools(
     Starts the servers itself; with --url, it asks a running hub instead. Exit code 3 if a server that may have tools is
     not ready.
     """
-    if url is not None:
-        run_with_hub(url, token, lambda client: _tools_there(client, server, as_json))
-    loaded = load_config(config)
-    check_servers(loaded, [server] if server is not None else [])
-    quiet_logs(verbose)
-    run_with_app(loaded, lambda app: _tools(app, loaded, server, wait, as_json))
+    names = [] if server is None else [server]
+    run_with_hub(
+        url, token, config, lambda hub: _tools(hub, server, as_json), wait=wait, verbose=verbose, servers=names
+    )
 
 
-def check_servers(loaded: Loaded, names: Sequence[str]) -> None:
-    """Exits with 2 for a name that is not configured."""
-    known = loaded.settings.servers
-    for name in names:
-        if name not in known:
-            hint = nearest(name, known) or f"; configured: {', '.join(known) or 'none'}"
-            fail("unknown_server", f'{loaded.path}: no server "{name}"{hint}', EXIT_CONFIG)
-
-
-def check_profile(loaded: Loaded, name: str | None) -> None:
-    """Exits with 2 for a profile that is not configured."""
-    known = loaded.settings.profiles
-    if name is not None and name not in known:
-        hint = nearest(name, known) or f"; configured: {', '.join(known) or 'none'}"
-        fail("unknown_profile", visible(f'{loaded.path}: no profile "{name}"{hint}'), EXIT_CONFIG)
-
-
-async def _tools(app: "App", loaded: Loaded, server: str | None, wait: float, as_json: bool) -> int:
+async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
     # all servers, whichever is asked for: a name can depend on what the others have
-    hub = app.hub
-    await waiting.settle(hub, wait)
-    statuses, view = hub.statuses(), hub.catalog.view(None)
-    entries = [entry for entry in view.entries(Kind.TOOL) if server in (None, entry.server)]
-    _print(entries, as_json)
-    missing = [status for status in waiting.not_ready(statuses) if server in (None, status.server)]
-    for text, _ in tables.reasons(missing, loaded.secrets):
+    await hub.settle()
+    client = hub.client
+    servers = await client.servers()
+    definitions = await client.tools()
+    owners = await client.owners() if server is not None or not as_json else {}
+    if server is not None:
+        _check_there(server, {*(own.server for own in servers), *owners.values()}, client.url)
+    entries = [(owners.get(name, ""), name, raw, summary) for name, raw, summary in _parsed(definitions)]
+    if server is not None:
+        entries = [entry for entry in entries if entry[0] == server]
+    if as_json:
+        click.echo(b"[" + b",\n ".join(raw for _, _, raw, _ in entries) + b"]")
+    else:
+        _print_table([(name, own, summary) for own, name, _, summary in entries])
+    missing = [own for own in not_ready(map(status_of, servers)) if server in (None, own.server)]
+    for text, _ in tables.reasons(missing):
         click.echo(text, err=True)
-    for warning in unmatched_patterns(app, loaded):
+    for warning in hub.unmatched():
         click.echo(visible(f"warning: {warning}"), err=True)
     return EXIT_UNAVAILABLE if missing else 0
 
 
-async def _tools_there(client: "HubClient", server: str | None, as_json: bool) -> int:
-    try:
-        statuses = [] if server is None else [status_there(own) for own in await client.servers()]
-        definitions = await client.tools()
-        owners = {} if server is None else await client.owners()
-    except RpcError as error:
-        click.echo(visible(with_code(error)), err=True)
-        return EXIT_UNAVAILABLE
-    known = {status.server for status in statuses} | set(owners.values())
-    if server is not None and server not in known:
+def _check_there(server: str, known: set[str], place: str) -> None:
+    """Raises `ConfigError` for a server that the hub does not have."""
+    from mcp_hub.config.findings import nearest
+
+    if server not in known:
         hint = nearest(server, known) or f"; there are: {', '.join(sorted(known)) or 'none'}"
-        raise ConfigError(ConfigFinding("unknown_server", f'no server "{server}"{hint}', client.url))
-    entries = [entry for entry in _listed(definitions) if server in (None, owners.get(entry.exported))]
-    _print(entries, as_json, with_server=False)
-    for name, reason in client.left_out.items():
-        if server in (None, owners.get(name)):
-            click.echo(visible(f"warning: {name} cannot be used over HTTP: {reason}"), err=True)
-    missing = waiting.not_ready(status for status in statuses if status.server == server)
-    for text, _ in tables.reasons(missing, ()):
-        click.echo(text, err=True)
-    return EXIT_UNAVAILABLE if missing else 0
+        raise ConfigError(ConfigFinding("unknown_server", f'no server "{server}"{hint}', place))
 
 
-def _listed(definitions: Sequence[RawJson]) -> list["Entry"]:
-    from mcp_hub.catalog.definitions import encode_as, parse
-    from mcp_hub.catalog.view import Entry
+def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:
+    """Name, definition as a client of the handshake era gets it, and summary of each tool."""
+    from mcp_hub.catalog.definitions import encode_as, in_era, parse
 
     found, _ = parse(Kind.TOOL, [bytes(raw) for raw in definitions], "")
-    return [Entry(Kind.TOOL, "", tool.key, tool.key, encode_as(tool, tool.key), tool.summary) for tool in found]
+    return [
+        (tool.key, bytes(in_era(Kind.TOOL, encode_as(tool, tool.key), Era.HANDSHAKE)), tool.summary) for tool in found
+    ]
 
 
-def _print(entries: Sequence["Entry"], as_json: bool, *, with_server: bool = True) -> None:
-    if as_json:
-        _print_definitions(entries)
-    else:
-        _print_table(entries, with_server)
-
-
-def _print_definitions(entries: Sequence["Entry"]) -> None:
-    from mcp_hub.catalog.definitions import in_era
-
-    definitions = [bytes(in_era(Kind.TOOL, entry.raw, Era.HANDSHAKE)) for entry in entries]
-    click.echo(b"[" + b",\n ".join(definitions) + b"]")
-
-
-def _print_table(entries: Sequence["Entry"], with_server: bool) -> None:
+def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
     from rich.text import Text
 
-    listed = tables.table(*(("tool", "server", "description") if with_server else ("tool", "description")))
-    for entry in entries:
-        said = (entry.exported, entry.server, entry.summary) if with_server else (entry.exported, entry.summary)
-        listed.add_row(*(Text(visible(text)) for text in said))
-    if entries:
+    listed = tables.table("tool", "server", "description")
+    for row in rows:
+        listed.add_row(*(Text(visible(text)) for text in row))
+    if rows:
         tables.print_table(listed)
     else:
         click.echo("no tools", err=True)

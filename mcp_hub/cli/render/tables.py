@@ -1,18 +1,15 @@
-"""Consoles, and the state of servers as tables and as plain data; what a server said reaches no terminal unfiltered."""
+"""Tables and lines for people, and the state of servers in words. Text of a server is masked and made printable."""
 
-import functools
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from mcp_hub.catalog.view import CatalogView
 from mcp_hub.cli.render.results import visible
 from mcp_hub.clock import wall_time
-from mcp_hub.masking import Mask, hide_within
-from mcp_hub.protocol.shape.stream_events import timestamp
-from mcp_hub.types import JsonObject, Kind, UpstreamState, UpstreamStatus
+from mcp_hub.masking import hide
+from mcp_hub.types import UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,23 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAST_LINES",
-    "Count",
+    "STYLES",
     "age",
     "console",
-    "counts_of",
     "last_lines",
-    "masked",
-    "masked_within",
     "plural",
     "print_lines",
     "print_table",
     "protocol",
-    "quarantine_table",
     "reason",
     "reasons",
-    "server_data",
-    "server_table",
-    "status_data",
     "table",
 ]
 
@@ -46,7 +36,7 @@ _WIDEST: Final = 4000
 """Columns of a table in a pipe: nothing is wrapped where a program may read it."""
 _OUTPUT: Final = "; last output: "
 _GAVE_UP: Final = " (gave up after "
-_STYLES: Final = {
+STYLES: Final = {
     UpstreamState.READY: "green",
     UpstreamState.FAILED: "red",
     UpstreamState.INCOMPATIBLE: "red",
@@ -54,9 +44,6 @@ _STYLES: Final = {
     UpstreamState.STOPPED: "dim",
 }
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-
-Count = Callable[[Kind, str], int]
-"""How many entries of a kind a server has."""
 
 
 def console() -> "Console":
@@ -93,21 +80,6 @@ def table(*columns: str, right: Collection[str] = ()) -> "Table":
     return made
 
 
-def masked(text: str, secrets: Collection[str]) -> str:
-    """`text` with every secret of the configuration blacked out, the longest first, and what is like a token."""
-    return _mask(frozenset(secrets))(text)
-
-
-def masked_within(value: object, secrets: Collection[str]) -> object:
-    """A copy of plain data with its texts masked."""
-    return hide_within(value, _mask(frozenset(secrets)))
-
-
-@functools.lru_cache(maxsize=8)
-def _mask(secrets: frozenset[str]) -> Mask:
-    return Mask(secrets)
-
-
 def reason(status: UpstreamStatus) -> str:
     """Why it is not ready, without the output that `last_lines` has."""
     said, _, output = (status.reason or "").partition(_OUTPUT)
@@ -129,53 +101,7 @@ def protocol(status: UpstreamStatus) -> str:
     return f"{status.version} ({status.era.value})" if status.version else status.era.value
 
 
-def server_data(status: UpstreamStatus, view: CatalogView, secrets: Collection[str]) -> JsonObject:
-    """One server as `--json` shows it; counts are of what clients get."""
-    return {
-        **status_data(status, counts_of(view), secrets),
-        "quarantined": [
-            {"kind": bad.kind.value, "key": masked(bad.key, secrets), "reason": masked(bad.reason, secrets)}
-            for bad in view.quarantined
-            if bad.server == status.server
-        ],
-    }
-
-
-def status_data(status: UpstreamStatus, count: Count, secrets: Collection[str]) -> JsonObject:
-    """The same without what only definitions tell."""
-    return {
-        "server": status.server,
-        "state": status.state.value,
-        "era": status.era.value if status.era else None,
-        "version": status.version,
-        "serverInfo": masked_within(status.server_info, secrets),
-        **{f"{kind.value}s": count(kind, status.server) for kind in Kind},
-        "code": status.code,
-        "reason": masked(status.reason, secrets) if status.reason else None,
-        "stderr": [masked(line, secrets) for line in status.stderr[-LAST_LINES:]],
-        "restarts": status.restarts,
-        "rests": status.rests,
-        "listedAt": timestamp(status.listed_at) if status.listed_at is not None else None,
-        "warnings": [masked(warning, secrets) for warning in status.warnings],
-    }
-
-
-def server_table(statuses: Sequence[UpstreamStatus], count: Count) -> "Table":
-    """A row for each server; reasons are too long for a column (`reasons`)."""
-    from rich.text import Text
-
-    counted = ("tools", "resources", "prompts")
-    made = table("server", "state", "protocol", *counted, right=counted)
-    for status in statuses:
-        counts = [str(count(kind, status.server)) for kind in (Kind.TOOL, Kind.RESOURCE, Kind.PROMPT)]
-        state = Text(status.state.value, _STYLES.get(status.state, "yellow"))
-        made.add_row(Text(visible(status.server)), state, Text(visible(protocol(status))), *counts)
-    return made
-
-
-def reasons(
-    statuses: Sequence[UpstreamStatus], secrets: Collection[str], now: Callable[[], float] = wall_time
-) -> list[tuple[str, str]]:
+def reasons(statuses: Sequence[UpstreamStatus], now: Callable[[], float] = wall_time) -> list[tuple[str, str]]:
     """Why these servers are not ready, with their last lines: lines of text and their styles."""
     lines: list[tuple[str, str]] = []
     for status in statuses:
@@ -185,7 +111,7 @@ def reasons(
             (f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}{code}{listed}", "")
         )
         lines += [(f"  | {line}", "dim") for line in last_lines(status)]
-    return [(visible(masked(text, secrets)), style) for text, style in lines]
+    return [(visible(hide(text)), style) for text, style in lines]
 
 
 def age(then: float, now: float) -> str:
@@ -194,12 +120,10 @@ def age(then: float, now: float) -> str:
     return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), "0 s")
 
 
-def warnings(statuses: Sequence[UpstreamStatus], secrets: Collection[str]) -> list[tuple[str, str]]:
+def warnings(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
     """What is missing from the lists of these servers: lines of text and their styles."""
     return [
-        (visible(masked(f"{status.server}: {warning}", secrets)), "yellow")
-        for status in statuses
-        for warning in status.warnings
+        (visible(hide(f"{status.server}: {warning}")), "yellow") for status in statuses for warning in status.warnings
     ]
 
 
@@ -210,20 +134,3 @@ def print_lines(lines: Sequence[tuple[str, str]]) -> None:
     out = console()
     for text, style in lines:
         out.print(Text(text, style), soft_wrap=True)
-
-
-def quarantine_table(view: CatalogView, secrets: Collection[str]) -> "Table":
-    """A row for each definition that is not exported."""
-    from rich.text import Text
-
-    made = table("quarantined", "kind", "name", "reason")
-    for bad in view.quarantined:
-        why = Text(visible(masked(bad.reason, secrets)))
-        key = Text(visible(masked(bad.key, secrets)))
-        made.add_row(Text(visible(bad.server)), bad.kind.value, key, why)
-    return made
-
-
-def counts_of(view: CatalogView) -> Count:
-    """Counts what clients get."""
-    return lambda kind, server: sum(entry.server == server for entry in view.entries(kind))

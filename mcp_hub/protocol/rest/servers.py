@@ -4,7 +4,16 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-__all__ = ["FlagInfo", "LastReload", "ReloadAnswer", "RestartAnswer", "ServerInfo", "ServerList", "UnapprovedInfo"]
+__all__ = [
+    "FlagInfo",
+    "LastReload",
+    "ListFigures",
+    "ReloadAnswer",
+    "RestartAnswer",
+    "ServerInfo",
+    "ServerList",
+    "UnapprovedInfo",
+]
 
 
 class UnapprovedInfo(Struct):
@@ -14,28 +23,41 @@ class UnapprovedInfo(Struct):
     """
 
     tool: str
-    kind: str
+    kind: Literal["changed", "new", "unreadable"]
     members: list[str]
     held: bool
 
 
 class FlagInfo(Struct):
-    """Something in a tool's definition that a person should look at; `where` is its path there."""
+    """A suspicious part of a tool's definition; `where` is its path there, `text` shows it."""
 
     tool: str
     kind: str
     where: str
     why: str
+    text: str = ""
 
 
-class ServerInfo(Struct, omit_defaults=True):
+class ListFigures(Struct, omit_defaults=True, kw_only=True):
+    """The lists of a server. `listed` is when they were read last, `age` the seconds since.
+
+    `entries` counts what it listed by kind, `offered` those of them that clients get. `warnings` say what is missing.
+    """
+
+    listed: str | UnsetType = UNSET
+    age: float | UnsetType = UNSET
+    entries: dict[str, int] = {}
+    offered: dict[str, int] | UnsetType = UNSET
+    warnings: list[str] = []
+
+
+class ServerInfo(ListFigures, omit_defaults=True):
     """A server now. `reason` says why it is not ready, `code` is its stable code (docs/errors.md).
 
     `rests` says that it is stopped until it is needed. A server that is ready has a `reason` where processes of its own
     for single sessions have failed.
     `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is what it calls itself.
-    `listed` is when its lists were read last, `age` the seconds since, `entries` how many of each kind it listed.
-    `warnings` say what is missing from them; `stderr` are its last lines there, the newest last.
+    `stderr` are its last lines there, the newest last.
     """
 
     server: str
@@ -48,10 +70,6 @@ class ServerInfo(Struct, omit_defaults=True):
     software: str | UnsetType = UNSET
     pid: int | UnsetType = UNSET
     rests: bool = False
-    listed: str | UnsetType = UNSET
-    age: float | UnsetType = UNSET
-    entries: dict[str, int] = {}
-    warnings: list[str] = []
     unapproved: list[UnapprovedInfo] = []
     flags: list[FlagInfo] = []
     stderr: list[str] = []

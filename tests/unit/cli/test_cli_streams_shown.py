@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, cast
 
 import msgspec
 import pytest
@@ -12,6 +12,7 @@ from mcp_hub.cli.access.following import exit_code, followed
 from mcp_hub.cli.commands.streams import age, stream_table
 from mcp_hub.cli.render.renderers import JsonLines, Quiet
 from mcp_hub.cli.render.results import event_line
+from mcp_hub.client import HubStream
 from mcp_hub.errors import EventsGone, ExecutorLost, HubRestarted, HubStopping, RpcError, UnknownStream, UpstreamLost
 from mcp_hub.events import (
     CallEvent,
@@ -119,9 +120,17 @@ class Given:
             raise StopAsyncIteration from None
 
 
+def given(*events: CallEvent) -> HubStream:
+    return cast(HubStream, Given(events))
+
+
+async def said(question: InputRequired) -> str:
+    return f"asked {question.method}"
+
+
 async def shown(*events: CallEvent) -> tuple[int | None, list[str]]:
     out = io.BytesIO()
-    code = await followed(Given(events), JsonLines(out), lambda question: f"asked {question.method}")
+    code = await followed(given(*events), JsonLines(out), said)
     return code, [json.loads(line)["type"] for line in out.getvalue().splitlines()]
 
 
@@ -144,5 +153,5 @@ async def test_question_is_shown_and_said(capsys: pytest.CaptureFixture[str]) ->
 
 async def test_pipe_gets_no_word_of_a_cancelled_call(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.BytesIO()
-    assert await followed(Given([Progressed(1), Cancelled("\x1b[2J")]), Quiet(out)) == 130
+    assert await followed(given(Progressed(1), Cancelled("\x1b[2J")), Quiet(out), said) == 130
     assert (out.getvalue(), capsys.readouterr().err) == (b"", "the call was cancelled: \\x1b[2J\n")

@@ -1,18 +1,18 @@
 """States of servers for people: reasons without doubled output, protocols, no secrets."""
 
 import pytest
+from msgspec.structs import replace
 
-from mcp_hub.catalog.flags import Flag
-from mcp_hub.catalog.trust.scan import Flagged
-from mcp_hub.catalog.view import ServerRules, ViewRules, build
-from mcp_hub.cli.access.embedded import unknown_tool
+from mcp_hub.app.readiness import unknown_tool
 from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import has_settled, not_ready, starting_text
-from mcp_hub.cli.commands.list import exit_code as list_exit_code
-from mcp_hub.cli.render.notices import notices_of
-from mcp_hub.cli.render.tables import last_lines, masked, protocol, quarantine_table, reason, reasons, server_data
+from mcp_hub.cli.render.notices import notices
+from mcp_hub.cli.render.servers import server_data, status_of
+from mcp_hub.cli.render.tables import last_lines, protocol, reason, reasons
 from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError, UnknownEntry, UpstreamLost, UpstreamUnavailable
-from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.masking import learn
+from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo, UnapprovedInfo
+from mcp_hub.types import Era, UpstreamState, UpstreamStatus
 
 READY = UpstreamStatus("git", UpstreamState.READY)
 DOWN = UpstreamStatus("fs", UpstreamState.FAILED, "command not found: npx")
@@ -47,21 +47,34 @@ def test_protocol_names_version_and_era() -> None:
     assert protocol(DOWN) == ""
 
 
-def test_secrets_are_blacked_out_longest_first() -> None:
-    assert masked("token abcdef-long, abcdef", {"abcdef", "abcdef-long"}) == "token ***, ***"
-
-
 def test_reasons_hold_neither_secrets_nor_control_characters() -> None:
     status = UpstreamStatus("s", UpstreamState.FAILED, "bad key hunter22", stderr=("\x1b[31mhunter22",))
-    assert reasons([status], {"hunter22"}) == [("s is failed: bad key ***", ""), ("  | \\x1b[31m***", "dim")]
+    learn(["hunter22"])
+    assert reasons([status]) == [("s is failed: bad key ***", ""), ("  | \\x1b[31m***", "dim")]
 
 
-def test_data_of_a_server_counts_what_clients_get_and_names_what_they_do_not() -> None:
-    tools = (b'{"name":"t","inputSchema":{"type":"object"}}', b'{"name":"u"}')
-    view = build([Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: tools})], ViewRules({"git": ServerRules()}))
-    found = server_data(READY, view, ())
-    assert (found["tools"], found["prompts"]) == (1, 0)
-    assert [bad["key"] for bad in found["quarantined"]] == ["u"]
+def test_data_of_a_server_counts_what_clients_get_if_the_hub_says_so() -> None:
+    own = ServerInfo("git", "ready", 0, entries={"tool": 3, "prompt": 1})
+    assert [server_data(own)[kind] for kind in ("tools", "prompts", "resources")] == [3, 1, 0]
+    assert server_data(replace(own, offered={"tool": 2}))["tools"] == 2
+    assert server_data(replace(own, offered={}))["tools"] == 0
+
+
+def test_state_over_rest_is_the_state() -> None:
+    listed = "2026-11-20T11:00:00.000Z"
+    own = ServerInfo("git", "failed", 2, reason="x", code="y", era="modern", version="z", pid=7, listed=listed)
+    assert status_of(own) == UpstreamStatus(
+        "git", UpstreamState.FAILED, "x", Era.MODERN, "z", restarts=2, pid=7, listed_at=1795172400.0, code="y"
+    )
+
+
+def test_of_many_notices_about_a_server_ten_are_shown() -> None:
+    tools = [UnapprovedInfo(f"t{number}", "new", [], held=False) for number in range(12)]
+    flags = [FlagInfo("t", "hidden", "name", "why", "text")] * 11
+    found = notices([ServerInfo("a b", "ready", 0, unapproved=tools, flags=flags)])
+    assert [own.code for own in found] == ["tool_not_approved"] * 11 + ["suspicious_tool"] * 11
+    assert found[10].message == "2 more, see and approve: mcp-hub approve 'a b'"
+    assert (found[11].message, found[21].message) == ("tool t: name: why: text", "1 more flag of this server's tools")
 
 
 def test_server_has_settled_once_its_first_start_is_over() -> None:
@@ -71,10 +84,8 @@ def test_server_has_settled_once_its_first_start_is_over() -> None:
     assert starting_text([READY]) == ""
 
 
-def test_list_fails_when_an_enabled_server_is_not_ready() -> None:
+def test_enabled_server_that_is_down_is_not_ready() -> None:
     disabled = UpstreamStatus("s", UpstreamState.DISABLED)
-    assert list_exit_code([READY, disabled]) == 0
-    assert [list_exit_code([READY, bad]) for bad in (DOWN, YOUNG)] == [3, 3]
     assert not_ready([READY, disabled, DOWN]) == [DOWN]
 
 
@@ -104,20 +115,3 @@ def test_tool_with_the_prefix_of_a_server_that_is_down_is_unavailable() -> None:
     error = unknown_tool("files_read", [], [READY, DOWN], {"git": "git", "fs": "files"})
     assert exit_code(error) == 3
     assert error.message == 'upstream "fs" is failed: command not found: npx'
-
-
-def test_what_a_server_calls_itself_and_its_unfit_definitions_holds_no_secret() -> None:
-    view = build(
-        [Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (b'{"name":"u-hunter22"}',)})], ViewRules({"git": ServerRules()})
-    )
-    about = {"name": "x", "more": ["hunter22", 1]}
-    found = server_data(UpstreamStatus("git", UpstreamState.READY, server_info=about), view, {"hunter22"})
-    assert found["quarantined"][0]["key"] == "u-***"
-    assert found["serverInfo"] == {"name": "x", "more": ["***", 1]}
-    assert [str(cell) for cell in quarantine_table(view, {"hunter22"}).columns[2].cells] == ["u-***"]
-
-
-def test_flags_as_data_hold_no_secret() -> None:
-    flagged = [Flagged("s", "t", "s_t", Flag("hidden", "name", "a<U+200B> hunter22", "why"))]
-    (flag,) = notices_of("s", [], flagged, {"hunter22"})["flags"]
-    assert flag["text"] == "a<U+200B> ***"

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.client import HubClient, HubStream, StreamInterrupted
+from mcp_hub.client.http import connect
 from mcp_hub.client.retrying import Patience
-from mcp_hub.client.streams import Start
+from mcp_hub.client.streams import OnPause, Start, ignore
 from mcp_hub.errors import (
     Busy,
     ConfigError,
@@ -73,10 +74,10 @@ class Waits(Patience):
         return super().pause(now)
 
 
-def called(client: HubClient, patience: Patience | None = None) -> HubStream:
+def called(client: HubClient, patience: Patience | None = None, on_pause: OnPause = ignore) -> HubStream:
     rest = client._rest
     start = Start(rest.url("tools", "job", "call"), b'{"arguments":{}}', "key-1")
-    return HubStream(rest, patience or Waits(), start, None, 0)
+    return HubStream(rest, patience or Waits(), start, on_pause=on_pause)
 
 
 def resumed(client: HubClient, after: int = 0, patience: Patience | None = None) -> HubStream:
@@ -105,7 +106,7 @@ def test_events_come_once_and_in_order_wherever_connections_are_cut() -> None:
             return events_answer((sse(STORED[after:]) + CLOSED)[: next(left, None)])
 
         with anyio.fail_after(SECONDS):
-            async with peer(answer) as hub, HubClient(hub.url) as client:
+            async with peer(answer) as hub, connect(hub.url) as client:
                 assert await taken(called(client)) == ALL
         seen = 0
         for asked in hub.asked:
@@ -122,7 +123,7 @@ async def answered(
     """What the script brings: the events, and behind them the error that ended them, if one did."""
     patience, found = Waits(), list[object]()
     with anyio.fail_after(SECONDS):
-        async with peer(answers) as hub, HubClient(hub.url) as client:
+        async with peer(answers) as hub, connect(hub.url) as client:
             events = called(client, patience) if stream == "called" else resumed(client, after, patience)
             async with events:
                 try:
@@ -192,9 +193,9 @@ async def test_hub_that_is_busy_refuses_a_new_call_but_not_for_good_one_that_run
 
 REFUSED: list[tuple[bytes, type[HubError], str]] = [
     (problem(404, "unknown_tool"), UnknownEntry, "said unknown_tool"),
-    (problem(401, "unauthorized"), ConfigError, "give the token with --token"),
+    (problem(401, "unauthorized"), ConfigError, "Give the token with --token"),
     (problem(500, "internal_error"), UpstreamUnavailable, "said internal_error"),
-    (b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n", ConfigError, "is not of the REST front of a hub"),
+    (b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n", ConfigError, "does not belong to a hub"),
     (b"HTTP/1.1 200 X\r\ncontent-type: text/html\r\ncontent-length: 0\r\n\r\n", ConfigError, "text/html"),
     (events_answer(b"data: {}\n\n"), UpstreamLost, "no event of a stream"),
 ]
@@ -257,9 +258,9 @@ async def test_ending_that_is_not_known_is_an_error() -> None:
 
 async def test_hub_that_is_not_there_is_not_waited_for(free_tcp_port: int) -> None:
     with anyio.fail_after(SECONDS):
-        async with HubClient(f"http://127.0.0.1:{free_tcp_port}") as client:
+        async with connect(f"http://127.0.0.1:{free_tcp_port}") as client:
             for stream in (called(client, Waits(math.inf)), resumed(client, 0, Waits(math.inf))):
-                with pytest.raises(UpstreamUnavailable, match="no hub answers at .*mcp-hub serve --http"):
+                with pytest.raises(UpstreamUnavailable, match="No hub answers at .*mcp-hub serve --http"):
                     await taken(stream)
 
 
@@ -271,7 +272,7 @@ async def test_stream_that_cannot_be_had_to_begin_with_is_not_waited_for() -> No
 
 async def test_lost_stream_names_the_place_to_go_on_from() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([events_answer(sse(STORED[:4]))]) as hub, HubClient(hub.url) as client:
+        async with peer([events_answer(sse(STORED[:4]))]) as hub, connect(hub.url) as client:
             stream = called(client, Waits(0))
             with pytest.raises(StreamInterrupted, match=f"resume {STREAM} after event 4") as lost:
                 await taken(stream)
@@ -281,7 +282,7 @@ async def test_lost_stream_names_the_place_to_go_on_from() -> None:
 
 async def test_lost_call_that_nothing_was_heard_of_names_its_key() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([SILENCE]) as hub, HubClient(hub.url) as client:
+        async with peer([SILENCE]) as hub, connect(hub.url) as client:
             with pytest.raises(StreamInterrupted, match="whether the call was made is unknown.*key-1") as lost:
                 await taken(called(client, Waits(0)))
     assert (lost.value.stream, lost.value.key) == (None, "key-1")
@@ -294,7 +295,7 @@ async def test_connections_that_bring_nothing_are_not_tried_for_ever() -> None:
         return events_answer(sse(STORED[:2]) if asked.method == "POST" else b": keep-alive\n\n")
 
     with anyio.fail_after(SECONDS):
-        async with peer(answer) as hub, HubClient(hub.url) as client:
+        async with peer(answer) as hub, connect(hub.url) as client:
             with pytest.raises(StreamInterrupted):
                 await taken(called(client, Waits(0.05)))
     assert {*hub.whats[1:]} == {"GET events?after=2"}
@@ -304,10 +305,8 @@ async def test_pauses_are_told() -> None:
     told: list[str] = []
     with anyio.fail_after(SECONDS):
         async with peer([events_answer(sse(STORED[:1])), events_answer(sse(STORED[1:]))]) as hub:
-            async with HubClient(hub.url) as client:
-                stream = called(client)
-                stream.on_pause = told.append
-                await taken(stream)
+            async with connect(hub.url) as client:
+                await taken(called(client, on_pause=told.append))
     assert told == ["lost the connection (it ended its answer too early), trying again"]
 
 
@@ -319,7 +318,7 @@ OK = json_answer(202, {"stream": STREAM, "status": "working"})
 
 async def test_leaving_is_only_a_disconnect() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([events_answer(sse(STORED[:2]))]) as hub, HubClient(hub.url) as client:
+        async with peer([events_answer(sse(STORED[:2]))]) as hub, connect(hub.url) as client:
             async with called(client) as stream:
                 assert await anext(stream) == EVENTS[0]
             assert (stream.stream, stream.cursor) == (STREAM, 1)
@@ -328,7 +327,7 @@ async def test_leaving_is_only_a_disconnect() -> None:
 
 async def test_cancel_names_the_stream_of_the_call() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([events_answer(sse(STORED[:2])), OK]) as hub, HubClient(hub.url) as client:
+        async with peer([events_answer(sse(STORED[:2])), OK]) as hub, connect(hub.url) as client:
             async with called(client) as stream:
                 await anext(stream)
                 await stream.cancel()
@@ -349,7 +348,7 @@ async def test_cancel_of_a_call_that_nothing_was_heard_of_finds_out_which_it_is(
         return events_answer(sse(STORED[:1]))
 
     with anyio.fail_after(SECONDS):
-        async with peer(answer) as hub, HubClient(hub.url) as client, called(client) as stream:
+        async with peer(answer) as hub, connect(hub.url) as client, called(client) as stream:
             with scope:
                 await anext(stream)
                 hold.set()
@@ -361,7 +360,7 @@ async def test_cancel_of_a_call_that_nothing_was_heard_of_finds_out_which_it_is(
 
 async def test_cancel_of_a_call_that_was_never_made_or_has_ended_asks_nothing() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([events_answer(WHOLE)]) as hub, HubClient(hub.url) as client:
+        async with peer([events_answer(WHOLE)]) as hub, connect(hub.url) as client:
             async with called(client) as never:
                 await never.cancel()
             assert hub.asked == []

@@ -6,7 +6,8 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.client import HubClient, StreamInterrupted
+from mcp_hub.client import StreamInterrupted
+from mcp_hub.client.http import connect
 from mcp_hub.errors import Busy, InvalidParams, RpcError, UnknownStream, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import Started
 from tests.unit.client.scripted_peer import STREAM, events_answer, json_answer, lines, peer, problem, sse
@@ -20,7 +21,7 @@ ROW |= {"created": "2026-11-20T11:00:00.000Z", "updated": "2026-11-20T11:00:01.0
 
 async def test_detached_call_is_answered_with_its_stream() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([json_answer(202, ROW)]) as hub, HubClient(hub.url, "secret") as client:
+        async with peer([json_answer(202, ROW)]) as hub, connect(hub.url, "secret") as client:
             assert await client.start("a/b", b'{"x":1.0}', key="mine") == STREAM
     [asked] = hub.asked
     assert (asked.method, asked.path, asked.body) == ("POST", "/v1/tools/a%2Fb/call", b'{"arguments":{"x":1.0}}')
@@ -39,13 +40,13 @@ async def test_detached_call_is_answered_with_its_stream() -> None:
 )
 async def test_detached_call_that_has_ended_already_has_its_stream_all_the_same(answer: bytes) -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([answer]) as hub, HubClient(hub.url) as client:
+        async with peer([answer]) as hub, connect(hub.url) as client:
             assert await client.start("job") == STREAM
 
 
 async def test_detached_call_whose_answer_was_lost_is_not_made_twice() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([b"", json_answer(202, ROW)]) as hub, HubClient(hub.url) as client:
+        async with peer([b"", json_answer(202, ROW)]) as hub, connect(hub.url) as client:
             assert await client.start("job") == STREAM
     first, second = hub.asked
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
@@ -57,7 +58,7 @@ async def test_each_call_has_a_key_of_its_own() -> None:
         return events_answer(sse(lines([Started()])))
 
     with anyio.fail_after(SECONDS):
-        async with peer(answer) as hub, HubClient(hub.url) as client:
+        async with peer(answer) as hub, connect(hub.url) as client:
             for key in (None, None, "mine"):
                 async with client.stream("job", b"{}", key=key) as stream:
                     await anext(stream)
@@ -67,22 +68,22 @@ async def test_each_call_has_a_key_of_its_own() -> None:
 
 async def test_detached_call_that_is_refused_or_never_answered_is_an_error(free_tcp_port: int) -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([problem(503, "busy")]) as hub, HubClient(hub.url) as client:
+        async with peer([problem(503, "busy")]) as hub, connect(hub.url) as client:
             with pytest.raises(Busy):
                 await client.start("job")
         assert len(hub.asked) == 1
-        async with peer([b""]) as hub, HubClient(hub.url, patience=0) as client:
+        async with peer([b""]) as hub, connect(hub.url, patience=0) as client:
             with pytest.raises(StreamInterrupted, match="whether the call was made is unknown"):
                 await client.start("job")
-        async with HubClient(f"http://127.0.0.1:{free_tcp_port}") as client:
-            with pytest.raises(UpstreamUnavailable, match="no hub answers"):
+        async with connect(f"http://127.0.0.1:{free_tcp_port}") as client:
+            with pytest.raises(UpstreamUnavailable, match="No hub answers"):
                 await client.start("job")
 
 
 async def test_state_list_and_cancel_are_one_request_each() -> None:
     answers = [json_answer(200, ROW), json_answer(200, {"streams": [ROW, ROW]}), json_answer(202, ROW)]
     with anyio.fail_after(SECONDS):
-        async with peer(answers) as hub, HubClient(hub.url) as client:
+        async with peer(answers) as hub, connect(hub.url) as client:
             assert (await client.status(STREAM)).name == "job"
             assert [status.last for status in await client.streams(7)] == [2, 2]
             assert (await client.cancel(STREAM)).status == "working"
@@ -95,7 +96,7 @@ async def test_state_list_and_cancel_are_one_request_each() -> None:
 
 async def test_questions_are_answered_in_each_way() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([json_answer(202, ROW)] * 3) as hub, HubClient(hub.url) as client:
+        async with peer([json_answer(202, ROW)] * 3) as hub, connect(hub.url) as client:
             await client.answer(STREAM, "q", action="accept", content=b'{"a": 1.0}')
             await client.answer(STREAM, "q", result=msgspec.Raw(b'{"roots":[]}'))
             await client.answer(STREAM, "q", error=RpcError("no", code=-5))
@@ -111,7 +112,7 @@ async def test_questions_are_answered_in_each_way() -> None:
 async def test_refusals_are_errors_by_what_they_name() -> None:
     answers = [problem(404, "unknown_stream"), problem(404, "unknown_question"), b""]
     with anyio.fail_after(SECONDS):
-        async with peer(answers) as hub, HubClient(hub.url) as client:
+        async with peer(answers) as hub, connect(hub.url) as client:
             with pytest.raises(UnknownStream):
                 await client.status("st_nope")
             with pytest.raises(InvalidParams, match="said unknown_question"):

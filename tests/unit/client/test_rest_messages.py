@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from mcp_hub.client.rest_messages import answer_body, error_for, rest_url, status_of, statuses_of
+from mcp_hub.client.rest import decoded
+from mcp_hub.client.rest_messages import error_for, rest_url
 from mcp_hub.errors import (
     Busy,
     ConfigError,
@@ -17,6 +18,7 @@ from mcp_hub.errors import (
     UpstreamLost,
     UpstreamUnavailable,
 )
+from mcp_hub.protocol.rest.streams import StreamStatus
 
 URL = "http://hub/v1/x"
 PROBLEM = "application/problem+json"
@@ -50,7 +52,7 @@ def error(status: int, code: str, **members: object) -> HubError:
         (503, "busy", Busy, "why"),
         (503, "store_unavailable", UpstreamUnavailable, "why"),
         (500, "internal_error", UpstreamUnavailable, "why"),
-        (401, "unauthorized", ConfigError, "http://hub/v1/x refused the request: why; give the token with --token"),
+        (401, "unauthorized", ConfigError, "http://hub/v1/x refused the request: why. Give the token with --token"),
         (403, "origin_not_allowed", ConfigError, "refused the request with HTTP 403: why"),
     ],
 )
@@ -79,7 +81,7 @@ def test_problem_of_a_failed_call_is_the_error_of_the_call() -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "body", "error_kind", "said"),
     [
-        (404, "text/html", b"<html>", ConfigError, "is not of the REST front of a hub: it answered with HTTP 404"),
+        (404, "text/html", b"<html>", ConfigError, "it answered with HTTP 404"),
         (200, "text/html", b"<html>", ConfigError, "it answered with text/html"),
         (200, "", b"", ConfigError, "it answered with nothing"),
         (502, "text/html", b"<html>", UpstreamUnavailable, "answered with HTTP 502"),
@@ -88,11 +90,11 @@ def test_problem_of_a_failed_call_is_the_error_of_the_call() -> None:
             "application/json",
             b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a token"}}',
             ConfigError,
-            "refused the request: a token; give the token",
+            "refused the request: a token. Give the token",
         ),
     ],
 )
-def test_answer_that_is_no_problem_says_what_to_mend(
+def test_answer_that_is_no_problem_says_what_to_fix(
     status: int, kind: str, body: bytes, error_kind: type[HubError], said: str
 ) -> None:
     found = error_for(URL, status, kind, body)
@@ -106,22 +108,13 @@ def test_state_of_a_stream_is_read_whatever_else_it_has() -> None:
         b'{"stream":"st_1","status":"completed","method":"tools/call","name":"a","server":"s","created":"x",'
         b'"updated":"x","first":1,"last":7,"new":[],"result":{"a": 1}}'
     )
-    status = status_of(URL, row)
+    status = decoded(URL, row, StreamStatus)
     assert (status.stream, status.name, status.last, status.has_ended) == ("st_1", "a", 7, True)
     assert status.result == msgspec.Raw(b'{"a": 1}')
-    [listed] = statuses_of(URL, b'{"streams":[%b]}' % row.replace(b"completed", b"input_required"))
-    assert not listed.has_ended
+    assert not decoded(URL, row.replace(b"completed", b"input_required"), StreamStatus).has_ended
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"stream":1,"status":"working"}'])
 def test_answer_that_cannot_be_read_is_lost(body: bytes) -> None:
     with pytest.raises(UpstreamLost, match="cannot be read"):
-        status_of(URL, body)
-    with pytest.raises(UpstreamLost, match="cannot be read"):
-        statuses_of(URL, body)
-
-
-def test_answer_to_a_question_has_only_what_was_given() -> None:
-    assert answer_body("q", {"action": "accept", "content": msgspec.Raw(b'{"a":1.0}'), "result": None}) == (
-        b'{"key":"q","action":"accept","content":{"a":1.0}}'
-    )
+        decoded(URL, body, StreamStatus)

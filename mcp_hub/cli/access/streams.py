@@ -1,55 +1,37 @@
-"""Where the commands about streams find them: at a hub that runs (`--url`), or in the store on this machine."""
+"""Streams for the commands about them: at the running hub of `--url`, or in the store on this machine."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from mcp_hub.cli.access.following import Events
-from mcp_hub.cli.access.remote import run_with_hub
+from mcp_hub.cli.access.hub import run_with_url
 from mcp_hub.cli.render.results import visible, with_code
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_UNAVAILABLE, fail, load_config, quiet_logs, run_with
 from mcp_hub.errors import EventsGone, InvalidParams, RpcError, StoreError, UpstreamUnavailable
 
 if TYPE_CHECKING:
-    from mcp_hub.protocol.rest.streams import StreamStatus
+    from mcp_hub.cli.access.local_streams import LocalStreams
+    from mcp_hub.client import HubClient
 
-__all__ = ["StreamAccess", "StreamEvents", "run_with_streams"]
+    StreamAccess = HubClient | LocalStreams
 
-
-class StreamEvents(Events, Protocol):
-    """Events behind a cursor, which is the number of the one that came last."""
-
-    cursor: int
-    on_pause: Callable[[str], None]
-
-
-class StreamAccess(Protocol):
-    """The streams of one hub, or of the hubs of one store. Methods raise `RpcError`."""
-
-    async def streams(self, most: int) -> list["StreamStatus"]: ...
-
-    async def status(self, stream: str) -> "StreamStatus": ...
-
-    def resume(self, stream: str, after: int) -> AbstractAsyncContextManager[StreamEvents]: ...
-
-    async def cancel(self, stream: str) -> "StreamStatus": ...
+__all__ = ["run_with_streams"]
 
 
 def run_with_streams(
     url: str | None,
     token: str | None,
     config: str | None,
-    main: Callable[[StreamAccess], Awaitable[int]],
+    main: Callable[["StreamAccess"], Awaitable[int]],
     stream: str | None = None,
 ) -> NoReturn:
-    """Runs `main` and exits with its code; with 2 for what it cannot find or use, with 3 where nobody answers.
+    """Runs `main` and exits with its code: 2 for a stream that cannot be found or used, 3 where nobody answers.
 
     `stream` is the one that it is about.
     """
 
-    async def checked(access: StreamAccess) -> int:
+    async def checked(access: "StreamAccess") -> int:
         try:
             return await main(access)
         except (RpcError, StoreError) as error:
@@ -59,12 +41,12 @@ def run_with_streams(
             return EXIT_CONFIG if place else EXIT_UNAVAILABLE
 
     if url is not None:
-        run_with_hub(url, token, checked)
+        run_with_url(url, token, checked)
     loaded = load_config(config)
     if loaded.settings.hub.store.type == "memory":
         fail(
             "store_in_memory",
-            "hubs of this configuration keep streams in memory (hub.store): ask the one that runs, with --url",
+            "Hubs of this configuration keep streams in memory (hub.store). Ask the running hub, with --url.",
             EXIT_CONFIG,
         )
     quiet_logs(0)

@@ -1,0 +1,85 @@
+"""The servers of a hub, as REST reports them, as a table and as the JSON of `mcp-hub list`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import to_builtins
+
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.results import visible
+from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["server_data", "server_table", "status_of"]
+
+
+def status_of(own: ServerInfo) -> UpstreamStatus:
+    """The state of a server in the form that the other tables take."""
+    return UpstreamStatus(
+        own.server,
+        UpstreamState(own.state),
+        own.reason or None,
+        Era(own.era) if own.era else None,
+        own.version or None,
+        restarts=own.restarts,
+        pid=own.pid or None,
+        stderr=tuple(own.stderr),
+        warnings=tuple(own.warnings),
+        listed_at=_seconds(own.listed) if own.listed else None,
+        rests=own.rests,
+        code=own.code or None,
+    )
+
+
+def _seconds(moment: str) -> float | None:
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return None
+
+
+def _count(own: ServerInfo, kind: Kind) -> int:
+    """The number of entries of a kind that clients get. An older hub only says how many the server lists."""
+    offered = own.entries if own.offered is msgspec.UNSET else own.offered
+    return offered.get(kind.value, 0)
+
+
+def server_data(own: ServerInfo) -> JsonObject:
+    """One server as `--json` shows it."""
+    return {
+        "server": own.server,
+        "state": own.state,
+        "era": own.era or None,
+        "version": own.version or None,
+        "software": own.software or None,
+        "pid": own.pid or None,
+        **{f"{kind.value}s": _count(own, kind) for kind in Kind},
+        "code": own.code or None,
+        "reason": own.reason or None,
+        "stderr": own.stderr[-tables.LAST_LINES :],
+        "restarts": own.restarts,
+        "rests": own.rests,
+        "listedAt": own.listed or None,
+        "warnings": own.warnings,
+        "unapproved": to_builtins(own.unapproved),
+        "flags": to_builtins(own.flags),
+    }
+
+
+def server_table(servers: Sequence[ServerInfo]) -> "Table":
+    """A row for each server; reasons are too long for a column (`tables.reasons`)."""
+    from rich.text import Text
+
+    kinds = (Kind.TOOL, Kind.RESOURCE, Kind.PROMPT)
+    counted = [f"{kind.value}s" for kind in kinds]
+    made = tables.table("server", "state", "protocol", *counted, right=counted)
+    for own in servers:
+        state = Text(own.state, tables.STYLES.get(UpstreamState(own.state), "yellow"))
+        protocol = Text(visible(tables.protocol(status_of(own))))
+        made.add_row(Text(visible(own.server)), state, protocol, *(str(_count(own, kind)) for kind in kinds))
+    return made

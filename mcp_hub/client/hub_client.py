@@ -1,0 +1,137 @@
+"""The client of a hub: its tools, servers and durable calls, over whatever transport."""
+
+import random
+import secrets
+from types import TracebackType
+from typing import Self
+
+from msgspec import Raw
+
+from mcp_hub.client.rest import RestClient
+from mcp_hub.client.retrying import Patience
+from mcp_hub.client.streams import HubStream, OnPause, Start, ignore, started
+from mcp_hub.client.transport import HubTransport
+from mcp_hub.errors import RpcError
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.rest.calls import ToolList
+from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
+from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
+from mcp_hub.protocol.rest.tokens import TokenAccount
+from mcp_hub.types import RawJson
+
+__all__ = ["HubClient"]
+
+
+class HubClient:
+    """A hub whose MCP endpoint is `url`. An `async with` block; nothing is sent before it is asked.
+
+    A stream whose connection is lost is tried again for `patience` seconds, unless there was no hub to begin with.
+    Methods raise `RpcError`, and `ConfigError` when the URL does not belong to a hub or the hub refuses this client.
+    """
+
+    def __init__(self, url: str, transport: HubTransport, *, patience: float = 30.0) -> None:
+        self.url = url
+        self._transport = transport
+        self._rest = RestClient(transport, url)
+        self._patience = patience
+
+    async def __aenter__(self) -> Self:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._transport.__aexit__(kind, error, trace)
+
+    async def tools(self) -> list[Raw]:
+        """The definitions of all tools, as sent."""
+        return (await self._rest.get(ToolList, "tools")).tools
+
+    async def servers(self) -> list[ServerInfo]:
+        """The servers that this client may use and their state, in the order of the hub's file."""
+        return (await self._rest.get(ServerList, "servers")).servers
+
+    async def owners(self) -> dict[str, str]:
+        """The name of each tool with the name of its server."""
+        return {tool.name: tool.server for tool in (await self._rest.get(TokenAccount, "tokens")).tools}
+
+    async def reload(self) -> ReloadAnswer:
+        """Makes the hub read its configuration again. Raises `InvalidParams` for an invalid configuration."""
+        return await self._rest.told(ReloadAnswer, "POST", self._rest.url("reload"))
+
+    async def restart(self, server: str) -> None:
+        """Restarts a server. Raises `InvalidParams` for an unknown or disabled one."""
+        await self._rest.told(RestartAnswer, "POST", self._rest.url("servers", server, "restart"))
+
+    # -- durable calls
+
+    def stream(
+        self,
+        name: str,
+        arguments: RawJson = b"{}",
+        *,
+        key: str | None = None,
+        on_pause: OnPause = ignore,
+    ) -> HubStream:
+        """Calls a tool as a durable stream: its events, partial content among them, over as many connections as needed.
+
+        A call with the same `key` is the same call; without one it gets a key of its own. `on_pause` is called with
+        the reason for each pause between two connections.
+        """
+        start = self._start(name, arguments, key)
+        return HubStream(self._rest, self._patient(), start, on_pause=on_pause)
+
+    def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> HubStream:
+        """The events of a stream behind number `after`.
+
+        Iterating raises `UnknownStream`, and `EventsGone` (which has the `earliest`) where they are no longer kept.
+        """
+        return HubStream(self._rest, self._patient(), None, stream, after, on_pause)
+
+    async def start(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> str:
+        """Starts a detached call; the id of its stream. Raises `StreamInterrupted`."""
+        return await started(self._rest, self._start(name, arguments, key), self._patient())
+
+    async def status(self, stream: str) -> StreamStatus:
+        """The state of a stream, with its open questions and its outcome. Raises `UnknownStream`."""
+        return await self._rest.get(StreamStatus, "streams", stream)
+
+    async def streams(self, most: int = 100) -> list[StreamStatus]:
+        """This client's streams, the newest first."""
+        return (await self._rest.get(StreamList, "streams", limit=str(most))).streams
+
+    async def cancel(self, stream: str) -> StreamStatus:
+        """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""
+        return await self._rest.told(StreamStatus, "DELETE", self._rest.url("streams", stream))
+
+    async def answer(
+        self,
+        stream: str,
+        key: str,
+        *,
+        action: str | None = None,
+        content: RawJson | None = None,
+        result: RawJson | None = None,
+        error: RpcError | None = None,
+    ) -> None:
+        """Answers an open question, in one of three ways.
+
+        An elicitation by its `action` (accept, decline, cancel) and `content`; any by its whole `result`, or an
+        `error`. Raises `UnknownStream`, `InvalidParams` for a question that is not open.
+        """
+        given = {
+            "action": action,
+            "content": None if content is None else Raw(bytes(content)),
+            "result": None if result is None else Raw(bytes(result)),
+            "error": None if error is None else {"code": error.code, "message": error.message},
+        }
+        body = object_bytes({"key": key, **{name: value for name, value in given.items() if value is not None}})
+        await self._rest.told(StreamStatus, "POST", self._rest.url("streams", stream, "input"), body)
+
+    def _start(self, name: str, arguments: RawJson, key: str | None) -> Start:
+        body = object_bytes({"arguments": Raw(bytes(arguments))})
+        return Start(self._rest.url("tools", name, "call"), body, key or secrets.token_hex(16))
+
+    def _patient(self) -> Patience:
+        return Patience(self._patience, random.random)

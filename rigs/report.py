@@ -1,12 +1,15 @@
 """The one form in which every rig reports: progress on stderr, the figures and each fault on stdout, an exit code."""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Sequence
 
-__all__ = ["arguments", "reported", "say"]
+__all__ = ["arguments", "crashes", "reported", "say"]
 
 _MOST_FAULTS = 20
+_CRASH = re.compile(r'Traceback|"event": "\w+_crashed"')
+"""An exception that nobody expected; the code of a server that crashed looks similar and is not meant."""
 
 
 def arguments(rig: str, doc: str | None) -> argparse.ArgumentParser:
@@ -24,3 +27,8 @@ def reported(lines: Iterable[str], faults: Sequence[str], *, is_complete: bool =
     print("\n".join(lines), flush=True)
     print(f"{len(faults)} faults", *(f"  {fault}" for fault in faults[:_MOST_FAULTS]), sep="\n", flush=True)
     return 1 if faults or not is_complete else 0
+
+
+def crashes(log: str) -> list[str]:
+    """The lines of a hub's log that show a fault of its own."""
+    return [line for line in log.splitlines() if _CRASH.search(line)]

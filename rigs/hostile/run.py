@@ -17,6 +17,7 @@ from rigs.hostile.canary import Canary
 from rigs.hostile.cases import Case
 from rigs.hostile.client import Answer, JudgingClient
 from rigs.hostile.health import Healthy, Process
+from rigs.report import crashes
 from tests.e2e.bad_upstreams import config
 from tests.interaction.fronts import is_alive
 from tests.upstreams.http_child import HttpUpstream
@@ -120,9 +121,7 @@ class _Run:
                 self._common.append(f"the hub does not answer: {_inner(exc)!r}; stderr: {client.stderr[-1500:]}")
             self._common += client.wrongs
             self._common += [f"a URL of a server's was fetched: {what}" for what in canary.seen]
-            self._common += [
-                line[:600] for line in client.stderr.splitlines() if "Traceback" in line or "_crashed" in line
-            ]
+            self._common += [line[:600] for line in crashes(client.stderr)]
             for pid in self._spawned:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

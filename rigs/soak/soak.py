@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from rigs.report import crashes
 from rigs.soak.clients import Client, HandshakeHttp, ModernHttp, Rest, Stdio, Wrong, initialize, new_job
 from rigs.soak.hubs import KILLED, SAFE, Killer, Sample, SoakHub, answers
 from rigs.soak.wire import Broken, Pipe, until
@@ -119,11 +120,7 @@ async def soak(plan: Plan, say: Callable[[str], None] = lambda line: None) -> Ou
             code = await hub.stop()
         if code != 0:
             outcome.faults.append(f"the hub ended with {code}: {hub.log[-1500:]}")
-        bad = [
-            f"{line[:200]} … {line[-700:]}"
-            for line in hub.log.splitlines()
-            if "Traceback" in line or "_crashed" in line
-        ]
+        bad = [f"{line[:200]} … {line[-700:]}" for line in crashes(hub.log)]
         outcome.faults += [f"in the hub's log: {line}" for line in bad[:5]]
     outcome.seconds = time.monotonic() - began
     return outcome

@@ -7,10 +7,10 @@ import msgspec
 
 from mcp_hub.catalog import names
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, parse
-from mcp_hub.catalog.filters import any_matches
 from mcp_hub.catalog.overrides import Override, Supplied, find_override, overridden
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.rules import ViewRules
+from mcp_hub.globs import any_matches
 from mcp_hub.types import Kind, Snapshot
 
 __all__ = ["Entry", "Offer", "Origin", "claims_read_only", "entry_of", "is_admitted", "offered", "present"]

@@ -1,14 +1,14 @@
 """Allow and deny entries over names, URIs, tags and hints; each glob takes time linear in the text it is tried on."""
 
-import re
-from collections.abc import Callable, Iterable
-from fnmatch import translate
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-__all__ = ["EVERYTHING", "UNTOLD", "Filter", "Hints", "Selector", "Traits", "any_matches", "first_match"]
+from mcp_hub.globs import any_matches
+
+__all__ = ["EVERYTHING", "UNTOLD", "Filter", "Hints", "Selector", "Traits"]
 
 
 class Hints(msgspec.Struct, frozen=True):
@@ -81,20 +81,6 @@ class Filter(msgspec.Struct, frozen=True):
 EVERYTHING: Final = Filter()
 
 
-def any_matches(patterns: tuple[str, ...], names: Iterable[str]) -> bool:
-    """Whether one of the names matches one of the globs."""
-    return bool(patterns) and any(map(_matcher(patterns), names))
-
-
-def first_match(name: str, patterns: tuple[str, ...]) -> str | None:
-    """The pattern that is `name` itself, else the first glob that matches it."""
-    if name in patterns:
-        return name
-    if not any_matches(patterns, (name,)):
-        return None
-    return next(pattern for pattern in patterns if _matcher((pattern,))(name))
-
-
 def _any_selects(entries: tuple[str | Selector, ...], names: tuple[str, ...], traits: Traits) -> bool:
     globs, selectors = _sorted_out(entries)
     return any_matches(globs, names) or any(entry.selects(names, traits) for entry in selectors)
@@ -104,9 +90,3 @@ def _any_selects(entries: tuple[str | Selector, ...], names: tuple[str, ...], tr
 def _sorted_out(entries: tuple[str | Selector, ...]) -> tuple[tuple[str, ...], tuple[Selector, ...]]:
     globs = tuple(entry for entry in entries if isinstance(entry, str))
     return globs, tuple(entry for entry in entries if isinstance(entry, Selector))
-
-
-@lru_cache(maxsize=1024)
-def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
-    # translate() makes each `*` atomic, so nothing is tried twice; consecutive ones are one
-    return re.compile("|".join(map(translate, patterns))).match

@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.catalog.definitions import Definition, first_line
-from mcp_hub.catalog.filters import first_match
 from mcp_hub.errors import InvalidParams
+from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import RawObject
 

@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 
 from mcp_hub.catalog.entries import Offer, offered, present
-from mcp_hub.catalog.filters import Filter, Selector, any_matches
+from mcp_hub.catalog.filters import Filter, Selector
 from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.globs import any_matches
 from mcp_hub.types import Kind, Snapshot
 
 __all__ = ["Unmatched", "has_patterns", "unmatched"]

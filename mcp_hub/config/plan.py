@@ -1,73 +1,17 @@
-"""What a running hub has to do for its settings to become other ones: a typed plan, made of two `Settings`. Pure.
+"""The difference of two `Settings` as a plan: what a running hub does to get from one to the other. Pure.
 
-Every key has a place on purpose: of a server, whether its process or connection has to start again
-(`OF_THE_CONNECTION`) or only what the hub makes of it changes (`OF_THE_RULES`); of the hub, whether it holds at once
-(`AT_ONCE`) or from the hub's next start (`NEXT_START`). A key that has none counts as one of the connection or of the
-next start, and a test finds it. Source: reliability.md §3.
+A key says by `AtOnce` that it holds as soon as it is read. Without that mark a change of a server's key restarts the
+server, and a change of another key waits for the hub's next start.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cache
 
-from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.section import Section, holds_at_once
 from mcp_hub.config.schema.settings import Defaults, ProfileSettings, ServerSettings, Settings
 
-__all__ = [
-    "AT_ONCE",
-    "NEXT_START",
-    "OF_THE_CONNECTION",
-    "OF_THE_RULES",
-    "Plan",
-    "apply",
-    "leaves",
-    "plan",
-]
-
-OF_THE_CONNECTION: Final = frozenset(
-    {
-        *("command", "args", "env", "cwd", "scope"),
-        *("url", "type", "headers", "bearer", "oauth"),
-        *("local", "enabled", "era"),
-    }
-)
-"""Keys of a server that hold for its next process or connection: a change of one starts it again."""
-OF_THE_RULES: Final = frozenset(
-    {
-        *("tools", "resources", "prompts", "expose", "compact", "prefix", "rename", "per_tool", "description"),
-        *("timeout", "max_duration", "request_timeout", "start_timeout", "restart", "start", "idle_stop"),
-        *("task", "orphan", "idempotent", "approval"),
-    }
-)
-"""Keys of a server, and of `defaults`, that hold at once without its process hearing of it."""
-AT_ONCE: Final = frozenset(
-    {
-        *("hub.expose", "hub.budget", "hub.compact", "hub.pinned", "hub.max_result_tokens", "hub.aliases"),
-        *("hub.prefix", "hub.max_name_length", "hub.page_size", "hub.task_after", "hub.clients", "hub.instructions"),
-        *("hub.tokens", "hub.watch", "hub.drain_timeout"),
-        *("hub.http.allowed_hosts", "hub.http.allowed_origins", "hub.http.allow_public", "hub.http.oauth"),
-        *("hub.limits.running_calls", "hub.limits.waiting_calls"),
-        *("hub.limits.pages", "hub.limits.tools_per_server"),
-    }
-)
-"""Keys of the hub that hold as soon as they are read."""
-NEXT_START: Final = frozenset(
-    {
-        *("hub.name", "hub.first_list_wait", "hub.log.level", "hub.log.format"),
-        *("hub.http.host", "hub.http.port", "hub.http.max_body"),
-        *("hub.http.max_sessions", "hub.http.sessions_per_principal", "hub.http.session_rate"),
-        *("hub.http.requests_per_principal", "hub.http.request_rate", "hub.http.bodies_per_principal"),
-        *("hub.http.max_connections", "hub.http.max_headers", "hub.http.header_timeout", "hub.http.body_timeout"),
-        "hub.http.close_streams_after",
-        *("hub.store.type", "hub.store.path", "hub.store.retention"),
-        *("hub.limits.line", "hub.limits.stderr_lines", "hub.limits.question_timeout", "hub.limits.event"),
-        *("hub.limits.detached_calls", "hub.limits.followers", "hub.limits.stream_events", "hub.limits.stream_size"),
-        *("hub.limits.depth", "hub.limits.batch", "hub.limits.open_requests", "hub.limits.listens"),
-        *("hub.limits.results", "hub.limits.results_size", "hub.limits.result_ttl"),
-        *("hub.telemetry.enabled", "hub.telemetry.endpoint", "hub.telemetry.headers", "hub.telemetry.metrics"),
-    }
-)
-"""Keys of the hub that what runs was built with: a change waits for the hub's next start."""
+__all__ = ["Plan", "apply", "leaves", "plan"]
 
 Path = tuple[str, ...]
 
@@ -109,18 +53,15 @@ def plan(old: Settings, new: Settings) -> Plan:
     values = _differences(old, new)
     profiles = {name: own for name, own in new.profiles.items() if old.profiles.get(name) != own}
     dropped = [name for name in old.profiles if name not in new.profiles]
-    keys = [".".join(path) for path in values]
+    at_once = [".".join(path) for path in values if _is_at_once(path)]
     return Plan(
         added=tuple(name for name in new.servers if name not in old.servers),
         removed=tuple(name for name in old.servers if name not in new.servers),
         restarted=restarted,
         adjusted=adjusted,
         kept=tuple(name for name in common if name not in restarted and name not in adjusted),
-        at_once=(
-            *(key for key in keys if _holds_at_once(key)),
-            *(f"profiles.{name}" for name in (*profiles, *dropped)),
-        ),
-        next_start=tuple(key for key in keys if not _holds_at_once(key)),
+        at_once=(*at_once, *(f"profiles.{name}" for name in (*profiles, *dropped))),
+        next_start=tuple(".".join(path) for path in values if not _is_at_once(path)),
         servers={name: own for name, own in new.servers.items() if not _is_same_entry(old.servers.get(name), own)},
         profiles=profiles,
         order=_order(old.servers, new.servers),
@@ -139,14 +80,14 @@ def apply(settings: Settings, change: Plan, *, is_next_start: bool = True) -> Se
         profiles = {name: profiles[name] for name in change.profile_order}
     changed: Section = settings.model_copy(update={"servers": servers, "profiles": profiles})
     for path, value in change.values.items():
-        if is_next_start or _holds_at_once(".".join(path)):
+        if is_next_start or _is_at_once(path):
             changed = _with(changed, path, value)
     assert isinstance(changed, Settings)
     return changed
 
 
 def leaves(section: Section, path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Every key below a section that is no section itself, with its value."""
+    """Every key below a section that is not a section itself, with its value."""
     for key, described in type(section).model_fields.items():
         value = getattr(section, key)
         if isinstance(described.annotation, type) and issubclass(described.annotation, Section):
@@ -169,14 +110,21 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
-def _holds_at_once(key: str) -> bool:
-    return key in AT_ONCE or key.startswith("defaults.")
+@cache
+def _is_at_once(path: Path) -> bool:
+    """Whether a key outside of servers holds as soon as it is read, as every default does."""
+    section: type[Section] = Settings
+    for key in path[:-1]:
+        inner = section.model_fields[key].annotation
+        assert isinstance(inner, type) and issubclass(inner, Section)
+        section = inner
+    return section is Defaults or holds_at_once(section, path[-1])
 
 
 def _connection(settings: Settings, name: str) -> list[object]:
     """Whatever the server's process or connection depends on. A scope that is left out is `shared`."""
     own, general = settings.servers[name], settings.effective(name)
-    keys = sorted(ServerSettings.model_fields.keys() - OF_THE_RULES)
+    keys = [key for key in ServerSettings.model_fields if not holds_at_once(ServerSettings, key)]
     values = {key: getattr(general if key in Defaults.model_fields else own, key) for key in keys}
     values["scope"] = own.scope or "shared"
     return list(values.values())

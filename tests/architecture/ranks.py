@@ -13,7 +13,7 @@ ORDER = [
     {"config", "events"},
     {"aio", "errors", "ids"},
     {"logs"},
-    {"clock", "codes", "masking", "notices", "types"},
+    {"clock", "codes", "globs", "masking", "notices", "types"},
 ]
 """Top imports bottom only; names of one rank never import each other."""
 

@@ -9,7 +9,7 @@ Held together by `settings`, the whole file, and `section`, the base of every se
 keys. `hub`, `servers`, `tools`, `filters`, `profiles`, `defaults`, `clients`, `oauth`, `issuers`, `remote` and
 `telemetry` are the sections; `scalars` are single values such as durations and names.
 
-A new key gets a place in `config.plan`, which decides how a reload applies it.
+A key whose change needs no restart is marked by `AtOnce` (`config.plan`).
 
 Not here: lines and files (`config.load`), checks across sections, and any object that does work.
 """

@@ -11,10 +11,10 @@ import msgspec
 from pydantic import ConfigDict
 
 from mcp_hub.config.findings import nearest, quoted
-from mcp_hub.config.globs import best_match
 from mcp_hub.config.schema.scalars import Amount, Count, Expose, SoftDeadline, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.globs import first_match
 
 __all__ = ["BUILT_IN_CLIENTS", "UNKNOWN_CLIENT", "ClientRules", "ClientSettings", "ClientTable", "check_clients"]
 
@@ -119,7 +119,7 @@ class ClientTable:
         """Of the entry that such a client matches; `unknown` when no other does."""
         name = (client_name or UNKNOWN_CLIENT).casefold()
         for patterns in self._tiers:
-            if (pattern := best_match(name, patterns)) is not None:
+            if (pattern := first_match(name, patterns)) is not None:
                 return patterns[pattern]
         return UNKNOWN_CLIENT
 

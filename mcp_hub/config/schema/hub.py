@@ -22,7 +22,7 @@ from mcp_hub.config.schema.scalars import (
     Text,
     TextLine,
 )
-from mcp_hub.config.schema.section import Section, finding
+from mcp_hub.config.schema.section import AtOnce, Section, finding
 from mcp_hub.config.schema.telemetry import TelemetrySettings
 
 __all__ = [
@@ -52,9 +52,9 @@ class HttpSettings(Section):
 
     host: TextLine = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535), NoFlag] = 8765
-    allowed_hosts: list[Text] = []
-    allowed_origins: list[Text] = []
-    allow_public: bool = False
+    allowed_hosts: AtOnce[list[Text]] = []
+    allowed_origins: AtOnce[list[Text]] = []
+    allow_public: AtOnce[bool] = False
     max_body: Size = 32 * MiB
     max_sessions: Count = 1000
     sessions_per_principal: Count = 500
@@ -67,7 +67,7 @@ class HttpSettings(Section):
     header_timeout: PositiveDuration = 20.0
     body_timeout: PositiveDuration = 60.0
     close_streams_after: Annotated[Duration, Field(ge=30)] | None = None
-    oauth: ResourceServerSettings | None = None
+    oauth: AtOnce[ResourceServerSettings | None] = None
 
 
 class TokenSettings(Section):
@@ -140,11 +140,11 @@ class LimitSettings(Section):
     batch: Count = 100
     open_requests: Count = 8192
     listens: Count = 64
-    running_calls: Count = 1024
-    waiting_calls: Amount = 4096
+    running_calls: AtOnce[Count] = 1024
+    waiting_calls: AtOnce[Amount] = 4096
     detached_calls: Count = 64
-    tools_per_server: Count = 10000
-    pages: Count = 100
+    tools_per_server: AtOnce[Count] = 10000
+    pages: AtOnce[Count] = 100
     stderr_lines: Amount = 200
     question_timeout: PositiveDuration = 600.0
     followers: Count = 16
@@ -173,24 +173,24 @@ class HubSettings(Section):
     """
 
     name: Text = "mcp-hub"
-    expose: Expose = "auto"
-    budget: Amount = 8000
-    compact: bool = False
-    pinned: Globs = []
-    max_result_tokens: Amount = 8000
-    aliases: Aliases = {}
-    prefix: Literal["auto", "always", "never"] = "auto"
-    max_name_length: Annotated[int, Field(ge=16, le=64), NoFlag] = 48
+    expose: AtOnce[Expose] = "auto"
+    budget: AtOnce[Amount] = 8000
+    compact: AtOnce[bool] = False
+    pinned: AtOnce[Globs] = []
+    max_result_tokens: AtOnce[Amount] = 8000
+    aliases: AtOnce[Aliases] = {}
+    prefix: AtOnce[Literal["auto", "always", "never"]] = "auto"
+    max_name_length: AtOnce[Annotated[int, Field(ge=16, le=64), NoFlag]] = 48
     first_list_wait: Duration = 2.0
-    page_size: Count = 1000
+    page_size: AtOnce[Count] = 1000
     http: HttpSettings = HttpSettings()
-    tokens: list[TokenSettings] = []
+    tokens: AtOnce[list[TokenSettings]] = []
     log: LogSettings = LogSettings()
     limits: LimitSettings = LimitSettings()
     store: StoreSettings = StoreSettings()
-    task_after: Duration = 5.0
-    watch: bool = True
-    drain_timeout: Duration = 30.0
-    clients: Annotated[dict[TextLine, ClientSettings], AfterValidator(check_clients)] = {}
-    instructions: str | None = None
+    task_after: AtOnce[Duration] = 5.0
+    watch: AtOnce[bool] = True
+    drain_timeout: AtOnce[Duration] = 30.0
+    clients: AtOnce[Annotated[dict[TextLine, ClientSettings], AfterValidator(check_clients)]] = {}
+    instructions: AtOnce[str | None] = None
     telemetry: TelemetrySettings = TelemetrySettings()

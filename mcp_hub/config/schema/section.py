@@ -1,6 +1,7 @@
 """What every section of the configuration has in common, and how its validators report what is wrong."""
 
 from collections.abc import Sequence
+from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
@@ -8,7 +9,18 @@ from pydantic_core import PydanticCustomError
 from mcp_hub.config.findings import Flaw
 from mcp_hub.masking import hide
 
-__all__ = ["Section", "finding", "findings"]
+__all__ = ["AtOnce", "Section", "finding", "findings", "holds_at_once"]
+
+_T = TypeVar("_T")
+
+
+class _Mark:
+    """The mark of `AtOnce` among the metadata of a field."""
+
+
+_AT_ONCE: Final = _Mark()
+AtOnce = Annotated[_T, _AT_ONCE]
+"""The type of a key that holds as soon as a reload has read it (`config.plan`)."""
 
 
 class Section(BaseModel):
@@ -28,6 +40,11 @@ class Section(BaseModel):
         return hide(super().__repr__())
 
     __str__ = __repr__
+
+
+def holds_at_once(section: type[Section], key: str) -> bool:
+    """Whether the key is marked by `AtOnce`."""
+    return _AT_ONCE in section.model_fields[key].metadata
 
 
 def findings(flaws: Sequence[Flaw]) -> PydanticCustomError:

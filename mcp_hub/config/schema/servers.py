@@ -5,7 +5,6 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from mcp_hub.config.findings import Flaw, quoted
-from mcp_hub.config.globs import is_glob
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.defaults import RestartSettings
 from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
@@ -27,8 +26,9 @@ from mcp_hub.config.schema.scalars import (
     TextLine,
     VariableName,
 )
-from mcp_hub.config.schema.section import Section, finding, findings
+from mcp_hub.config.schema.section import AtOnce, Section, finding, findings
 from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.globs import is_glob
 from mcp_hub.types import JsonObject
 
 __all__ = ["ServerSettings"]
@@ -93,27 +93,27 @@ class ServerSettings(Section):
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
     oauth: OAuthSettings | None = None
     enabled: bool = True
-    tools: ToolFilterSettings = ToolFilterSettings()
-    resources: FilterSettings = FilterSettings()
-    prompts: FilterSettings = FilterSettings()
-    expose: Literal["full", "search"] | None = None
-    compact: bool | None = None
-    prefix: Prefix | None = None
-    rename: dict[Text, ExportedName] = {}
+    tools: AtOnce[ToolFilterSettings] = ToolFilterSettings()
+    resources: AtOnce[FilterSettings] = FilterSettings()
+    prompts: AtOnce[FilterSettings] = FilterSettings()
+    expose: AtOnce[Literal["full", "search"] | None] = None
+    compact: AtOnce[bool | None] = None
+    prefix: AtOnce[Prefix | None] = None
+    rename: AtOnce[dict[Text, ExportedName]] = {}
     era: Literal["auto", "handshake", "modern"] = "auto"
-    timeout: PositiveDuration | None = None
-    max_duration: PositiveDuration | None = None
-    request_timeout: PositiveDuration | None = None
-    start_timeout: PositiveDuration | None = None
-    restart: RestartSettings | None = None
-    start: StartRule | None = None
-    idle_stop: IdleStop | None = None
-    task: TaskRule | None = None
-    orphan: Orphan | None = None
-    idempotent: bool | None = None
-    approval: Approval | None = None
-    per_tool: dict[Text, ToolSettings] = {}
-    description: str | None = None
+    timeout: AtOnce[PositiveDuration | None] = None
+    max_duration: AtOnce[PositiveDuration | None] = None
+    request_timeout: AtOnce[PositiveDuration | None] = None
+    start_timeout: AtOnce[PositiveDuration | None] = None
+    restart: AtOnce[RestartSettings | None] = None
+    start: AtOnce[StartRule | None] = None
+    idle_stop: AtOnce[IdleStop | None] = None
+    task: AtOnce[TaskRule | None] = None
+    orphan: AtOnce[Orphan | None] = None
+    idempotent: AtOnce[bool | None] = None
+    approval: AtOnce[Approval | None] = None
+    per_tool: AtOnce[dict[Text, ToolSettings]] = {}
+    description: AtOnce[str | None] = None
 
     @model_validator(mode="before")
     @classmethod

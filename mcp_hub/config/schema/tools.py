@@ -10,10 +10,10 @@ import msgspec
 from pydantic import Field, model_validator
 
 from mcp_hub.config.findings import quoted
-from mcp_hub.config.globs import best_match
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, Orphan, TaskRule, Text
 from mcp_hub.config.schema.section import Section, finding
+from mcp_hub.globs import first_match
 
 __all__ = ["ToolRules", "ToolSettings", "rules_of"]
 
@@ -74,7 +74,7 @@ def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults)
 
     One entry decides: that of the exact name, else of the first glob.
     """
-    pattern = best_match(tool, per_tool)
+    pattern = first_match(tool, per_tool)
     own = ToolSettings() if pattern is None else per_tool[pattern]
     return ToolRules(
         task=general.task if own.task is None else own.task,

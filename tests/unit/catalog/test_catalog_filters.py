@@ -1,6 +1,7 @@
 import pytest
 
-from mcp_hub.catalog.filters import EVERYTHING, Filter, Hints, Selector, Traits, first_match
+from mcp_hub.catalog.filters import EVERYTHING, Filter, Hints, Selector, Traits
+from mcp_hub.globs import first_match
 
 
 def test_no_patterns_admit_everything() -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.config.globs import best_match
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.settings import Settings, ToolRules
 from mcp_hub.errors import ConfigError
+from mcp_hub.globs import first_match
 from tests.unit.config.faults import shown_all
 
 SERVER = """
@@ -227,7 +227,7 @@ def test_finding_does_not_show_what_was_put_in() -> None:
 
 @given(st.lists(st.text(alphabet="ab*?[]!-", max_size=6)), st.text(alphabet="ab*?[]!-", max_size=6))
 def test_any_text_is_a_glob_and_the_best_match_is_one_of_them(patterns: list[str], name: str) -> None:
-    found = best_match(name, patterns)
+    found = first_match(name, patterns)
     assert found is None or found in patterns
     if name in patterns:
         assert found == name

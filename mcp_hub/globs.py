@@ -1,0 +1,33 @@
+"""Globs (`*`, `?`, `[a-z]`; case matters; `*` also crosses `/`). Matching takes time linear in the name for each."""
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from fnmatch import translate
+from functools import lru_cache
+
+__all__ = ["any_matches", "first_match", "is_glob"]
+
+
+def any_matches(patterns: Collection[str], names: Iterable[str]) -> bool:
+    """Whether one of the names matches one of the globs."""
+    return bool(patterns) and any(map(_matcher(tuple(patterns)), names))
+
+
+def first_match(name: str, patterns: Collection[str]) -> str | None:
+    """The pattern that is `name` itself, else the first glob that matches it."""
+    if name in patterns:
+        return name
+    if not any_matches(patterns, (name,)):
+        return None
+    return next(pattern for pattern in patterns if _matcher((pattern,))(name))
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether it can match anything but itself."""
+    return "*" in pattern or "?" in pattern or ("[" in pattern and "]" in pattern)
+
+
+@lru_cache(maxsize=1024)
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    # translate() makes each `*` atomic, so nothing is tried twice
+    return re.compile("|".join(map(translate, patterns))).match

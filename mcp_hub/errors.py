@@ -30,7 +30,7 @@
     ├── PostRefused            a worker asked for something that it does not get
     └── StartFailed            an upstream did not come up; the message is for people
 
-Hub codes lie outside -32768…-32000, which JSON-RPC reserves (protocol.md §3, "Lossless").
+Hub codes lie outside -32768…-32000, which JSON-RPC reserves.
 """
 
 from collections import Counter

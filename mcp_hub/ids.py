@@ -1,4 +1,4 @@
-"""Ids that cannot be guessed: 26 Crockford base32 characters of the system's randomness (reliability.md §4).
+"""Ids that cannot be guessed: 26 Crockford base32 characters of the system's randomness.
 
 A refill makes 256 at once: one by one, asking the system would cost a tenth of a short call.
 """
@@ -34,7 +34,7 @@ _pool: Final[list[str]] = []
 
 
 def new_call_id() -> CallId:
-    """`st_` and an id (streams.md §1)."""
+    """`st_` and an id."""
     if not _pool:
         _pool.extend(islice(_fresh, _POOL))
     return CallId("st_" + _pool.pop())

@@ -1,7 +1,7 @@
 """Frozen records and ids that every layer speaks: no I/O, no behaviour beyond construction.
 
 Payloads (definitions, params, results) are `RawJson`: JSON text as the sender wrote it. They are
-spliced, never parsed into models and dumped again (architecture.md, "Three rules" 3).
+spliced, never parsed into models and dumped again.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ RawObject = dict[str, msgspec.Raw]
 """A JSON object decoded one level deep: member values stay encoded."""
 
 CallId = NewType("CallId", str)
-"""`st_` + 26 Crockford base32 characters of 128 random bits; also the stream id (streams.md §1)."""
+"""`st_` + 26 Crockford base32 characters of 128 random bits; also the stream id."""
 
 
 class FileStamp(NamedTuple):
@@ -82,7 +82,7 @@ class Kind(StrEnum):
 
 
 class UpstreamState(StrEnum):
-    """Where an upstream is in its life (reliability.md §3)."""
+    """Where an upstream is in its life."""
 
     STARTING = "starting"
     READY = "ready"
@@ -95,11 +95,11 @@ class UpstreamState(StrEnum):
 
 
 Mode = Literal["full", "search", "names"]
-"""How the tools of a list are exposed (context.md §1); `auto` is a rule that comes to one of these."""
+"""How the tools of a list are exposed; `auto` is a rule that comes to one of these."""
 
 
 Expose = Literal["auto", "full", "search", "names"]
-"""What clients are listed, as it is configured (context.md §1)."""
+"""What clients are listed, as it is configured."""
 
 StoreState = Literal["durable", "memory", "out_of_use"]
 """Where streams go: to a file, to memory because that is configured, or to memory because the file cannot be used."""

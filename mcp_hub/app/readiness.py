@@ -43,7 +43,7 @@ def unknown_tool(
 ) -> RpcError:
     """Why there is no such tool: a server whose prefix the name has is not ready, else nobody knows it.
 
-    Names are compared with what is configured, never taken apart (architecture.md, `catalog.names`).
+    Names are compared with what is configured, never taken apart.
     """
     missing = not_ready(statuses)
     for status in missing:

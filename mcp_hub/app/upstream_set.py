@@ -1,7 +1,7 @@
 """The upstreams that run, and how one takes the place of another: part of the composition root.
 
 The new one starts while the old one lets its calls end; calls that the old one has not sent on go to the new one.
-What changes, changes between two steps of the event loop: nobody sees half of it. Source: reliability.md §3.
+What changes, changes between two steps of the event loop: nobody sees half of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,6 +1,6 @@
 """The current view of every profile: built when something changed and somebody asks, never on a timer.
 
-First-list rule (product.md, promise 9): a list waits only for servers that are still on their first way up, and only
+First-list rule: a list waits only for servers that are still on their first way up, and only
 until `first_list_wait` seconds after the hub's start; then it answers with what is known.
 """
 
@@ -123,7 +123,7 @@ class Catalog:
             log.warning("definitions_left_out", upstream=server, count=len(told), which=told[:_MOST_TOLD])
 
     def _note_names(self, profile: str | None, view: CatalogView) -> None:
-        """Tells of tools that are called otherwise than before (product.md, promise 11)."""
+        """Tells of tools that are called otherwise than before."""
         before, now = self._names.get(profile, {}), view.tool_names()
         self._names[profile] = now
         told = [f"{before[origin]} -> {name}" for origin, name in now.items() if before.get(origin, name) != name]
@@ -146,7 +146,7 @@ class Catalog:
         return view
 
     def mode(self, profile: str | None, audience: ClientKind) -> Mode:
-        """How the tools would be exposed to a client that asks now for the first time."""
+        """The mode of exposure for a client that asks now for the first time."""
         self._look()
         mode = self._modes.get((profile, audience))
         if mode is None:
@@ -213,7 +213,7 @@ class Catalog:
         return readdress(call.method, result, exported)
 
     def instructions(self) -> dict[str, str | None]:
-        """What each server that was listed says of itself."""
+        """The instructions of each server whose lists are known."""
         self._look()
         return {snapshot.server: snapshot.instructions for snapshot in self._snapshots}
 

@@ -1,7 +1,7 @@
 """One listed definition: checked, then kept as encoded members, so that schemas stay byte for byte.
 
 Strict clients reject a whole list for one malformed entry, so a definition that would do that is quarantined with
-its reason and the others go on (protocol.md §3, "One bad tool does not hide a server"). Nothing is repaired; only
+its reason and the others go on. Nothing is repaired; only
 line breaks between JSON tokens go, because a stdio frame is one line.
 """
 
@@ -65,7 +65,7 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A definition that is not exported. `key` is `#n`, its place in the list from 1, when it has none."""
+    """A definition that is not exported. `key` is `#n`, its place in the list from 1, when it does not have one."""
 
     server: str
     kind: Kind
@@ -228,7 +228,7 @@ def encode_as(found: Definition, exported: str) -> bytes:
 
 
 def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
-    """A definition made by `encode_as` without what the era cannot carry (protocol.md §2, shapes).
+    """A definition made by `encode_as` without what the era cannot carry.
 
     The modern era has no `execution`. The handshake era has no output schemas except of objects, and the hub, which
     runs tasks itself, offers it none.
@@ -310,7 +310,7 @@ def _traits(listed: _Listed, fields: RawObject) -> Traits:
 
 
 def _tags(raw: msgspec.Raw) -> list[str]:
-    """Those that are texts; none of what is no list."""
+    """Those that are texts; empty if it is not a list."""
     try:
         items = _ITEMS.decode(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -352,7 +352,7 @@ def _is_too_deep(raw: bytes) -> bool:
 
 
 def first_line(description: str) -> str:
-    """What of a description is shown where there is little room."""
+    """The part of a description that is shown where there is little room."""
     return description.strip().partition("\n")[0].rstrip()
 
 

@@ -1,4 +1,4 @@
-"""What a view is made of: definitions as they are offered, under the names that clients know them by."""
+"""The parts of a view: definitions as they are offered, under the names that clients know them by."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

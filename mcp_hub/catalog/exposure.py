@@ -1,4 +1,4 @@
-"""Which tools a client is listed, and which of the hub's own stand for the others (context.md §1). Pure.
+"""Which tools a client is listed, and which of the hub's own stand for the others. Pure.
 
 Every tool of the view can be called, listed or not. The result follows from the view, the rules and the audience alone,
 so that the same configuration and the same servers give the same bytes, in whatever order the servers came up.
@@ -32,7 +32,7 @@ _COMPACTED: Final = 4096
 
 
 def decided(view: CatalogView, rules: ViewRules, audience: ClientKind) -> Mode:
-    """What `auto` comes to for what is known now; anything else is that."""
+    """The mode for the tools that are known now; `auto` is decided here."""
     asked = audience.expose or rules.expose
     if asked != "auto":
         return asked
@@ -49,7 +49,7 @@ def exposed(
 ) -> CatalogView:
     """The view as this audience is listed it, with the hub's own tools, which go first: clients cut the end.
 
-    `is_partial` while there are servers that have never been listed: whoever cannot be told of their tools later can
+    `is_partial` while there are servers that have never been listed: a client that cannot hear of their tools later can
     find them, and nobody is to keep such lists.
     """
     tools = view.entries(Kind.TOOL)

@@ -12,7 +12,7 @@ __all__ = ["EVERYTHING", "UNTOLD", "Filter", "Hints", "Selector", "Traits"]
 
 
 class Hints(msgspec.Struct, frozen=True):
-    """How a tool behaves, as it says itself (server/tools, `ToolAnnotations`); what is not said is the worse."""
+    """The behaviour that a tool declares (server/tools, `ToolAnnotations`); a missing hint counts as the worse case."""
 
     read_only: bool = False
     destructive: bool = True
@@ -21,7 +21,7 @@ class Hints(msgspec.Struct, frozen=True):
 
 
 class Traits(msgspec.Struct, frozen=True):
-    """What a definition can be selected by besides its names."""
+    """The traits that select a definition besides its names."""
 
     tags: frozenset[str] = frozenset()
     hints: Hints = Hints()

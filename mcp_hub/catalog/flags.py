@@ -1,8 +1,8 @@
-"""What in a tool's definition is hidden from people or speaks to a model about other servers' tools. Pure.
+"""Text in a tool's definition that is hidden from people, or speaks to a model about other servers' tools. Pure.
 
-Nothing is altered: a flag says what there is and where, decoded, and a person judges. What writing systems need is no
-flag: joiners inside Indic and Persian words and emoji, direction marks beside right-to-left letters, one variation
-selector behind a symbol, blanks between Braille. Source: reliability.md §4; Unicode 16, `Default_Ignorable_Code_Point`.
+Nothing is altered: a flag says what there is and where, decoded, and a person judges. What writing systems need gets
+no flag: joiners inside Indic and Persian words and emoji, direction marks beside right-to-left letters, one variation
+selector behind a symbol, blanks between Braille. Source: Unicode 16, `Default_Ignorable_Code_Point`.
 """
 
 import re
@@ -76,7 +76,7 @@ def texts_of(fields: RawObject) -> Iterator[tuple[str, str]]:
         try:
             yield from _texts(msgspec.json.decode(raw), name, 0)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            # as far as it can be read: an escape of half a character is no JSON for msgspec
+            # as far as it can be read: msgspec refuses an escape of half a character
             yield name, bytes(raw).decode("utf-8", "replace")
 
 
@@ -93,7 +93,7 @@ def _texts(value: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def hidden_in(where: str, text: str) -> Iterator[Flag]:
-    """What of the text nobody would see, each run once. The time is linear in the text."""
+    """The invisible parts of a text, each run once. The time is linear in the text."""
     if text.isascii() and text.isprintable():
         return
     plain = _FLAG_EMOJI.sub(lambda found: "\U0001f3f4" * len(found[0]), text) if "\U0001f3f4" in text else text
@@ -181,6 +181,6 @@ _LOOKALIKES: Final = str.maketrans(
 
 
 def folded(name: str) -> str:
-    """What a name looks like: two names that a person may take for one another come to the same text."""
+    """The look of a name: two names that a person may take for one another come to the same text."""
     wide = unicodedata.normalize("NFKC", name).casefold().translate(_LOOKALIKES)
     return re.sub(r"[\W_]+", "", wide).replace("rn", "m")

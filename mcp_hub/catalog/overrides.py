@@ -1,4 +1,4 @@
-"""What the settings change about a tool: how it is listed, and the arguments that are given on its caller's behalf.
+"""Changes of the settings to a tool: how it is listed, and the arguments that are given on its caller's behalf.
 
 Pure. Only these members of a definition are touched: `description`, and of `inputSchema` the `required` and, for
 arguments that are fixed, the `properties` of its top level. Values of arguments are never listed: they may be secret.
@@ -34,7 +34,7 @@ class Supplied(msgspec.Struct, frozen=True):
     def completed(self, given: msgspec.Raw | None, tool: str) -> msgspec.Raw:
         """The `arguments` of a call of `tool`: what the caller gave, byte for byte, first.
 
-        Raises: InvalidParams for one that is fixed, and for what is no object.
+        Raises: InvalidParams for one that is fixed, and for a value that is not an object.
         """
         own = _NONE if given is None or bytes(given) == b"null" else raw_object(given)
         if own is None:
@@ -47,7 +47,7 @@ class Supplied(msgspec.Struct, frozen=True):
 
 
 class Override(msgspec.Struct, frozen=True):
-    """What the settings say of one tool, or of all that a glob matches. `pin` None leaves it to `ViewRules.pinned`."""
+    """The settings of one tool, or of all that a glob matches. `pin` None leaves it to `ViewRules.pinned`."""
 
     name: str | None = None
     description: str | None = None

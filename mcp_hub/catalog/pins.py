@@ -1,4 +1,4 @@
-"""What a server's tools were when they were approved, and what has changed since (reliability.md §4, "Pinning").
+"""A server's tools as they were approved, and the changes since.
 
 A pin is the hash of a definition's `name`, `description`, `inputSchema`, `outputSchema` and `annotations`, with its
 objects in order, so that a server may write them in any. Pure: records and definitions in, records and findings out.
@@ -23,13 +23,13 @@ __all__ = [
     "Pin",
     "Policy",
     "Record",
-    "Told",
+    "Fingerprint",
     "approved",
     "encoded",
     "findings_of",
     "read",
     "seen",
-    "told",
+    "fingerprint",
     "without_texts",
 ]
 
@@ -48,7 +48,7 @@ _WRITTEN_HASH: Final = 32
 _VERSION: Final = 1
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
     """A definition at one moment: its hash, those of its members (shortened), and, unless it is long, its text.
 
     `written` is the hash of the members as they were written, which is quick to compare; `since` in Unix seconds.
@@ -64,8 +64,8 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool. `approved` None: it is new. `offered` is what the server says now, where that is something else."""
 
-    approved: Told | None = None
-    offered: Told | None = None
+    approved: Fingerprint | None = None
+    offered: Fingerprint | None = None
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What is the matter, for people."""
+        """The problem, for people."""
         match self.kind:
             case "changed":
                 return f"has changed since it was approved ({', '.join(self.members)})"
@@ -103,8 +103,8 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
                 return "cannot be compared with what was approved: the record of it cannot be read"
 
 
-def told(fields: RawObject, known: Pin | None = None, *, is_ordered: bool = True) -> Told:
-    """What is pinned of a definition; of one that is written as in `known`, what that has.
+def fingerprint(fields: RawObject, known: Pin | None = None, *, is_ordered: bool = True) -> Fingerprint:
+    """The pinned part of a definition; of one that is written as in `known`, what that has.
 
     Members that are null count as absent. Without `is_ordered` any order of members is another one, which takes a
     tenth of the time (50 µs).
@@ -119,7 +119,7 @@ def told(fields: RawObject, known: Pin | None = None, *, is_ordered: bool = True
     whole = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in members.items())
     text = Raw(b"{%s}" % whole) if len(whole) < MOST_DEFINITION else UNSET
     hashes = {name: sha256(value).hexdigest()[:_FIELD_HASH] for name, value in members.items()}
-    return Told(sha256(whole).hexdigest(), written, hashes, definition=text)
+    return Fingerprint(sha256(whole).hexdigest(), written, hashes, definition=text)
 
 
 def _canonical(own: bytes) -> bytes:
@@ -135,12 +135,12 @@ def _canonical(own: bytes) -> bytes:
 
 
 def _members_in(encoded: bytes) -> int:
-    """How many members all its objects have together: the colons outside of strings."""
+    """The number of members that all its objects have together: the colons outside of strings."""
     plain = encoded.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in encoded else encoded
     return sum(part.count(b":") for part in plain.split(b'"')[::2])
 
 
-def seen(record: Record, offered: Mapping[str, Told], policy: Policy, now: float) -> Record:
+def seen(record: Record, offered: Mapping[str, Fingerprint], policy: Policy, now: float) -> Record:
     """The record once its server has listed these tools; the very same if that says nothing new.
 
     A tool that was never seen is approved at once, unless new ones are to be blocked and there were others before.
@@ -158,7 +158,7 @@ def seen(record: Record, offered: Mapping[str, Told], policy: Policy, now: float
     return record if tools is record.tools else replace(record, tools=tools)
 
 
-def _pin_after(pin: Pin | None, own: Told, trusts: bool, now: float) -> Pin:
+def _pin_after(pin: Pin | None, own: Fingerprint, trusts: bool, now: float) -> Pin:
     if pin is None:
         own = replace(own, since=now)
         return Pin(approved=own) if trusts else Pin(offered=own)
@@ -185,7 +185,7 @@ def approved(record: Record, digests: Mapping[str, str], now: float) -> tuple[Re
 
 
 def findings_of(server: str, record: Record, names: Iterable[str], policy: Policy) -> dict[str, UnapprovedTool]:
-    """What is not approved of these tools, which the server lists, by name."""
+    """The listed tools that are not approved, by name."""
     found: dict[str, UnapprovedTool] = {}
     is_held = policy == "block"
     for name in names:
@@ -197,7 +197,7 @@ def findings_of(server: str, record: Record, names: Iterable[str], policy: Polic
     return found
 
 
-def _finding(server: str, tool: str, before: Told | None, now: Told, is_held: bool) -> UnapprovedTool:
+def _finding(server: str, tool: str, before: Fingerprint | None, now: Fingerprint, is_held: bool) -> UnapprovedTool:
     if before is None:
         return UnapprovedTool(server, tool, "new", (), now.digest, now.since, is_held)
     members = tuple(name for name in MEMBERS if before.members.get(name) != now.members.get(name))
@@ -213,7 +213,7 @@ def _bare(pin: Pin) -> Pin:
     return Pin(pin.approved and _without_text(pin.approved), pin.offered and _without_text(pin.offered))
 
 
-def _without_text(own: Told) -> Told:
+def _without_text(own: Fingerprint) -> Fingerprint:
     """The same without its text."""
     return own if own.definition is UNSET else replace(own, definition=UNSET)
 
@@ -222,7 +222,7 @@ _decode = msgspec.json.Decoder(Record).decode
 
 
 def read(text: bytes | None) -> Record:
-    """The record in a file; an empty one of none. Raises: ValueError for what is no record of this version."""
+    """The record in a file; an empty one if there is none. Raises: ValueError if it is not a record of this version."""
     if text is None:
         return Record()
     try:
@@ -245,5 +245,5 @@ def encoded(record: Record) -> bytes:
     return msgspec.json.encode(replace(record, tools=tools)) + b"\n"
 
 
-def _size(own: Told | None) -> int:
+def _size(own: Fingerprint | None) -> int:
     return len(own.definition) if own is not None and isinstance(own.definition, Raw) else 0

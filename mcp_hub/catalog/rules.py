@@ -1,4 +1,4 @@
-"""What the settings say of lists, as frozen data: of one server, and of one kind of caller."""
+"""The settings of lists, as frozen data: of one server, and of one kind of caller."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -13,7 +13,7 @@ __all__ = ["ServerRules", "ViewRules"]
 
 
 class ServerRules(msgspec.Struct, frozen=True):
-    """What the settings say of one server's listing. No `prefix` means `never`; `rename` maps upstream names.
+    """The settings of one server's listing. No `prefix` means `never`; `rename` maps upstream names.
 
     `tools` and `prompts` see the upstream's and the exported name; `resources` sees URIs and URI templates.
     `overrides` are those of tools, by upstream name or glob. `expose` and `compact` None are those of the view. Of one

@@ -28,7 +28,7 @@ class Unmatched(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """What is wrong, for people."""
+        """The finding, for people."""
         return f'"{self.pattern}" matches nothing that is offered'
 
 

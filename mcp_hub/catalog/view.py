@@ -75,15 +75,15 @@ class CatalogView:
         return f"<CatalogView {counts}, {len(self.quarantined)} quarantined>"
 
     def entries(self, kind: Kind) -> tuple[Entry, ...]:
-        """What is listed, in configured order of servers, then in the upstream's order."""
+        """The listed entries, in configured order of servers, then in the server's order."""
         return self._entries[kind]
 
     def tool_names(self) -> dict[Origin, str]:
-        """What the listed tools are called."""
+        """The exported names of the listed tools."""
         return {(entry.server, entry.key): entry.exported for entry in self._entries[Kind.TOOL]}
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
-        """What the callers know, or can find, by this name; only that can be used."""
+        """The entry that callers know, or can find, by this name; only that can be used."""
         if kind is Kind.TOOL and self._callable_tools is not None:
             return self._callable_tools.get(exported)
         place = self._places[kind].get(exported)
@@ -252,7 +252,7 @@ def _lists(snapshot: Snapshot, kind: Kind) -> bool:
 
 
 def _hint(kind: Kind, present: Sequence[Snapshot], rules: ViewRules) -> CacheHint:
-    """What holds for the whole list: the least that any contributor grants (protocol.md §2)."""
+    """The cache hint of the whole list: the least that any contributor grants."""
     least = CacheHint()
     hints = [
         snapshot.hints.get(kind, least) if snapshot.era is Era.MODERN else least

@@ -1,4 +1,4 @@
-"""The events of one durable call, whatever becomes of the connections that they come over (streams.md §2, "REST").
+"""The events of one durable call, whatever becomes of the connections that they come over.
 
 A call is made with an idempotency key, so one whose answer was lost is asked for again without being made twice. From
 its first event on it goes by the id of its stream, and each new connection begins behind the last event that was given

@@ -32,7 +32,7 @@ from mcp_hub.wire.base import WireClosed
 __all__ = ["LegacySse"]
 
 _STALLED: Final = 60.0
-"""Seconds in which a client has to take a chunk (streams.md §4)."""
+"""Seconds in which a client has to take a chunk."""
 _STREAM: Final = "/sse"
 _PATH: Final = "/messages"
 _ID: Final = "sessionId"

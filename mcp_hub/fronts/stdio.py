@@ -1,4 +1,4 @@
-"""The stdio front: one client on stdin and stdout, either era, era decided by each request (protocol.md §2).
+"""The stdio front: one client on stdin and stdout, either era, era decided by each request.
 
 While it serves, file descriptors 0 and 1 belong to the wire alone: stray prints go to stderr, children inherit
 `/dev/null`.
@@ -64,5 +64,5 @@ class StdioFront:
         self._pipe.close()
 
     def _modern(self, meta: RequestMeta) -> Session:
-        """All requests are one client's: who asks it anything need not tell them apart (protocol.md §2)."""
+        """All requests are one client's: who asks it anything need not tell them apart."""
         return modern_session(self._caller, meta, "stdio")

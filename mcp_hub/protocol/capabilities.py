@@ -1,4 +1,4 @@
-"""What a client declares that it can be asked for, as the hub compares it, passes it on and declares it itself.
+"""Capabilities of clients to be asked: as the hub compares them, passes them on and declares them itself.
 
 Source: specification 2025-11-25, basic/lifecycle "Capability Negotiation"; 2026-07-28, schema `ClientCapabilities`.
 """
@@ -17,7 +17,7 @@ SUPERSET: Final[JsonObject] = {
     "sampling": {"tools": {}, "context": {}},
     "elicitation": {"form": {}, "url": {}},
 }
-"""What the hub declares to handshake servers of any version: all that some caller of theirs may be able to answer.
+"""The capabilities for handshake servers of any version: all that some caller of theirs may be able to answer.
 
 Whether the caller at hand can is checked for each question. Older servers ignore what they do not know; no
 `listChanged`, since a change of one client's roots says nothing of the others'.
@@ -27,7 +27,7 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension by which a modern server may answer a call with a task."""
 
 OWN: Final[JsonObject] = {"extensions": {TASKS: {}}}
-"""What the hub declares to modern servers of itself: the extensions that end with it, whoever calls."""
+"""The hub's own capabilities for modern servers: the extensions that end with it, whoever calls."""
 
 MAX_RELAYED: Final = 8192
 """Bytes of a client's capabilities that travel with each of its calls; the longest real ones have some hundreds."""
@@ -65,7 +65,7 @@ def relayed(declared: JsonObject) -> JsonObject:
 
 
 def to_modern(declared: JsonObject) -> JsonObject:
-    """What a modern upstream is told with the call of a client that declared this."""
+    """The capabilities for a modern server with the call of a client that declared these."""
     return {**relayed(declared), **OWN}
 
 

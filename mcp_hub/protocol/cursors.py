@@ -1,6 +1,6 @@
 """Places in the stream of a call as a client names them: `<stream id>:<seq>`, the id of a server-sent event. Pure.
 
-Source: streams.md §2, "Handshake HTTP". A place is between two events: behind the one of that number, before the next.
+A place is between two events: behind the one of that number, before the next.
 """
 
 import re

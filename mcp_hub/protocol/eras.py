@@ -1,4 +1,4 @@
-"""What each protocol version can carry: one table, and the questions asked of it.
+"""The features of each protocol version: one table, and the questions asked of it.
 
 The constants repeat those of `mcp_types.version` so that a stdio front starts without importing it (0.15 s, 20 MB);
 a contract test holds them equal. Source: specification 2024-11-05 to 2026-07-28, basic/versioning.

@@ -1,6 +1,6 @@
 """Extensions of the protocol that the hub serves to clients, and who has declared them.
 
-Source: specification 2026-07-28, basic/index "Extensions"; streams.md §2, "Partial content".
+Source: specification 2026-07-28, basic/index "Extensions".
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
 
 
 def offered(era: Era) -> JsonObject:
-    """What the hub adds to its capabilities (streams.md §2)."""
+    """The hub's additions to its capabilities."""
     if era is Era.MODERN:
         return {"extensions": {STREAMS: {}, TASKS: {}}}
     return {"experimental": {STREAMS: {}}, "extensions": {STREAMS: {}}}
@@ -40,7 +40,7 @@ def offered(era: Era) -> JsonObject:
 def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:
     """The result of a logged call, with the mark in `_meta` that says where its events are to be had.
 
-    A result whose `_meta` is no object stays as it is: there is nothing that could be added to.
+    A result whose `_meta` is not an object stays as it is.
     """
     mark = msgspec.json.encode({"stream": stream, "cursor": str(cursor), "status": status})
     text = bytes(result)

@@ -1,4 +1,4 @@
-"""What a modern request repeats in HTTP headers, from the server's side: it has to agree with the body.
+"""Members of a modern request that HTTP headers repeat, as a server checks them: they have to agree with the body.
 
 Source: specification 2026-07-28, basic/transports/streamable-http "Server Validation" and "Custom Headers". Order and
 verdicts are the SDK's (`mcp.shared.inbound`), which would cost 0.3 s of the start of a hub over HTTP; a contract test
@@ -36,7 +36,7 @@ def repeated(names: Iterable[str]) -> frozenset[str]:
 
 
 def header_text(value: str | None) -> str | None:
-    """What a header says, out of its Base64 form if it is in that; None for none and for a form that is broken."""
+    """The value of a header, decoded from its Base64 form if it has that; None if it is missing or broken."""
     found = _BASE64.fullmatch(value) if value is not None else None
     if found is None:
         return value
@@ -50,7 +50,7 @@ def header_text(value: str | None) -> str | None:
 def check_version(version: object) -> None:
     """Raises `RpcError` for a modern version that is not served."""
     if not isinstance(version, str):
-        raise RpcError(f"params._meta {VERSION} is no string", code=INVALID_PARAMS)
+        raise RpcError(f"params._meta {VERSION} is not a string", code=INVALID_PARAMS)
     if version not in MODERN_VERSIONS:
         raise RpcError(
             f"protocol version {version[:100]} is not supported",

@@ -1,4 +1,4 @@
-"""What a modern request repeats in HTTP headers, from the client's side.
+"""Members of a modern request that HTTP headers repeat, as a client sends them.
 
 Source: specification 2026-07-28, basic/transports/streamable-http "Request Metadata". The codec repeats the SDK's
 (`mcp.shared.inbound`), which costs 0.5 s to import; a contract test holds them equal.
@@ -84,14 +84,14 @@ class Mirrors:
 
     def _learn_one(self, members: RawObject) -> None:
         name = _decoded(members.get("name"))
-        if isinstance(name, str):  # what has none is nobody's, and found out elsewhere
+        if isinstance(name, str):  # a tool without a name is refused elsewhere
             try:
                 self._wanted[name] = param_headers(_decoded(members.get("inputSchema")))
             except ValueError as exc:
                 raise ValueError(f"{name[:100]} is left out: {exc}") from None
 
     def headers(self, params: RawObject) -> dict[str, str] | None:
-        """What the arguments of this `tools/call` add to its headers."""
+        """The headers that the arguments of this `tools/call` add."""
         wanted = self._wanted.get(str(_decoded(params.get("name")))) if self._wanted else None
         return mirrored(wanted, _decoded(params.get("arguments"))) if wanted else None
 
@@ -113,10 +113,10 @@ def param_headers(schema: object) -> dict[str, Path]:
     for path, node in annotated(schema):
         token, kind = node[_ANNOTATION], node.get("type")
         if not path:
-            raise ValueError(f"{_ANNOTATION} on something that is no property of the arguments")
+            raise ValueError(f"{_ANNOTATION} on something that is not a property of the arguments")
         where = ".".join(path)
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise ValueError(f"{where}: {_ANNOTATION} is no header name")
+            raise ValueError(f"{where}: {_ANNOTATION} is not a header name")
         if kind not in _TYPES:
             raise ValueError(f"{where}: {_ANNOTATION} is for strings, integers and booleans only")
         name = f"mcp-param-{token.lower()}"
@@ -156,7 +156,7 @@ def mirrored(headers: Mapping[str, Path], arguments: object) -> dict[str, str]:
 
 
 def value_at(value: object, path: Path) -> object:
-    """What is at the end of a chain of members; None where it breaks off."""
+    """The value at the end of a chain of members; None where it breaks off."""
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value

@@ -11,7 +11,7 @@ __all__ = ["BY_LIST_METHOD", "KINDS", "KindSpec"]
 
 
 class KindSpec(msgspec.Struct, frozen=True):
-    """How one kind is listed: method, member of the result, identifying member, capability that offers it."""
+    """The listing of one kind: method, member of the result, identifying member, capability that offers it."""
 
     list_method: str
     result_key: str

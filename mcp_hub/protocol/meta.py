@@ -70,7 +70,7 @@ def take_params(raw: RawJson | msgspec.UnsetType) -> tuple[RawObject, RequestMet
 def take_meta(params: RawObject) -> RequestMeta:
     """Removes `_meta` from `params` and splits it.
 
-    Raises `InvalidParams` when it is no object, or the progress token neither a string nor an integer.
+    Raises `InvalidParams` when it is not an object, or the progress token neither a string nor an integer.
     """
     raw = params.pop("_meta", None)
     if raw is None:

@@ -27,7 +27,7 @@ _LONGEST: Final = 2048
 
 
 class ListenFilter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `subscriptions/listen` asks for or its acknowledgement grants. Encodes without what is not wanted."""
+    """The filter that `subscriptions/listen` asks for or its acknowledgement grants. Only wanted kinds are encoded."""
 
     toolsListChanged: bool = False
     promptsListChanged: bool = False

@@ -1,6 +1,6 @@
-"""What a server may ask its caller: who can answer it, how each version writes it, and the multi round-trip form.
+"""Questions of a server to its caller: who can answer it, how each version writes it, and the multi round-trip form.
 
-Source: specification 2025-11-25, client/{elicitation,sampling,roots}; 2026-07-28, basic/patterns/mrtr; protocol.md §2.
+Source: specification 2025-11-25, client/{elicitation,sampling,roots}; 2026-07-28, basic/patterns/mrtr.
 """
 
 import re
@@ -60,7 +60,7 @@ _string = msgspec.json.Decoder(str).decode
 
 
 def capability_for(method: str, params: RawJson) -> JsonObject:
-    """What a client must have declared to be asked this. Raises `KeyError` for what is no question.
+    """The capability that a client must have declared to be asked this. Raises `KeyError` for any other method.
 
     `includeContext` takes nothing: a client without the capability ignores it.
     """
@@ -120,7 +120,7 @@ def _mode(members: RawObject) -> str:
 
 
 class InputRequiredResult(msgspec.Struct, frozen=True):
-    """What a modern server wants before it goes on: questions by its own keys, and a state to hand back; or one."""
+    """Input that a modern server needs first: questions by its own keys, and a state to hand back; or one of them."""
 
     requests: dict[str, Question]
     state: str | None
@@ -144,7 +144,7 @@ def may_ask(result: RawJson) -> bool:
 
 
 def input_requests(result: RawJson) -> InputRequiredResult | None:
-    """What an upstream's result asks for; None if it asks for nothing.
+    """The input that a server's result asks for; None if it asks for nothing.
 
     Raises `RpcError` for a question that is none, more than `MAX_QUESTIONS`, and what is malformed or too long.
     """
@@ -154,7 +154,7 @@ def input_requests(result: RawJson) -> InputRequiredResult | None:
     found = members.get("inputRequests", _NULL)
     raws = raw_object(found) if found != _NULL else {}
     if raws is None:
-        raise RpcError("upstream asked for input in a way that cannot be read: inputRequests is no object")
+        raise RpcError("upstream asked for input in a way that cannot be read: inputRequests is not an object")
     if len(raws) > MAX_QUESTIONS:
         raise RpcError(f"upstream asked for {len(raws)} inputs at once, more than {MAX_QUESTIONS}")
     try:
@@ -181,7 +181,7 @@ def _question(key: str, raw: msgspec.Raw) -> Question:
 
 
 def action_of(method: str, outcome: RawJson | RpcError) -> str | None:
-    """What an elicitation was answered with; None for another question, an error, or an action that there is not."""
+    """The action that an elicitation was answered with; None for another question, an error, or an unknown action."""
     if method != _ELICIT or isinstance(outcome, RpcError):
         return None
     return _ACTIONS.get(bytes((raw_object(outcome) or {}).get("action", b"")))

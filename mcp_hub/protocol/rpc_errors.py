@@ -1,6 +1,6 @@
 """JSON-RPC and MCP error codes, and which of them may travel on to a caller of which era.
 
-Source: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes"; protocol.md §3 "Lossless".
+Source: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes".
 """
 
 from collections.abc import Mapping
@@ -178,7 +178,7 @@ class _ElicitationError(msgspec.Struct):
 
 
 def url_elicitations(error: RpcError) -> dict[str, tuple[str, RawJson]] | None:
-    """What to ask a modern caller in place of -32042: params of `elicitation/create` by keys of the hub's own.
+    """The question to a modern caller in place of -32042: params of `elicitation/create` by keys of the hub's own.
 
     None for any other error, and for one that is malformed or names more than 64.
     """
@@ -194,7 +194,7 @@ def url_elicitations(error: RpcError) -> dict[str, tuple[str, RawJson]] | None:
     if not 0 < len(asked) <= _MOST_ELICITATIONS:
         return None
     for params in asked:
-        params.pop("elicitationId", None)  # the modern era has none
+        params.pop("elicitationId", None)  # not a part of the modern era
     return {
         f"elicitation-{n}": ("elicitation/create", msgspec.json.encode(params)) for n, params in enumerate(asked, 1)
     }

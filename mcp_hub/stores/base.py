@@ -1,6 +1,6 @@
 """Where the events of durable streams are kept: rows, chunks of encoded events, letters to owners, sessions.
 
-One interface for every store (streams.md §5). A stream has one owner, the hub process that appends to it, and an epoch
+One interface for every store. A stream has one owner, the hub process that appends to it, and an epoch
 that every change of owner raises: what an earlier owner still sends is refused (`Fenced`). Events are opaque lines here
 (`protocol.shape.stream_events` knows them); the store sees to order: chunk after chunk without a hole, nothing after
 the end. What `append` has confirmed survives the process if the store `is_durable`.
@@ -37,7 +37,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What of the row an append changes, in the same transaction; None leaves a column as it is.
+    """The columns of the row that an append changes, in the same transaction; None leaves a column as it is.
 
     `frees_key`: the idempotency key is no longer the stream's; another one may have it.
     """

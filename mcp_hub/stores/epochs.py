@@ -1,4 +1,4 @@
-"""The epochs of executors, which go on where an earlier hub on the state folder left them (streams.md §2).
+"""The epochs of executors, which go on where an earlier hub on the state folder left them.
 
 A worker that outlives the hub must not be taken for the one that registers with the next.
 """
@@ -17,7 +17,7 @@ __all__ = ["Epochs"]
 log = get_logger(__name__)
 
 _MOST: Final = 4096
-"""Executors whose epochs are kept; of those that go, the highest is where every new one goes on."""
+"""Executors whose epochs are kept; of those that go, every new one starts above the highest."""
 _FILE: Final = "epochs"
 
 
@@ -56,7 +56,7 @@ class Epochs:
 
 
 def _read(text: bytes | None) -> _Kept:
-    """What is damaged counts as lost: the clock is above whatever was counted."""
+    """A damaged file counts as lost: the clock is above any epoch in it."""
     try:
         return _Kept() if text is None else msgspec.json.decode(text, type=_Kept)
     except msgspec.DecodeError:

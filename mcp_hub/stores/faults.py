@@ -1,4 +1,4 @@
-"""What can be wrong with a file of streams, in four words, and how the errors of SQLite translate into them."""
+"""Faults of a file of streams, in four classes, and the errors of SQLite that belong to each."""
 
 import sqlite3
 from pathlib import Path
@@ -34,7 +34,7 @@ class StoreFault(StoreError):
 
 
 def faulty(error: sqlite3.Error | OSError, path: Path) -> StoreFault:
-    """What an error with the file says of the file."""
+    """The fault of the file behind an error."""
     code = getattr(error, "sqlite_errorcode", 0)
     fault = _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF, "unusable")
     return StoreFault(fault, f"store {path}: {error}")

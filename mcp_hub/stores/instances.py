@@ -2,7 +2,7 @@
 
 Whoever asks takes a shared lock, so that two who ask at once do not take each other for the owner. Without locks
 (Windows) the open file stands for the lock: it cannot be removed. An id is never used twice; hence one that is gone
-once is gone for good, and so is one whose file is missing.
+once is gone permanently, and so is one whose file is missing.
 """
 
 import os

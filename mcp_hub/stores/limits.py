@@ -1,4 +1,4 @@
-"""What a store keeps at most, and which chunks of a stream go when it is too long. Pure."""
+"""The limits of a store, and the chunks of a stream that go when it is too long. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +14,7 @@ PAGE_BYTES: Final = 1 << 20
 
 
 class StoreLimits(msgspec.Struct, frozen=True):
-    """Per stream (streams.md §3) and for the whole store. How long an ended stream is kept is the row's `ttl`.
+    """Per stream and for the whole store. How long an ended stream is kept is the row's `ttl`.
 
     Above `ended` streams or `total_bytes` the oldest ended ones go at the next sweep. `memory_bytes` is for events that
     are kept in memory: there the oldest ended streams go at once, then the oldest events of the stream that grows.
@@ -29,7 +29,7 @@ class StoreLimits(msgspec.Struct, frozen=True):
 
 
 def surplus(chunks: Sequence[tuple[int, int]], most_events: int, most_bytes: int) -> int:
-    """How many of the oldest chunks, given as events and bytes, have to go; never the newest.
+    """The number of oldest chunks, given as events and bytes, that have to go; never the newest.
 
     None while the stream is within its limits; then an eighth at once, so that it is seldom.
     """

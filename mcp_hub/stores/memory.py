@@ -73,7 +73,7 @@ class MemoryStore:
         """Nothing has to be made ready."""
 
     async def close(self) -> None:
-        """What there is stays until the process ends."""
+        """Does nothing: streams stay until the process ends."""
 
     def survives(self, stream: CallId) -> bool:
         return False

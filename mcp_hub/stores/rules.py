@@ -1,4 +1,4 @@
-"""What every store decides alike: what may be appended, and what that makes of the row. Pure."""
+"""Decisions that all stores share: which appends are allowed, and how they change the row. Pure."""
 
 from typing import Final, Protocol
 
@@ -15,7 +15,7 @@ ENDINGS: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class Head(Protocol):
-    """What decides whether a stream takes an append."""
+    """The facts that decide whether a stream takes an append."""
 
     @property
     def epoch(self) -> int: ...
@@ -42,7 +42,7 @@ def begin(row: StreamInfo, chunk: Chunk) -> StreamInfo:
 
 
 def unknown(stream: CallId) -> Fenced:
-    """What an append to a stream that is not there (any more) gets."""
+    """The outcome of an append to a stream that is missing or gone."""
     return Fenced(f"stream {stream}: no longer kept")
 
 
@@ -57,7 +57,7 @@ def refuse(stream: CallId, row: Head, epoch: int, chunk: Chunk) -> None:
 
 
 def expiry(change: Change, ttl: float) -> float | None:
-    """When the stream expires after this change; None if it goes on. `ttl` is what holds unless the change says."""
+    """When the stream expires after this change; None while it runs. `ttl` applies unless the change has its own."""
     if change.status not in ENDINGS:
         return None
     return change.updated + (ttl if change.ttl is None else change.ttl)

@@ -1,4 +1,4 @@
-"""What every connection to a peer has in common, whatever carries it: requests of ours, their answers, who is told.
+"""The common part of all connections to a peer: our requests, their answers, and the handler of its messages.
 
 `Pipe` is one over a pair of pipes; remote servers are reached through others. Correlation is one table of pending
 requests; a request that is abandoned is remembered for a while, so that its late answer is not taken for a stray.
@@ -96,7 +96,7 @@ class Pending(msgspec.Struct, eq=False):
 
 
 class WireHandler(Protocol):
-    """What a connection tells its owner. Called on the event loop, must not block.
+    """Receives the messages of a connection. Called on the event loop, must not block.
 
     `source` is the request of ours on whose own stream the message came, where the transport tells (HTTP).
     """
@@ -106,7 +106,7 @@ class WireHandler(Protocol):
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None: ...
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        """A line that is no message. Pending requests whose answer it was are settled already."""
+        """A line that is not a message. Pending requests whose answer it was are settled already."""
         ...
 
     def on_late_answer(self, id_: int) -> None:
@@ -190,7 +190,7 @@ class Wire(Protocol):
         ...
 
     def send(self, frame: bytes) -> None:
-        """Sends one line that is no request of ours: a notification, or an answer to the peer's request."""
+        """Sends one line that is not a request of ours: a notification, or an answer to the peer's request."""
         ...
 
     def request(

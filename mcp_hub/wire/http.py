@@ -53,7 +53,7 @@ _DOUBLINGS: Final = 10
 _RESUMES: Final = 5
 """Attempts in a row to resume the stream of a request without a new event."""
 _AWAY: Final = (429, 502, 503, 504)
-"""What a server that restarts, or the proxy before it, answers meanwhile."""
+"""Statuses of a server that restarts, or of the proxy before it."""
 
 
 class HttpWire(RemoteWire):
@@ -123,7 +123,7 @@ class HttpWire(RemoteWire):
             self._session = session if session.isascii() and session.isprintable() and session else None
 
     async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
-        """An answer that is no stream: a message whatever the status, or a refusal."""
+        """An answer that is not a stream: a message whatever the status, or a refusal."""
         status = response.status_code
         body = await self._body(response) if kind_of(response) == JSON and status not in DENIED else b""
         message = envelope.decode(envelope.one_line(body)) if body else None
@@ -179,7 +179,7 @@ class HttpWire(RemoteWire):
         if self._speaks()[0] is Era.HANDSHAKE:  # in the modern era the end of the request's connection says it all
             self.send(notification)
 
-    # -- what is no request -----------------------------------------------------------------------------------------
+    # -- what is not a request -----------------------------------------------------------------------------------------
 
     async def _post(self, frame: bytes) -> None:
         async with self._http.stream("POST", self._url, content=frame, headers=self._headers()) as response:
@@ -288,7 +288,7 @@ def _code(message: Envelope | BadMessage | None) -> int | None:
 def _is_unknown_session(status: int, message: Envelope | BadMessage | None) -> bool:
     """Whether a request with a session id was refused because of that (2025-11-25, "Session Management" 3).
 
-    Servers in the field answer 400, too, with an error that names no request. An unknown method is no unknown session.
+    Some servers answer 400 instead, with an error that names no request. An unknown method is another matter.
     """
     if status == 404:
         return _code(message) != METHOD_NOT_FOUND

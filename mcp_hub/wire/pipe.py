@@ -1,7 +1,7 @@
 """JSON-RPC over a pair of pipes, both directions: framing, correlation, write coalescing, back-pressure.
 
 Used by the stdio front (the peer is the client) and by stdio upstreams (the peer is the server). Knows messages, not
-MCP. One of the two modules that use asyncio directly (architecture.md): a memory stream and a task for each message
+MCP. One of the two modules that use asyncio directly: a memory stream and a task for each message
 cost 12 to 140 times a callback. Writes of one loop pass leave as one; requests of ours are correlated in one table;
 everything that cannot be read is handed to the handler, never raised.
 """
@@ -71,7 +71,7 @@ class Pipe(asyncio.Protocol):
         self._is_resting = False
         self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
         self._ended: Cause | None = None  # why nothing follows the backlog
-        self.on_end: Callable[[], object] | None = None  # told that the peer has said all, in place of `close`
+        self.on_end: Callable[[], object] | None = None  # called at the end of input, in place of `close`
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._flush_due = False
@@ -231,7 +231,7 @@ class Pipe(asyncio.Protocol):
 
     def _finish_reading(self) -> None:
         for line in self._framer.finish():
-            self._take_rest(cast(bytes, line))  # what is too long was told before
+            self._take_rest(cast(bytes, line))  # what is too long was reported before
         self._end(_CLOSED_OUTPUT)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -284,11 +284,11 @@ class Pipe(asyncio.Protocol):
         return True
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
-        """The messages of a line that is none as a whole, and what is left of it: a client's has none."""
+        """The messages of a line that is not one as a whole, and the rest of it; a client's lines are not cut."""
         return [], (bad, line)
 
     def _take_rest(self, line: bytes) -> None:
-        """What stands at the end without a line break. Half a message settles nothing: the end says why it is half."""
+        """Takes a last line without a line break. Half a message settles nothing: the end says why it is half."""
         message = envelope.decode(line)
         parts, rest = self._cut(line, message) if isinstance(message, BadMessage) else ([line], None)
         if self._backlog:
@@ -380,7 +380,7 @@ class Pipe(asyncio.Protocol):
 
 
 class _WriteSide(asyncio.Protocol):
-    """Flow control of the write transport, told to the pipe."""
+    """Hands the flow control of the write transport to the pipe."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe

@@ -1,4 +1,4 @@
-"""What the connections to remote servers share: a POST for each message, a task for each request, event streams.
+"""The common part of connections to remote servers: a POST for each message, a task for each request, event streams.
 
 Knows JSON-RPC and HTTP, not MCP; `http` and `sse` are the two transports. Payloads stay raw bytes, and a message that
 comes on a request's own stream is handed on with that request. What goes wrong with one request ends only that one.
@@ -45,13 +45,13 @@ _MOST_NOTES: Final = 256
 """Requests under way, and notifications that wait, above which the server counts as congested; twice as many
 notifications are never kept."""
 _MOST_BYTES: Final = 64 << 20
-"""What the notifications that wait may hold: answers to a server's questions can be long."""
+"""Bytes of notifications that may wait: answers to a server's questions can be long."""
 _MOST_LIMITS: Final = 4
 """Messages of the greatest length whose bytes a server may have sent at once, none of them whole."""
 _NOTE_SECONDS: Final = 15.0
-"""How long a server may take to accept a notification or an answer; the next one waits for that."""
+"""Seconds for a server to accept a notification or an answer; the next one waits for that."""
 TAIL_SECONDS: Final = 0.2
-"""How long the end of a stream is waited for after the answer: a connection that is read to its end is used again."""
+"""Seconds to wait for the end of a stream after the answer: a connection that is read to its end is used again."""
 _HEAD: Final = 4096
 """Bytes of a bad message that are looked at."""
 _MEMBER: Final = re.compile(rb'"(method|result|error)"')
@@ -62,7 +62,7 @@ _OTHERS: Final = "the answer to another request"
 
 
 class HttpStreams(Protocol):
-    """What is used of an HTTP client."""
+    """The part of an HTTP client that is used here."""
 
     def stream(
         self,
@@ -244,7 +244,7 @@ class RemoteWire(ABC):
             pending.fail(error)
 
     async def _refusal(self, response: httpx2.Response) -> HttpRefused:
-        """What a response without a message says."""
+        """The meaning of a response without a message."""
         why = await self.explain(response) if self.explain is not None and response.status_code in DENIED else None
         return refusal(self._server, response, why)
 

@@ -1,4 +1,4 @@
-"""What a response says besides a message, and what the lack of one does."""
+"""Statuses and types of HTTP responses, and the errors of responses without a message."""
 
 import os
 import socket
@@ -37,7 +37,7 @@ _LOCATION: Final = 200
 
 
 def refusal(server: str, response: httpx2.Response, why: str | None = None) -> HttpRefused:
-    """What a response without a message says: its status and what else is known, where it redirects to, or its type."""
+    """The text about a response without a message: its status and reason, its redirect, or its type."""
     status = response.status_code
     said = f"HTTP {status} {response.reason_phrase}".rstrip()
     if 300 <= status < 400:
@@ -84,7 +84,7 @@ def code_of(exc: BaseException) -> str:
 
 
 def reason_of(exc: BaseException) -> str:
-    """What the operating system says of a failed connection, else what the error says itself."""
+    """The operating system's reason for a failed connection, else the error's own text."""
     for found in _causes(exc):
         if isinstance(found, OSError) and found.strerror:
             if found.errno and found.strerror.startswith("Connect call failed"):  # asyncio's words, with an address

@@ -1,4 +1,4 @@
-"""A pipe to a server: what it writes on one line is taken apart, answers to nothing that was asked are told.
+"""A pipe to a server: what it writes on one line is taken apart, answers that nobody asked for are reported.
 
 A call may wait for one of them. Several messages are what threads write that share a pipe, or an array: a receiver must
 take one in 2025-03-26, and some servers write them in other versions.

@@ -55,7 +55,7 @@ class SseWire(RemoteWire):
                     raise await self._refusal(response)
                 await self._follow(response, EventParser(self._limit))
         except (StartFailed, UpstreamLost) as exc:
-            # whoever is told the reason is told of whom
+            # the reason is shown together with the server
             reason, self._failure = str(exc).removeprefix(f'upstream "{self._server}" '), exc
             code = exc.code if isinstance(exc, StartFailed) else str(exc.about_upstream.get("code", code))
         except NO_CONNECTION as exc:
@@ -86,7 +86,7 @@ class SseWire(RemoteWire):
             home = httpx2.URL(self._url)
             found = home.join(data.decode("utf-8", "replace").strip())
         except httpx2.InvalidURL as exc:
-            raise StartFailed("no_endpoint", f"the server named an endpoint that is no URL: {exc}") from None
+            raise StartFailed("no_endpoint", f"the server named an endpoint that is not a URL: {exc}") from None
         if (found.scheme, found.host, found.port, found.userinfo) != (home.scheme, home.host, home.port, b""):
             there = origin(str(found))
             said = f"the server wants messages sent to {there}, which is not where its stream is: refused"

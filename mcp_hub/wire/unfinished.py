@@ -1,4 +1,4 @@
-"""How much a server may have sent at once of messages that are not whole: each has its limit, all together have one."""
+"""The limit on unfinished messages of a server: each has its limit, all together have one."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,9 +19,9 @@ class Unfinished:
 
     @contextmanager
     def share(self, let_go: Callable[[], None]) -> Iterator[Callable[[int], bool]]:
-        """That of one response, which is told how many bytes it holds now; says whether there is room for so many.
+        """The share of one response: a function that takes how many bytes it holds now; True if there is room for them.
 
-        In the end it has to `let_go` of them: an error that tells of them would keep them alive for a while.
+        In the end it has to `let_go` of them: an error that holds them would keep them alive for a while.
         """
         mine = 0
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.catalog.flags import decoded, folded, hidden_in
-from mcp_hub.catalog.pins import Record, encoded, findings_of, read, seen, told
+from mcp_hub.catalog.pins import Record, encoded, findings_of, fingerprint, read, seen
 from mcp_hub.catalog.trust.scan import flags_of
 
 # what is invisible, what it hides among, and what makes it legitimate
@@ -82,8 +82,10 @@ def test_what_is_listed_is_either_as_approved_or_a_finding(lists: list[dict[str,
     record = Record()
     trusted: dict[str, str] = {}
     for listed in lists:
-        offered = {name: told(msgspec.json.decode(json.dumps({"name": name, **tool}), type=dict[str, msgspec.Raw]))
-                   for name, tool in listed.items()}  # fmt: skip
+        texts = {name: json.dumps({"name": name, **tool}) for name, tool in listed.items()}
+        offered = {
+            name: fingerprint(msgspec.json.decode(text, type=dict[str, msgspec.Raw])) for name, text in texts.items()
+        }
         for name, tool in listed.items():
             if policy == "warn" or not record.tools:
                 trusted.setdefault(name, tool["description"])

@@ -1,4 +1,4 @@
-"""What the keywords of JSON Schema hold, drafts 06 to 2020-12, and where its subschemas are.
+"""The keywords of JSON Schema, drafts 06 to 2020-12, and where its subschemas are.
 
 Only places that some draft calls a schema count: `properties.title` is a property of that name, while `enum`,
 `const`, `default` and `examples` hold data, and what an unknown keyword holds is nobody's business.

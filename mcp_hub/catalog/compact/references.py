@@ -32,7 +32,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class References(msgspec.Struct, frozen=True):
-    """What refers to what. `schemas` has each unit's own, outer before inner; `leads` has the units each refers to.
+    """References between units of a schema. `schemas` has those of each unit, outer first; `leads` its targets.
 
     `entered` units must stay, because something points into them. A pinned keyword, known by the `id` of its schema,
     must stay where it is, because a pointer passes it. `outside` are the references to other documents.
@@ -86,7 +86,7 @@ def order(found: References) -> tuple[list[Unit], set[Unit]]:
 
 
 def height(value: Json) -> int:
-    """How many JSON objects and arrays nest in each other."""
+    """The depth to which JSON objects and arrays nest."""
     count, level = 0, [value]
     while level := [one for one in level if isinstance(one, dict | list)]:
         count += 1

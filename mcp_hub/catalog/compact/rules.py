@@ -1,4 +1,4 @@
-"""What one schema can do without: keywords that assert nothing, and a detour to say "or null"."""
+"""Parts that a schema can do without: keywords that assert nothing, and a detour to say "or null"."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Schemas said shorter with the same verdict on every instance (context.md §4).
+"""Schemas said shorter with the same verdict on every instance.
 
 Dropped are keywords that assert nothing (but descriptions), definitions that nothing needs, and `$schema` where the
 meaning does not hang on it. `anyOf` of a type and null becomes a list of types, and a `$ref` becomes what it means
@@ -34,7 +34,7 @@ def compact_schema(raw: bytes) -> bytes:
     """One encoded schema as short as it gets without a change of meaning, or the same bytes. Never raises.
 
     Compacting twice changes nothing more. Left as they are: schemas of more than `MAX_BYTES`, deeper than `MAX_DEPTH`,
-    with a key twice, and what is no schema.
+    with a key twice, and a value that is not a schema.
     """
     shortest = raw
     for _ in range(_MAX_ROUNDS):
@@ -46,7 +46,7 @@ def compact_schema(raw: bytes) -> bytes:
 
 
 def compact_tool(raw: bytes) -> bytes:
-    """One encoded tool definition with a compact `inputSchema` and no `outputSchema` (context.md §1). Never raises.
+    """One encoded tool definition with a compact `inputSchema` and no `outputSchema`. Never raises.
 
     Every other member stays byte for byte and in its order.
     """

@@ -1,7 +1,7 @@
-"""What tools cost the context of a model: each of them, and all together in every way to list them. Pure.
+"""The tokens that tools cost a model's context: each of them, and all together in every way to list them. Pure.
 
 All figures are estimated tokens (`tokens.estimate`) of what a client is sent, added up over definitions; what the
-client makes of them for its model may cost a little more or less. Source: context.md §1 and §6.
+client makes of them for its model may cost a little more or less.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 class CostQuery(msgspec.Struct, frozen=True):
-    """What an account is of: the names go into it as they are. `starting` are servers that have never been listed.
+    """The subject of an account: the names go into it as they are. `starting` are servers that have never been listed.
 
     With `server` only its tools are counted one by one and in `total`; lists are of all. `heaviest` is how many to
     name.

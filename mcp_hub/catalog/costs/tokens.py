@@ -1,4 +1,4 @@
-"""How many tokens a text costs a model: an estimate of the o200k encoding without its vocabulary.
+"""The tokens that a text costs a model: an estimate of the o200k encoding without its vocabulary.
 
 The rule: the UTF-8 text is cut into pieces and every piece is one token. The pieces are those that the encoding itself
 cuts before it looks into its vocabulary, made shorter where the vocabulary usually knows only a part of them; how long

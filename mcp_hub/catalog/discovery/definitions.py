@@ -1,8 +1,8 @@
-"""What the model reads of tools that are not listed: the meta-tools' definitions and the answers of `find_tools`.
+"""Texts for the model about tools that are not listed: the meta-tools' definitions and the answers of `find_tools`.
 
 The three definitions together are at most 250 tokens however many tools there are, `_meta` and annotations included,
 and depend on nothing but the tools. Answers show text that strangers wrote: a line that is not indented and no JSON is
-the hub's, or begins with a tool's name. Source: context.md §2. Not here: the ranking, and what the tools do.
+the hub's, or begins with a tool's name. Not here: the ranking, and what the tools do.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,7 +100,7 @@ def answer(
     limit: int = 8,
     budget_tokens: int = 2000,
 ) -> str:
-    """What `find_tools` says: a line a hit, the first two with notes on their parameters; in full, their definitions.
+    """The answer of `find_tools`: a line a hit, the first two with notes on parameters; in full, their definitions.
 
     `raws` has the encoded definition of every hit, `servers` how many tools each has. Of at most `limit` hits those
     that do not fit into `budget_tokens` are in full shown as lines, else counted. A weak answer says that it is one.

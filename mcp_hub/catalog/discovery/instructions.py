@@ -1,7 +1,7 @@
 """The hub's own instructions: which servers there are and what they say of themselves, at most 2,000 bytes.
 
 The most important first: what the configuration says, how to reach tools that are not listed, the names of all
-servers, the first sentence of each, then more of what each says, shared fairly. Source: protocol.md §3.
+servers, the first sentence of each, then more of what each says, shared fairly.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ LIMIT: Final = 2000
 _LEAST: Final = 400
 """Bytes that text of the configuration leaves to the names of the servers, if they need them."""
 _MAX_FIRST: Final = 160
-"""Characters of what a server says first; a longer sentence is cut, as any server should be told from the others."""
+"""Characters of what a server says first; a longer sentence is cut, so that there is room for every server."""
 _MAX_NAME: Final = 64
 _MOST_SENTENCES: Final = 64
 """Sentences of one server that are looked at."""

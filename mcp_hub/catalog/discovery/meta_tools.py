@@ -1,6 +1,6 @@
-"""`find_tools` and `run_tool`: how a model uses the tools that it is not listed (context.md §2).
+"""`find_tools` and `run_tool`: a model's way to the tools that it is not listed.
 
-`run_tool` is no call of its own: it is unwrapped before it is routed, so that progress, partial content, questions,
+`run_tool` is not a call of its own: it is unwrapped before it is routed, so that progress, partial content, questions,
 cancellation, tasks and soft deadlines are those of the tool that it runs. Only a refusal is different: it comes with
 what the tool takes.
 """
@@ -117,7 +117,7 @@ def _out_of_text(arguments: bytes) -> bytes:
 
 
 class Meant(msgspec.Struct, frozen=True, gc=False):
-    """What a request comes to: `run_tool` stands for another call, of the tool `entry`, or is `refused`.
+    """The meaning of a request: `run_tool` stands for another call, of the tool `entry`, or is `refused`.
 
     `params` are those of that call in the caller's words.
     """

@@ -28,7 +28,7 @@ _FORMAT: Final = (
 _UNSEEN: Final = re.compile(f"[{_FORMAT}]+")
 _UNSEEN_IN_JSON: Final = re.compile(f"[\x7f-\x9f\u2028\u2029{_FORMAT}]")
 _MARKUP: Final = re.compile(r"^(?:[#>*=~_`-]+\s+)+|^[#*`]+|\*\*|``+")
-# a line that goes on in lower case was only wrapped; Chinese and Japanese put no space after a full stop
+# a line that continues in lower case was only wrapped; Chinese and Japanese put no space after a full stop
 _END: Final = re.compile(
     r"\r?\n(?!\s{0,16}[a-z(`])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\bvs\.)(?<!etc\.)\s+|(?<=[。！？])"
 )
@@ -48,7 +48,7 @@ def escaped(text: str) -> str:
 def sentences(text: str) -> list[str]:
     """The sentences of `text`, each on one line and without marks of Markdown; its headings only if it has no other.
 
-    A line is a sentence of its own unless the next one goes on in lower case.
+    A line is a sentence of its own unless the next one begins in lower case.
     """
     parts = _END.split(text[:MAX_READ])
     return _plain(part for part in parts if not part.lstrip().startswith("#")) or _plain(parts)

@@ -1,7 +1,7 @@
 """A tool in one line, and many tools by their names alone: what a model needs to choose among them for few tokens.
 
 Read from definitions that strangers wrote: every text is bounded and on one line, and a schema may be anything at all,
-so what is not understood is left out. Source: context.md §2.
+so what is not understood is left out.
 """
 
 import json
@@ -143,7 +143,7 @@ def _words(text: str) -> set[str]:
 
 
 def _parameters(tool: JsonObject, room: int) -> list[str]:
-    """What fits into `room` characters, and how many did not."""
+    """The parts that fit into `room` characters, and the number of those that did not."""
     listed = _listed(tool)
     shown: list[str] = []
     for name, schema, is_required in listed:
@@ -184,7 +184,7 @@ def _parameter(name: str, schema: Any, is_required: bool, root: JsonObject) -> s
 
 
 def _shown(name: str) -> str:
-    """A parameter's name as it must be written; one that is no plain word as JSON in ASCII, which hides nothing."""
+    """A parameter's name as it must be written; one that is not a plain word as JSON in ASCII, which hides nothing."""
     if not _PLAIN.fullmatch(name):
         name = json.dumps(name[:_MAX_NAME])
     return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
@@ -211,7 +211,7 @@ def _kinds(schema: Any, root: JsonObject) -> Iterator[str]:
 
 
 def _inner(schema: JsonObject, root: JsonObject) -> list[Any] | None:
-    """What stands for `schema`: what it refers to, or the members of its union."""
+    """The schemas that stand for `schema`: its reference, or the members of its union."""
     if isinstance(reference := schema.get("$ref"), str):
         return [_referred(reference, root)]
     if "type" in schema or "enum" in schema or "const" in schema:

@@ -19,7 +19,7 @@ __all__ = ["MAX_REMEMBERED", "Remembered", "mentions_uris", "readdress"]
 MAX_REMEMBERED: Final = 4096
 """URIs: the links of some hundred results, in at most some megabytes."""
 _MAX_LENGTH: Final = 2048
-"""Characters of a URI that is remembered; a longer one is told apart by its wrapping, which needs no memory."""
+"""Characters of a URI that is remembered; a longer one is recognised by its wrapping, which needs no memory."""
 
 # `uri` as a member's name or a whole value: inside of a text its quotes would be escaped. 5 MB take 1.3 ms;
 # `bytes.find` needs a copy and twice the time.

@@ -1,4 +1,4 @@
-"""What a server may make of a URI that it is sent: a filter looks at text, a server at what the text means.
+"""The ways in which a server may read a URI: a filter looks at text, a server at what the text means.
 
 Before they look a URI up, servers lower the case of scheme and host, resolve dot segments and decode what need not be
 encoded, as pydantic's and JavaScript's URL types do. Pure. Source: RFC 3986 §6.2.2; WHATWG URL, "URL parsing".

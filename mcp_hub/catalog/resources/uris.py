@@ -1,7 +1,7 @@
 """Exported resource URIs and templates, and the way back from any URI to the server that serves it.
 
 A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
-others' become `hub://<server>/<original>`; an original that is no valid URI is wrapped percent-encoded, as
+others' become `hub://<server>/<original>`; an original that is not a valid URI is wrapped percent-encoded, as
 `hub://<server>!<n>/<encoded>`, which undoes exactly. Listed URIs are resolved by lookup, an upstream's own `hub://…`
 included; the prefix is taken off only for what no server lists (expanded templates). A URI that nobody lists belongs
 to the first server that mentioned it, for as long as that is remembered.

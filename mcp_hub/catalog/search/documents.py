@@ -17,7 +17,7 @@ __all__ = ["PEAK", "ToolDocument", "Searchable", "pairs", "prepare"]
 
 
 class Searchable(msgspec.Struct, frozen=True):
-    """What a tool offers to search: its exported name, its server, and the server's own words about it.
+    """The text of a tool that is searched: its exported name, its server, and the server's own words about it.
 
     `schema` is the decoded `inputSchema`, which may be any JSON value.
     """
@@ -36,7 +36,7 @@ class ToolDocument(msgspec.Struct, frozen=True, weakref=True):
     keys: tuple[str, str]
     """`search_words.key` of the exported name and of the server's own name."""
     weights: Mapping[str, float]
-    """How much the tool is about each of its words: over 0, under `PEAK`."""
+    """The weight of each of the tool's words: over 0, under `PEAK`."""
     name: tuple[str, ...]
     """The distinct telling words of the server's own name."""
     pairs: tuple[str, ...]
@@ -49,10 +49,10 @@ class _Field(NamedTuple):
     usual: int
     """Words in a field of usual length; fixed, so that a document does not depend on the others."""
     damping: float
-    """How far length counts against a word: 0 not at all, 1 in proportion."""
+    """The degree to which length counts against a word: 0 not at all, 1 in proportion."""
 
 
-# weights of design/context.md §3 with measured corrections (docs/search.md)
+# measured weights (docs/search.md)
 _FIELDS = {
     "name": _Field(4, 32, 3, 0),
     "server": _Field(2.5, 16, 2, 0),

@@ -32,7 +32,7 @@ class Indexes:
     async def search(
         self, profile: str | None, view: CatalogView, query: str, limit: int, server: str | None
     ) -> SearchAnswer:
-        """What the tools of `view`, which is this profile's, have for the query. Indexing runs in a worker thread."""
+        """The hits among the tools of `view`, which is this profile's. Indexing runs in a worker thread."""
         async with self._turn:
             indexed = self._indexes.setdefault(profile, _Indexed(SearchIndex(self._aliases)))
             if indexed.is_behind(view):

@@ -52,7 +52,7 @@ class Postings:
             _discard(self.exact, name, number)
 
     def having(self, word: str) -> int:
-        """How many documents have a word."""
+        """The number of documents that have a word."""
         return len(self.weights.get(word, ()))
 
     def rarity(self, word: str) -> float:

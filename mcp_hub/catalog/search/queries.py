@@ -24,7 +24,7 @@ _MAX_MISSPELLED = 8
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
-    """What a query seeks: step 0 is the whole of it, the others are its clauses if it has several."""
+    """The steps of a query: step 0 is the whole of it, the others are its clauses if it has several."""
 
     words: dict[str, list[tuple[int, float]]]
     """The words that some document has, with the steps that seek it, step 0 first, and what it is worth there."""
@@ -46,7 +46,7 @@ def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
 
 
 def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
-    """What `text` seeks among these documents; it has no words if none has any of it."""
+    """The query of `text` among these documents; it has no words if none has any of it."""
     rows: list[list[str]] = []
     room = MAX_WORDS
     for clause in clauses(text[:MAX_CHARACTERS]):
@@ -70,7 +70,7 @@ class _Reader:
         steps: list[tuple[Sequence[str], dict[str, float]]] = [(whole, self._weights(whole))]
         if len(rows) > 1:
             parts = ((row, self._weights(row)) for row in rows[:MAX_CLAUSES])
-            # one word is no step of its own
+            # one word is not a step of its own
             steps += [(row, weights) for row, weights in parts if len(weights) >= 2]
         request = SearchQuery({}, {}, [])
         for step, (row, weights) in enumerate(steps if len(steps) > 2 else steps[:1]):

@@ -137,7 +137,7 @@ class SearchIndex:
         return {number: 1 + (documents[number].keys[0] == name) for number in named}
 
     def _bonuses(self, asked: SearchQuery, found: Mapping[int, float]) -> dict[_Server, float]:
-        """What a server's tools get more: its other tools fit too, or the query names it."""
+        """The bonus of a server's tools: its other tools fit too, or the query names it."""
         sums: defaultdict[_Server, float] = defaultdict(float)
         for number, total in found.items():
             sums[self._server_of[number]] += total

@@ -1,4 +1,4 @@
-"""How well documents fit a query: BM25F over the words, more for a covered name and for words side by side.
+"""Scores of documents for a query: BM25F over the words, more for a covered name and for words side by side.
 
 First all documents that have a word of the query are weighed roughly, then the best of them in full.
 """
@@ -28,7 +28,7 @@ _WEAK_SHARE, _WEAK_EVIDENCE = 0.25, 0.6
 
 
 class Score(NamedTuple):
-    """What a document's words, the cover of its name and its pairs of words add; and how well it fits at all.
+    """The points for a document's words, the cover of its name and its pairs of words; and its fit as a whole.
 
     `share` is how much it has of what the clause that fits best seeks, 0 to 1; `evidence` is how much it has of the
     whole, in words that no other tool has.

@@ -60,7 +60,7 @@ def telling(name: str) -> tuple[str, ...]:
 
 
 def compounds(text: str, limit: int) -> list[str]:
-    """What mixed case takes apart, once more in one: `GitHub` → `github`, at most `limit` of them."""
+    """Words that mixed case takes apart, joined again: `GitHub` → `github`, at most `limit` of them."""
     joined: list[str] = []
     for run in _RUN.findall(text):
         if not (run.islower() or run.isupper()) and 2 <= len(_CASED_PIECE.findall(run)) <= 3:

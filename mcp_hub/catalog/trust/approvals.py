@@ -1,4 +1,4 @@
-"""Which tools are not what was approved, kept on disk so that it outlives the hub (reliability.md §4, "Pinning").
+"""Which tools are not what was approved, kept on disk so that it outlives the hub.
 
 `Approvals` compares what servers list with their records (`pins`) at once, in memory. What is new is written by its
 `run`, in a worker thread; approvals by other processes are seen within a second while there is anything to approve.
@@ -19,15 +19,15 @@ from mcp_hub.catalog.definitions import parse
 from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import (
+    Fingerprint,
     Policy,
     Record,
-    Told,
     UnapprovedTool,
     encoded,
     findings_of,
+    fingerprint,
     read,
     seen,
-    told,
     without_texts,
 )
 from mcp_hub.catalog.routes import not_approved
@@ -72,7 +72,7 @@ def record_key(config: str, server: str) -> str:
 class Approvals:
     """The findings of one hub. `policies` are those of the servers to look at; `config` is the configuration's place.
 
-    `relist` is told of a server whose processes say something else of a tool than the one whose list was compared.
+    `relist` is called with a server whose processes say something else of a tool than the one whose list was compared.
 
     `held` is for the catalog; it blocks only to read a record, once and when another process has changed it.
     """
@@ -213,7 +213,7 @@ class Approvals:
             server.unsaved = False
 
     def _judge_again(self, server: "_Server") -> None:
-        """By the record as it is on disk now; the catalog is told if that says something else."""
+        """Reads the record on disk again; the catalog hears of it if it has changed."""
         before = server.findings
         self._judge(server)
         if server.findings != before:
@@ -227,7 +227,7 @@ class Approvals:
 
 
 class _Server:
-    """What is known of one server's tools: the last list, the record as far as it matters, and what is wrong."""
+    """The state of one server's tools: the last list, the relevant part of the record, and the findings."""
 
     def __init__(self, name: str, key: str, policy: Policy) -> None:
         self.name = name
@@ -242,7 +242,7 @@ class _Server:
         self._lines = 0
 
     def load(self, record: Record, stamp: object) -> None:
-        """What is on disk."""
+        """The record on disk."""
         self.record, self.stamp = without_texts(record), stamp
         self.is_loaded, self.is_unreadable = True, False
 
@@ -267,9 +267,9 @@ class _Server:
         return mine is not None and (mine is snapshot or mine.lists.get(Kind.TOOL) == snapshot.lists.get(Kind.TOOL))
 
     def judged(self, tool: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
-        """What is wrong with a tool as another process lists it."""
+        """The finding for a tool as another process lists it."""
         usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), self.name)
-        offered = {own.key: told(own.fields, self.record.tools.get(tool)) for own in usable if own.key == tool}
+        offered = {own.key: fingerprint(own.fields, self.record.tools.get(tool)) for own in usable if own.key == tool}
         if self.is_unreadable:
             return UnapprovedTool(self.name, tool, "unreadable", is_held=self.policy == "block")
         return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(tool)
@@ -296,13 +296,13 @@ class _Server:
         self._failure = reason
 
 
-def _offered(snapshot: Snapshot, record: Record) -> dict[str, Told]:
-    """What it says of the tools that it lists and that can be used."""
+def _offered(snapshot: Snapshot, record: Record) -> dict[str, Fingerprint]:
+    """The texts of its tools that are listed and can be used."""
     usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), snapshot.server)
-    found: dict[str, Told] = {}
+    found: dict[str, Fingerprint] = {}
     others = 0
     for own in usable:
         pin = record.tools.get(own.key)
-        found[own.key] = now = told(own.fields, pin, is_ordered=others < _MOST_ORDERED)
+        found[own.key] = now = fingerprint(own.fields, pin, is_ordered=others < _MOST_ORDERED)
         others += pin is None or now is not pin.approved
     return found

@@ -64,7 +64,7 @@ class Inspector(msgspec.Struct):
 
 
 def flags_of(fields: RawObject) -> list[Flag]:
-    """What one definition shows by itself, without the names of others."""
+    """The findings in one definition by itself, without the names of others."""
     found: list[Flag] = []
     for where, text in texts_of(fields):
         for flag in (*hidden_in(where, text), *orders_in(where, text)):
@@ -76,7 +76,7 @@ def flags_of(fields: RawObject) -> list[Flag]:
 
 
 def _of_name(entry: Entry) -> Iterator[Flag]:
-    """What is hidden in the server's own name, of which the one that clients know has nothing."""
+    """The hidden text in the server's own name, which the name that clients know does not show."""
     if entry.key != entry.exported:
         yield from hidden_in("name", entry.key)
 

@@ -22,7 +22,7 @@ _MOST_TOLD: Final = 1000
 
 
 async def tell_flags(catalog: Catalog) -> None:
-    """Looks at all tools whenever they have changed, in a worker thread, until cancelled or `_MOST_TOLD` are told."""
+    """Looks at all tools whenever they have changed, in a worker thread, until cancelled or `_MOST_TOLD` are logged."""
     inspector = Inspector()
     told: set[Flagged] = set()
     await catalog.settled()

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.pins import MEMBERS, Pin, Told
+from mcp_hub.catalog.pins import MEMBERS, Fingerprint, Pin
 from mcp_hub.catalog.trust.scan import flags_of
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawObject
@@ -43,7 +43,7 @@ def flag_lines(pin: Pin) -> list[str]:
     return [f"{decoded(flag.where, 200)}: {flag.why}: {flag.text}" for flag in flags_of(fields)]
 
 
-def _fields(own: Told | None) -> RawObject | None:
+def _fields(own: Fingerprint | None) -> RawObject | None:
     """The members that were kept; None of a definition that was not."""
     return raw_object(own.definition) if own is not None and isinstance(own.definition, Raw) else None
 

@@ -26,7 +26,7 @@ from mcp_hub.types import FileStamp, JsonObject
 __all__ = ["Loaded", "find_config", "load", "parse", "read"]
 
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
-_OWN_TOOLS = 250  # tokens, at most (context.md §2)
+_OWN_TOOLS = 250  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NOT_UTF8 = "not UTF-8 text; save the file as UTF-8"
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
@@ -185,7 +185,7 @@ def _notes(settings: Settings, interpolation: Interpolation, report: Findings) -
 
 
 def _check_budgets(settings: Settings, report: Findings) -> None:
-    """A list is not worth hiding behind tools that take more than it does (context.md §2)."""
+    """A list is not worth hiding behind tools that take more than it does."""
     chosen: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
     chosen["hub",] = settings.hub.budget
     for path, budget in chosen.items():

@@ -1,6 +1,6 @@
 """What is known of each kind of client (`hub.clients`): what is built in, and the file's entries before it.
 
-What clients do is reported, differs and changes (streams.md §0, context.md §1), hence a table that every entry can be
+What clients do is reported, differs and changes, hence a table that every entry can be
 replaced in.
 """
 

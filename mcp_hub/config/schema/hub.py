@@ -159,7 +159,7 @@ class LimitSettings(Section):
 class HubSettings(Section):
     """The hub itself: what it calls itself, how it names and lists tools, who may come in, and its limits.
 
-    `expose` is what clients are listed (context.md §1): every tool (full), `find_tools` and `run_tool` for them all
+    `expose` is what clients are listed: every tool (full), `find_tools` and `run_tool` for them all
     (search), these with all names in a description (names), or (auto) every tool if the list fits `budget` tokens and
     the client, else search. Tools whose exported name one of the globs of `pinned` matches are listed in any case.
     `compact` leaves out of listed schemas what says nothing. A result of more than `max_result_tokens` is cut and its

@@ -1,4 +1,4 @@
-"""What every HTTP request must pass before anything reads it: Host, Origin, bearer token (reliability.md §4), profile.
+"""What every HTTP request must pass before anything reads it: Host, Origin, bearer token, profile.
 
 Decisions over headers; access tokens are for a `Verifier` to check. DNS rebinding needs a name: a Host that is an
 address, `localhost` or a configured name is let through. An Origin must be this machine, the host that is asked, a

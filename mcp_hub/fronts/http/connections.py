@@ -42,7 +42,7 @@ _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 class ConnectionLimits(msgspec.Struct, frozen=True):
     """Connections at a time, bytes of a request's head, seconds for it and for the body. Names as in `hub.http`.
 
-    `stalled` are the seconds in which a client has to take something of what waits for it (streams.md §4).
+    `stalled` are the seconds in which a client has to take something of what waits for it.
     """
 
     max_connections: int = 4096

@@ -7,7 +7,7 @@ A client gets a profile by URL: `/mcp/p/<name>` is `/mcp` with it, and so for ea
 parameter, `?profile=<name>`.
 
 What is not MCP is Starlette: routes of single pages, and a mount. A Starlette route around `/mcp` would cost 36 to 75 %
-more a call (performance.md).
+more a call.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Handshake-era requests over HTTP: sessions by `Mcp-Session-Id`, the GET stream, DELETE.
 
 Source: specification 2025-11-25, basic/transports "Streamable HTTP". A client that drops a POST does not cancel its
-call (streams.md §3); it may come back for the rest of its stream (`resume`), but not for that of a GET: what is
+call; it may come back for the rest of its stream (`resume`), but not for that of a GET: what is
 told there is told again. A session that is unknown but stored is accepted again (`sessions.stored`).
 """
 

@@ -124,7 +124,7 @@ async def answer_call(
 class _Outgoing:
     """The response to a call that may go on without it: only once a client that is still there has all of it.
 
-    Until then a client that goes away cancels its call (streams.md §3).
+    Until then a client that goes away cancels its call.
     """
 
     __slots__ = ("_is_gone", "_receive", "_send", "delivery", "has_let_go")

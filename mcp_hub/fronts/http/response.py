@@ -1,7 +1,7 @@
 """One HTTP response to one MCP request: JSON when the call ends quietly, SSE as soon as something comes first.
 
 A quick call costs no task beside its own: only an exchange that the housekeeper finds still open after a quarter of a
-second gets a watcher for the client's disconnect and keep-alive comments (performance.md, "Techniques"). Events are
+second gets a watcher for the client's disconnect and keep-alive comments. Events are
 taken and written a slice at a time, so that what one client has to catch up with holds up nobody else.
 """
 
@@ -35,7 +35,7 @@ _SLICE: Final = 4096
 _CHUNK: Final = 1 << 18
 """Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
 _STALLED: Final = 60.0
-"""Seconds in which a client has to take a chunk (streams.md §4)."""
+"""Seconds in which a client has to take a chunk."""
 _LAST: Final = 1.0
 """Seconds to end a response that its client may not be reading."""
 SSE_HEADERS: Final = [

@@ -12,7 +12,7 @@ store. A stream has one such connection at a time, the latest. The answer to suc
 * 503 when too many follow the stream, or the store cannot say.
 
 A call without a connection goes on, for as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
-basic/transports "Sending Messages to the Server" 6 and "Resumability and Redelivery"; SEP-1699; streams.md §2, §3.
+basic/transports "Sending Messages to the Server" 6 and "Resumability and Redelivery"; SEP-1699.
 """
 
 from collections import deque

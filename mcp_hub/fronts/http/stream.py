@@ -10,7 +10,7 @@ from mcp_hub.protocol import sse
 __all__ = ["Source", "stream"]
 
 _STALLED: Final = 60.0
-"""Seconds in which a client has to take what it is sent (streams.md §4)."""
+"""Seconds in which a client has to take what it is sent."""
 _LAST: Final = 1.0
 """Seconds to end the response."""
 

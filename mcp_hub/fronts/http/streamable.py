@@ -1,7 +1,7 @@
 """The Streamable HTTP front at `/mcp`, both eras on one endpoint.
 
-Reads and checks a request as HTTP, then hands it to the era that its `MCP-Protocol-Version` header names (protocol.md
-§2). Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-http.
+Reads and checks a request as HTTP, then hands it to the era that its `MCP-Protocol-Version` header names.
+Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-http.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Probes have no token, so a bare answer is for everybody and says one word. Servers, reasons and the last reload are for
 whoever could list the tools: with tokens configured that takes one, and who is bound to a profile sees its servers
-only. Source: reliability.md §3, "Health is told truthfully".
+only.
 """
 
 from collections.abc import Collection, Mapping

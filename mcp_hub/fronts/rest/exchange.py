@@ -40,7 +40,7 @@ EVENT_STREAM: Final = "text/event-stream"
 MOST_WAIT: Final = 300.0
 """Seconds that a request may ask to wait; more is taken for this."""
 _STALLED: Final = 60.0
-"""Seconds in which a client has to take what it is sent (streams.md §4)."""
+"""Seconds in which a client has to take what it is sent."""
 _CHUNK: Final = 1 << 18
 """Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
 _DISCARD: Final = 1.0

@@ -1,6 +1,6 @@
 """Tools that callers of the REST front execute: they register, fetch their calls and post what comes of them.
 
-What may be posted when is decided by the hub; here are only its forms over HTTP (streams.md §2, "Client-executed").
+What may be posted when is decided by the hub; here are only its forms over HTTP.
 """
 
 import re

@@ -37,7 +37,7 @@ class RestStreams:
         self._closing = closing
 
     async def list_streams(self, request: RestRequest) -> Response:
-        """A token's all; without tokens those that were made over REST, and none of a session (streams.md §3)."""
+        """A token's all; without tokens those that were made over REST, and none of a session."""
         most = request.count("limit", _STREAMS, _MOST_STREAMS)
         caller = request.caller
         is_open = caller.principal == LOCAL.principal

@@ -1,4 +1,4 @@
-"""What the tools cost a model, over REST. Source: context.md §6."""
+"""What the tools cost a model, over REST."""
 
 from typing import Final
 

@@ -29,7 +29,7 @@ def is_array(text: bytes) -> bool:
 def parts(text: bytes, most: int) -> list[bytes]:
     """The elements of an array, still encoded.
 
-    Raises `RpcError` -32700 for what is no JSON, -32600 for an empty array and for one of more than `most`.
+    Raises `RpcError` -32700 for text that is not JSON, -32600 for an empty array and for one of more than `most`.
     """
     try:
         found = _decode(text)

@@ -1,4 +1,4 @@
-"""How deep JSON is nested, told without parsing it: linear in its bytes, and without recursion."""
+"""The depth of nested JSON, without parsing it: linear in its bytes, and without recursion."""
 
 import re
 from typing import Final
@@ -35,7 +35,7 @@ def is_deeper(text: bytes, most: int) -> bool:
 
 
 def _outside_strings(text: bytes) -> bytes:
-    """What stands between the strings."""
+    """The text between the strings."""
     bare = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     kept = []
     inside = 0

@@ -61,7 +61,7 @@ class _Answer(msgspec.Struct):
 
 
 class BadMessage(msgspec.Struct, frozen=True):
-    """A line that is no message: the JSON-RPC code to answer with, why, and its id if it could be read."""
+    """A line that is not a message: the JSON-RPC code to answer with, why, and its id if it could be read."""
 
     code: int
     reason: str
@@ -78,9 +78,9 @@ _SURROGATES = re.compile(
 _MENDED = 1 << 20
 """Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
-"""How a message or a batch of them begins; anything else before a message on its line is noise."""
+"""The beginning of a message or of a batch of them; anything else before a message on its line is noise."""
 MESSAGE = rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:'
-"""What a message begins with."""
+"""The beginning of a message."""
 _BEGINS = re.compile(rb"\s*(?:\[\s*)?" + MESSAGE)
 _STARTS = re.compile(MESSAGE)
 _MOST_STARTS = 16
@@ -226,7 +226,7 @@ def id_key(text: bytes) -> int | str:
 
 
 def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
-    """The members of an encoded object, still encoded; an absent one is empty; None if it is no object."""
+    """The members of an encoded object, still encoded; an absent one is empty; None if it is not an object."""
     if raw is Unset:
         return {}
     try:

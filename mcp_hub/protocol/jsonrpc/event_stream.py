@@ -158,7 +158,7 @@ def _lines(chunk: bytes) -> list[bytes]:
 
 
 def _data_of(line: bytes) -> bytes | None:
-    """What a line adds to the data, if it does. It may be long: copied once."""
+    """The data that a line adds, if any. It may be long: it is copied once."""
     if line.startswith(b"data:"):
         return line[6:] if line[5:6] == b" " else line[5:]
     return b"" if line == b"data" else None

@@ -1,8 +1,8 @@
-"""What stands for the answer to a request of ours that cannot be decoded: an error, for nothing else is certain.
+"""The stand-in for an answer to a request of ours that cannot be decoded: an error, for nothing else is certain.
 
 But a list is not lost for one definition in it that cannot be read: Python's `json` writes NaN and Infinity, others
 write half characters, control characters or more levels than can be followed. Such a value, or else the whole
-definition, becomes `NOT_JSON`, by which the definition is put aside; the others go on (protocol.md §3).
+definition, becomes `NOT_JSON`, by which the definition is put aside; the others go on.
 """
 
 import re
@@ -22,7 +22,7 @@ NOT_JSON: Final = b'"dev.mcp-hub/not-json"'
 _LARGEST: Final = 8 << 20
 """Bytes of a list that is worth a second try: a longer one would keep everybody else waiting."""
 _MENDED: Final = 1 << 20
-"""Bytes in all that are searched for what in them is no JSON."""
+"""Bytes in all that are searched for parts that are not JSON."""
 _MOST_ELEMENTS: Final = 1 << 15
 _MOST_TOKENS: Final = 1 << 19
 """Strings and brackets of a list; to look at so many takes about 0.3 seconds."""
@@ -41,11 +41,11 @@ class StandIn(Envelope):
 
 
 class _Lost(Exception):
-    """The elements cannot be told apart."""
+    """The boundaries of the elements are unclear."""
 
 
 def stand_in(bad: BadMessage, line: bytes, method: str) -> Envelope:
-    """For the answer to a request of that method, which came as `line`; what is no list is a `StandIn`."""
+    """For the answer to a request of that method, which came as `line`; a `StandIn` unless it is a list."""
     kind = BY_LIST_METHOD.get(method)
     if kind is not None and len(line) <= _LARGEST:
         try:
@@ -74,7 +74,7 @@ def _with_numbers(text: bytes) -> bytes:
 
 
 def _with_fit_elements(line: bytes, member: bytes) -> bytes:
-    """The line, in whose list each element that cannot be decoded has been mended or replaced. Raises `_Lost`."""
+    """The line, in whose list each element that cannot be decoded has been repaired or replaced. Raises `_Lost`."""
     begin = re.compile(rb'"%b"\s*:\s*\[' % member).search(line, max(line.find(b'"result"'), 0))
     if begin is None:
         raise _Lost

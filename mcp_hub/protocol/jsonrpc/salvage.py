@@ -1,4 +1,4 @@
-"""What can be told of a line that cannot be decoded: its id, and whether it was to be an answer.
+"""The readable part of a line that cannot be decoded: its id, and whether it was to be an answer.
 
 Only its two ends are looked at. An id in a message's own place counts for more than others, which its payload may hold.
 """
@@ -100,7 +100,7 @@ def is_own_answer(line: bytes) -> bool:
 
 
 def _is_request(head: bytes) -> bool:
-    """Whether a method stands before any result; what is no name there is no method, if there is a result as well."""
+    """Whether a method stands before any result; only a name counts if there is a result as well."""
     kind = _KIND.search(head)
     if kind is None or kind[1] != b"method":
         return False

@@ -1,4 +1,4 @@
-"""What goes over the REST API as JSON, one vocabulary for the front, the client and the command line.
+"""The JSON shapes of the REST API, one vocabulary for the front, the client and the command line.
 
 In: nothing but types. Out: msgspec structs for bodies of requests and answers, by subject: `calls`, `streams`,
 `executors`, `servers`, `tokens`, `problems`. The front encodes answers with them and reads requests, the client does

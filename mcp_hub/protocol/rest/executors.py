@@ -23,13 +23,13 @@ class ExecutorEpoch(Struct):
 
 
 class OfferPage(Struct):
-    """What a worker has to do: each has a `type` (call, cancel, input) and a `tool_call_id`. Given out once."""
+    """Work for a worker: each has a `type` (call, cancel, input) and a `tool_call_id`. Given out once."""
 
     offers: list[JsonObjectText]
 
 
 class PostBody(Struct, forbid_unknown_fields=True):
-    """What a worker says of a call. `content` is short for one text delta; `result` and `error` go with `complete`."""
+    """A post of a worker about a call. `content` stands for one text delta; `result`, `error` go with `complete`."""
 
     tool_call_id: str
     events: list[JsonObjectText] = []

@@ -82,7 +82,7 @@ class ServerList(Struct):
 
 
 class LastReload(Struct):
-    """What came of the last reload; `findings` are what is wrong with a file that was not `applied`."""
+    """The outcome of the last reload; `findings` are the faults of a file that was not `applied`."""
 
     trigger: str
     at: str
@@ -97,7 +97,7 @@ class RestartAnswer(Struct):
 
 
 class ReloadAnswer(Struct):
-    """What a reload did with the servers, by name, and keys of the file with dots: what holds from now on (`settings`)
+    """The effect of a reload on servers, by name, and keys of the file with dots: those in force now (`settings`)
     and what only from the next start of the hub on (`next_start`).
 
     `restarted` servers run otherwise now, of `adjusted` ones only rules and limits changed; `revived` ones had failed.

@@ -11,7 +11,7 @@ __all__ = ["ErrorBody", "InputBody", "QuestionInfo", "StreamList", "StreamPage",
 
 
 class QuestionInfo(Struct):
-    """What the tool wants to know before it goes on; the answer goes to `/v1/streams/{id}/input`."""
+    """A question that the tool waits for; the answer goes to `/v1/streams/{id}/input`."""
 
     key: str
     method: str

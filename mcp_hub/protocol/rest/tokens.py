@@ -1,4 +1,4 @@
-"""What tools cost the context of a model, over REST and as `mcp-hub tokens --json` prints it."""
+"""The tokens that tools cost a model's context, over REST and as `mcp-hub tokens --json` prints it."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ __all__ = ["ModeTokens", "ServerTokens", "TokenAccount", "Tokens", "ToolTokens"]
 class Tokens(msgspec.Struct, frozen=True):
     """Tokens of tools: whole definitions, compacted ones, one-line signatures as `find_tools` shows them, names alone.
 
-    Compacted is without what says nothing and without output schemas (context.md §4).
+    Compacted is without what says nothing and without output schemas.
     """
 
     full: int = 0
@@ -53,7 +53,7 @@ class ModeTokens(msgspec.Struct, frozen=True):
 
 
 class TokenAccount(msgspec.Struct, frozen=True):
-    """What the tools of a profile cost clients of one kind, by estimate.
+    """The estimated cost of a profile's tools for clients of one kind.
 
     `modes` are all ways to list them side by side, `current` is the one that holds. `budget` in tokens and `max_tools`
     are what `auto` goes by; a client that `defers` keeps definitions from its model until they are asked for.

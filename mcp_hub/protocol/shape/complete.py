@@ -1,4 +1,4 @@
-"""Results of the modern era that are the end of their call, told apart without being taken apart.
+"""Results of the modern era that are the end of their call, recognised without decoding them.
 
 Source: specification 2026-07-28, basic/index "Result types".
 """
@@ -10,9 +10,9 @@ from mcp_hub.types import RawJson
 __all__ = ["HEAD", "TAIL", "begins", "ends", "is_complete"]
 
 HEAD: Final = b'{"resultType":"complete",'
-"""How many modern servers begin a result."""
+"""The beginning of a result of many modern servers."""
 TAIL: Final = b',"resultType":"complete"}'
-"""How others end one (the Python SDK): what stands before the last brace is a member of the whole."""
+"""The end of a result of others (the Python SDK): a member before the last brace belongs to the whole."""
 
 
 def begins(raw: RawJson, text: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Internal → era-correct wire form, in one place: results, progress and log notifications.
 
 Bytes are spliced; a result is taken apart one level only when the two eras differ and it carries a member that the
-other lacks. Source: specification 2026-07-28, basic/index "Result types" and server/utilities/caching; protocol.md §2.
+other lacks. Source: specification 2026-07-28, basic/index "Result types" and server/utilities/caching.
 """
 
 import re

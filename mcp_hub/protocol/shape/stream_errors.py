@@ -1,7 +1,7 @@
 """The errors that end a durable stream: code, class and whether to try again, and the error that was, again.
 
 An upstream's own error is relayed byte for byte (class `tool`); an error of the hub comes back as the class of
-`mcp_hub.errors` that it had. Source: streams.md §1 "error.data", §6 "Error classes"; `internal`, an error of the hub
+`mcp_hub.errors` that it had. Here `internal`, an error of the hub
 itself, is not among those.
 """
 
@@ -125,7 +125,7 @@ _decode = msgspec.json.Decoder(_WireError).decode
 
 
 def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
-    """The error that `error_data` told of. A code that this version does not know stands for an error all the same.
+    """The error behind `error_data`. A code that this version does not know stands for an error all the same.
 
     Raises `msgspec.DecodeError` or `RecursionError` if `jsonrpc` is not what the hub writes.
     """

@@ -1,4 +1,4 @@
-"""The events of a durable stream as they are stored and shown over REST: one JSON object a line (streams.md §1).
+"""The events of a durable stream as they are stored and shown over REST: one JSON object a line.
 
 What peers sent is spliced into the line and taken out again byte for byte, but for line breaks in its white space,
 which become spaces. Text has to be encodable as UTF-8 and numbers finite, as the decoder of messages and the progress

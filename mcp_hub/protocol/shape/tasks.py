@@ -1,6 +1,6 @@
 """Tasks as a modern client sees them: members, acknowledgements, requests and who may make them. Pure.
 
-Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663); streams.md §2. Times are Unix seconds here and ISO
+Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663). Times are Unix seconds here and ISO
 8601 on the wire, durations seconds here and whole milliseconds there.
 """
 
@@ -40,7 +40,7 @@ _POLL: Final = 1000
 
 
 class TaskState(msgspec.Struct, frozen=True):
-    """What is told of every task. `kept` is how long after its creation it can be asked for."""
+    """The common members of every task. `kept` is how long after its creation it can be asked for."""
 
     id: str
     status: str
@@ -113,7 +113,7 @@ def task_id(params: RawObject) -> str:
 
 
 def task_responses(params: RawObject) -> RawObject:
-    """What `tasks/update` answers, by key. Raises `InvalidParams`."""
+    """The answers in `tasks/update`, by key. Raises `InvalidParams`."""
     responses, _ = take_retry(dict(params))
     if responses is None:
         raise InvalidParams("params.inputResponses is required: an object of responses by their keys in inputRequests")

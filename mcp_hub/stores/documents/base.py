@@ -2,7 +2,7 @@
 
 A document belongs to the principal whose call it came from; to anybody else it is as unknown as one that never was or
 has expired. Its id is that of its content, so that the same text is kept once, and a result that is shaped anew (a
-replay, another hub on the same folder) names the same document. Source: context.md §5.
+replay, another hub on the same folder) names the same document.
 """
 
 import base64

@@ -3,7 +3,7 @@
 One file for each document, named by its principal's hash and its id, so that no id leads out of the folder and a
 foreign document is at another place. A file begins with a head that says how long the rest is, and its time of
 modification is when it expires. It is written beside its place and then renamed: readers see all of it or nothing.
-What does not look like that is no document, and is removed. All files are for nobody else's eyes.
+Any other file is not a document, and is removed. All files are for nobody else's eyes.
 """
 
 import hashlib

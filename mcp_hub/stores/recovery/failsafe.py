@@ -1,6 +1,6 @@
-"""The SQLite store with memory behind it: whatever is wrong with the file, calls go on (streams.md §6).
+"""The SQLite store with memory behind it: whatever is wrong with the file, calls go on.
 
-A stream whose file fails goes on in memory from where it was, under the same numbers; what the file holds of it is read
+A stream whose file fails continues in memory from where it was, under the same numbers; events in the file are read
 from there for as long as that works. While the file is out of use new streams begin in memory, `is_durable` is False,
 and after a while (`retry`) the next thing to be written, or else `orphans`, tries the file again. Once that works, what
 is away comes home: a running stream with its next events, an ended one when `has_news` or `sweep` is asked. They also
@@ -283,7 +283,7 @@ class FailsafeStore:
     # -- the file
 
     async def _read(self, ask: Callable[[SqliteStore], Awaitable[T]], otherwise: T) -> T:
-        """What the file says, if it can be asked."""
+        """The file's answer, if it can be read."""
         file = self._files.file
         if file is None:
             return otherwise

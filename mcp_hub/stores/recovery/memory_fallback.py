@@ -41,7 +41,7 @@ class MemoryFallback:
         return row.key is not None and self.memory.has_key(row.principal, row.key)
 
     def leave(self, row: StreamInfo) -> None:
-        """Goes on in memory with a stream that the file holds as the row says."""
+        """Continues in memory a stream that the file holds as the row says."""
         told: list[StoreError | None] = []
         nothing = Chunk(row.last + 1, ())
         self.memory.create(row, nothing, told.append)
@@ -92,7 +92,7 @@ class MemoryFallback:
         return [row for row in rows if self.can_return(row.id)][:most]
 
     def rest(self, stream: CallId, lines: tuple[bytes, ...]) -> Chunk:
-        """What the file lacks of it, with `lines` behind that."""
+        """The events that the file lacks, with `lines` behind them."""
         here = self.memory.peek(stream)
         assert here is not None
         return Chunk(here.first, self.memory.lines(stream) + lines)

@@ -35,7 +35,7 @@ class Retry:
         return is_news
 
     def take(self, now: float) -> bool:
-        """Whether to try now; who is told so is the only one until the next time is due."""
+        """Whether to try now; True for one caller only, until the next time is due."""
         if not self.is_out or now < self._due:
             return False
         self._is_trying = True

@@ -77,7 +77,7 @@ def _look(path: Path, how: str) -> sqlite3.Connection:
 
 
 def _without_log(path: Path) -> _State | None:
-    """What tells this state of the file from others; None while there is a log beside it, or no file."""
+    """The fingerprint of this state of the file; None while there is a log beside it, or no file."""
     log = path.with_name(path.name + "-wal")
     try:
         if log.exists() and log.stat().st_size:

@@ -1,4 +1,4 @@
-"""What is read from the file, as plain functions of a connection."""
+"""Reads from the file, as plain functions of a connection."""
 
 import sqlite3
 from typing import Final

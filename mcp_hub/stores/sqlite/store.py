@@ -1,4 +1,4 @@
-"""Streams in one SQLite file that several hub processes share (streams.md §5).
+"""Streams in one SQLite file that several hub processes share.
 
 Write-ahead log; one thread that writes and one that reads, so that reading never waits. Faults of the file come as
 `StoreFault`: what to do then is for `failsafe` to decide.
@@ -95,7 +95,7 @@ class SqliteStore:
             self._instances.leave()
 
     async def retire(self) -> None:
-        """Ends writing, and with it the share in the file; reading goes on. Within the same bound as `close`."""
+        """Ends writing, and with it the share in the file; reading continues. Within the same bound as `close`."""
         self._desks[0].is_closing.set()
         if not await self._writer.stop(_CLOSING):
             log.error("store_writes_timed_out", store=str(self.path))

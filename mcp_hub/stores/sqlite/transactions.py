@@ -1,4 +1,4 @@
-"""What the two threads of a SQLite store do with their connections: one writes in transactions, one reads.
+"""The work of a SQLite store's two threads with their connections: one writes in transactions, one reads.
 
 Group commit without linger: all that waits is committed together, synced to the disk (`synchronous=FULL`) if one of it
 is vital. A job that cannot be done is left out, and the others are done again without it.
@@ -79,7 +79,7 @@ class _Desk:
                     raise
 
     def _failure(self, error: Exception) -> StoreError:
-        """What went wrong with one job."""
+        """The error of one job."""
         if isinstance(error, StoreError):
             return error
         if unfit(error):
@@ -119,7 +119,7 @@ class WriteTransactions(_Desk):
         until = self._clock.now() + _PATIENCE
         try:
             if not self._tenancy.begin(lambda: self._clock.now() >= until or self.is_closing.wait(_PAUSE)):
-                raise StoreFault("locked", f"store {self._path}: another process is mending it")
+                raise StoreFault("locked", f"store {self._path}: another process is repairing it")
             super().open()
         except OSError as error:
             raise faulty(error, self._path) from error

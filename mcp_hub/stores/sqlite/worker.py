@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 
 class Job:
-    """Something to do with the connection. `done` is told the result or the `StoreError`, on the event loop.
+    """Something to do with the connection. `done` gets the result or the `StoreError`, on the event loop.
 
     `writes`: needs a transaction; `is_vital`: must be on the disk before it is confirmed; `size` in bytes.
     """
@@ -53,7 +53,7 @@ class Job:
 
 
 class Transactions(Protocol):
-    """What the thread works with. All methods are called in the thread."""
+    """The thread's side of the store. All methods are called in the thread."""
 
     def open(self) -> None:
         """Raises `StoreFault`."""
@@ -140,7 +140,7 @@ class Worker:
     def _main(self, opened: "asyncio.Future[StoreFault | None]") -> None:
         try:
             self._desk.open()
-        except Exception as error:  # whoever started it is told
+        except Exception as error:  # its starter gets it
             fault = error if isinstance(error, StoreFault) else StoreFault("unusable", f"{self._name}: {error}")
             self._hop(self._finish, opened, fault)
             return

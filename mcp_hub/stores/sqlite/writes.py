@@ -1,4 +1,4 @@
-"""What is written to the file, as plain functions of a connection; each runs inside a transaction of the caller's.
+"""Writes to the file, as plain functions of a connection; each runs inside a transaction of the caller's.
 
 One that raises a `StoreError` has written nothing.
 """
@@ -41,7 +41,7 @@ _CHUNK: Final = "INSERT INTO chunks (stream, first, last, body) VALUES (?, ?, ?,
 
 
 class _Head(msgspec.Struct, frozen=True, gc=False):
-    """What an append needs to know of a stream."""
+    """The facts about a stream that an append needs."""
 
     number: int
     epoch: int

@@ -126,7 +126,7 @@ class Access:
         return self.newer(refused)
 
     async def denied(self, status: int, header: str) -> Denial | None:
-        """What to say of a refusal by `status` (401 or 403) with this `WWW-Authenticate`; None if nothing is known."""
+        """The error for a refusal by `status` (401 or 403) with this `WWW-Authenticate`; None if nothing is known."""
         challenge = challenge_of(header)
         if status == 403:
             lacks_scope = challenge.get("error") == "insufficient_scope"
@@ -152,7 +152,7 @@ class Access:
         return f'run "mcp-hub login {self._server}"'
 
     def reread(self) -> bool:
-        """Takes what is stored now; whether that is news. A file that is damaged is no login."""
+        """Takes what is stored now; whether that is news. A damaged file counts as no login."""
         revision = self._store.revision(self.key)
         if revision == self._revision:
             return False
@@ -192,7 +192,7 @@ class Access:
     async def _renew(self, stale: str | None) -> None:
         """Gets a token in place of `stale`, unless somebody else has; what goes wrong is `_trouble`.
 
-        Goes on for a moment when the one who waits is cancelled: the old refresh token may be worth nothing any more.
+        Continues for a moment when its waiter is cancelled: the old refresh token may be worth nothing any more.
         """
         scope = anyio.CancelScope(shield=True)
         done = anyio.Event()

@@ -1,4 +1,4 @@
-"""What authorization servers answer, read without trust: what is usable of it, and one sentence about what is not.
+"""Answers of authorization servers, read without trust: the usable parts, and one sentence about the rest.
 
 Nothing of an answer is shown but the error that OAuth has for it: anything else may hold a token, a code or a secret.
 """
@@ -31,7 +31,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """What a token endpoint gave out: a token that a header can carry, and whole seconds that can be believed."""
+    """A grant of a token endpoint: a token that a header can carry, and whole seconds that can be believed."""
 
     access_token: str
     expires_in: int | None = None

@@ -1,4 +1,4 @@
-"""What a server says with a refusal: the parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3)."""
+"""The parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3)."""
 
 import re
 from typing import Final

@@ -61,7 +61,7 @@ _MOST_REQUESTS: Final = 40
 
 
 class _Storage:
-    """What the SDK's client keeps, for this one login."""
+    """The storage of the SDK's client, for this one login."""
 
     def __init__(self, prior: Grant | None, known: OAuthClientInformationFull | None) -> None:
         self.tokens: OAuthToken | None = None
@@ -115,7 +115,7 @@ class _Login(msgspec.Struct, frozen=True):
         return self._grant(self.storage.tokens, is_registered)
 
     async def _refusal(self) -> httpx2.Response:
-        """What the server says to a request without credentials, as far as that matters, and with our wishes."""
+        """The server's challenge to a request without credentials, with the scopes and resource that we ask for."""
         params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, OWN, None)})
         headers = {
             "accept": "application/json, text/event-stream",
@@ -324,7 +324,7 @@ def _token_endpoint(provider: OAuthClientProvider, url: str) -> str:
 
 
 def _masked(text: str, client: ClientRegistration) -> str:
-    """What is said of a failure; it may repeat what servers answered, which may hold our own secret."""
+    """The text of a failure. Servers may repeat our own secret in their answers, so it is masked."""
     for secret in (client.client_secret, client.private_key):
         text = text.replace(secret, MASK) if secret else text
     return hide(text)

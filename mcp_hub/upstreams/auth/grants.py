@@ -1,4 +1,4 @@
-"""What a login is made with, and what it brought: frozen records, which never show a secret."""
+"""The input of a login and its outcome: frozen records, which never show a secret."""
 
 import hashlib
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """What the configuration says of the hub as a client of one server's authorization server (`OAuthSettings`)."""
+    """The configuration of the hub as a client of one server's authorization server (`OAuthSettings`)."""
 
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
@@ -73,12 +73,12 @@ class Grant:
         return self.expires_at - min(_MARGIN, _PART * max(self.expires_at - self.obtained_at, 0.0))
 
     def secrets(self) -> Iterator[str]:
-        """What must not be shown."""
+        """The values that must not be shown."""
         return (text for text in (self.access_token, self.refresh_token, self.client_secret) if text)
 
 
 def grant_key(url: str, client: ClientRegistration) -> str:
-    """Names the login of one client to one server; neither can be told from it."""
+    """Names the login of one client to one server; neither can be derived from it."""
     who = client.client_id or client.metadata_url or ""
     text = "\0".join((url, who, "machine" if client.is_machine else "person"))
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

@@ -1,9 +1,9 @@
-"""What a worker that executes a virtual tool may post, and what each post does: `Production`. Sans-I/O.
+"""The posts of a worker that executes a virtual tool, and what each of them does: `Production`. Sans-I/O.
 
 A post is a batch of events, numbered 1, 2, 3… for each call; the next one is taken whole or refused whole. What is
 refused changes nothing, and what was taken is never taken again, so a worker that got no answer posts the same again.
 Posts of an earlier epoch, the worker's life before its last registration, are refused. A post that completes the call
-carries its last events and its ending; after it nothing is taken. Source: streams.md §2, "Client-executed tools".
+carries its last events and its ending; after it nothing is taken.
 """
 
 import re
@@ -131,14 +131,14 @@ Produced = Progressed | Delta | Log | ToolCall | ToolResult | Ask
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a post that was taken says."""
+    """The content of an accepted post."""
 
     events: tuple[Produced, ...]
     ending: Completed | Failed | None = None
 
 
 class Production:
-    """What the worker has posted for one call: `taken` posts so far, `credit` events that may come before it waits."""
+    """The posts of the worker for one call: `taken` posts so far, `credit` events that may come before it waits."""
 
     __slots__ = ("_epoch", "_gathered", "_limits", "_open", "_size", "credit", "ended", "taken")
 
@@ -152,7 +152,7 @@ class Production:
         self.ended = False
 
     def receive(self, post: Post, epoch: int) -> Taken | None:
-        """What the post says if it is the next one; None for a duplicate. `epoch` is the executor's current one.
+        """The content of the post if it is the next one; None for a duplicate. `epoch` is the executor's current one.
 
         Raises `Stale`, `Gap`, `Ended`, `TooLarge`, `Malformed`, `NoCredit`, and then nothing has changed.
         """
@@ -253,7 +253,7 @@ def _check_form(post: Post, limits: ProducerLimits) -> None:
     try:
         content = len((post.content or "").encode())
     except UnicodeEncodeError:
-        raise Malformed("content: a lone surrogate is no text") from None
+        raise Malformed("content: a lone surrogate is not text") from None
     sizes = [content, *map(len, post.events)]
     if max(sizes) > limits.event:
         raise TooLarge("one event", limits.event)

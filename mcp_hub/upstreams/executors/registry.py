@@ -1,7 +1,4 @@
-"""What `upstream` keeps: executors, their calls, and what workers are handed. No decisions.
-
-Source: streams.md §2, "Client-executed tools".
-"""
+"""The tables of `upstream`: executors, their calls, and the work that is handed out. No decisions."""
 
 from collections import OrderedDict, deque
 from typing import Final

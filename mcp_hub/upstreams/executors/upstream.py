@@ -2,7 +2,7 @@
 
 An executor is its registering principal's own. What a worker may post is decided by `posts`. A worker is there
 while its lease runs, and at work on a call while it posts; one that is not ends its calls with `ExecutorLost`.
-Source: streams.md §2, "Client-executed tools". The HTTP routes are not here.
+The HTTP routes are not here.
 """
 
 import os
@@ -146,7 +146,7 @@ class ExecutorUpstream:
         return Posted(await self._catch_up(tool_call_id, self._limits.producer.window // 2), posted.is_duplicate)
 
     async def _kept(self, id_: str) -> None:
-        """What was taken is in the store, or never will be: only then the worker may forget it. Raises `NotKept`."""
+        """Returns once a post is in the store: only then may the worker forget it. Raises `NotKept`."""
         work, ended = self._works.get(id_), self._ended.get(id_)
         channel = work.channel if work is not None else ended[2]() if ended is not None else None
         if channel is not None:  # else the call is over and written

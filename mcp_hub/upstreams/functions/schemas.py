@@ -87,7 +87,7 @@ def derive_parameters(function: ToolFunction, hints: Mapping[str, object], witho
             fields[f"p{len(names)}"] = _field(parameter, hints.get(name, object), described.get(name))
             names.append(name)
     try:
-        # extra="forbid": a misspelt optional argument is an error that the caller can mend, not a silent default
+        # extra="forbid": a misspelt optional argument is an error that the caller can fix, not a silent default
         config = pydantic.ConfigDict(extra="forbid")
         # the field types are known at run time only
         model = pydantic.create_model("Arguments", __config__=config, **fields)  # type: ignore[call-overload]

@@ -149,7 +149,7 @@ class LocalUpstream:
 
 
 class OutputText:
-    """What a generator yielded as content, and the deltas that say so."""
+    """The content that a generator yielded, and its deltas."""
 
     def __init__(self) -> None:
         self._blocks: list[object] = []

@@ -1,8 +1,8 @@
-"""What servers listed last, remembered on disk: the next hub shows it at once, before the server has started.
+"""The last lists of servers, kept on disk: the next hub shows them at once, before the server has started.
 
 One file a server, in a folder that several hubs may share: each is written beside its place and then moved there, so
 that readers find the old one or the new one. Definitions stay the bytes that the server sent. What cannot be read,
-or was not written here, is no list: nothing fails of it.
+or was not written here, is ignored: nothing fails because of it.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 
 
 class CachedList(msgspec.Struct, frozen=True):
-    """What a server offered, what it said of itself, and when that was (Unix seconds)."""
+    """The lists of a server, its description of itself, and when they were read (Unix seconds)."""
 
     snapshot: Snapshot
     version: str
@@ -99,7 +99,7 @@ class ListFile(msgspec.Struct, frozen=True):
         return self.folder / f"{self.key}.json"
 
     def read(self) -> CachedList | None:
-        """What was written last; None if nothing was, or nothing that can be used."""
+        """The document as it was written last; None if there is no usable one."""
         try:
             data = self._bytes()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What one server offers: its lists as they were read last, by this hub or an earlier one; read anew when told to."""
+"""The lists of one server as they were read last, by this hub or an earlier one; read again on request."""
 
 from collections.abc import Callable
 from typing import Final
@@ -48,7 +48,7 @@ class ListState:
         self._is_unwritten = anyio.Event()
         self._last: CachedList | None = None
         self.snapshot: Snapshot | None = None
-        """What was read last, by this hub or an earlier one."""
+        """The lists that were read last, by this hub or an earlier one."""
         self.is_fresh = False
         """Whether this hub has read them."""
         if file is not None:

@@ -1,4 +1,4 @@
-"""Who was sent to which URL: the server's word that the user is done there is for that session alone.
+"""The URLs that sessions were sent to: the server's notice that the user is done goes to that session alone.
 
 Source: specification 2025-11-25, client/elicitation "Completion Notifications"; the modern era has no such message.
 """

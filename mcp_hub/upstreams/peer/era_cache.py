@@ -1,5 +1,5 @@
-"""What servers turned out to be, remembered on disk: their era, so that the next start does not probe, and whether
-they ask their callers anything, so that the first calls of two sessions do not overlap (protocol.md §2).
+"""The findings about servers, kept on disk: their era, so that the next start does not probe, and whether
+they ask their callers anything, so that the first calls of two sessions do not overlap.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The one `subscriptions/listen` that is open at a modern server: its changed lists and the resources that are wanted.
 
-When the wishes change, the next one is opened and acknowledged before the last one ends, so nothing is missed; what
-both of them tell is told twice, which is harmless. Source: specification 2026-07-28, basic/patterns/subscriptions.
+When the filter changes, the next one is opened and acknowledged before the last one ends, so nothing is missed; a
+change on both is announced twice, which is harmless. Source: specification 2026-07-28, basic/patterns/subscriptions.
 """
 
 from typing import Final
@@ -108,7 +108,7 @@ class ByListen:
                 self._current = None
 
     def _filter(self) -> ListenFilter:
-        """What is to be listened to now: lists that the server says it announces changes of, resources as wished."""
+        """The filter for now: lists whose changes the server announces, and the resources that are wanted."""
         offered = self._peer.info.capabilities
 
         def announces(name: str) -> bool:
@@ -133,7 +133,7 @@ class ByListen:
         self._wishes.lapse()
 
     async def _replace(self, asked: ListenFilter) -> None:
-        """Opens a stream for what is asked now and ends the last one; if that fails, the last one goes on."""
+        """Opens a stream for what is asked now and ends the last one; if that fails, the last one stays open."""
         old, self._asked = self._current, asked
         granted: frozenset[str] = frozenset()
         fresh: _Listen | None = None

@@ -67,7 +67,7 @@ class ModernTask(TaskPoll):
                 return self._outcome(task)
             self._tell(task)
             await self._ask(line, task)
-            if task.status == "working" or self._questions.are_answered:  # else it waits, as it may for good
+            if task.status == "working" or self._questions.are_answered:  # else it waits, maybe permanently
                 self.channel.touch()
 
     # -- what it asks
@@ -104,7 +104,7 @@ class ModernTask(TaskPoll):
     # -- what it says and comes to
 
     def _tell(self, task: ServerTask) -> None:
-        """A new status message is a step of progress: no other payload is under way (streams.md §0)."""
+        """A new status message is a step of progress: no other payload is under way."""
         message = bytes(task.statusMessage)
         if self.call.wants_progress and message[:1] == b'"' and message != self._said:
             self._said = message

@@ -1,4 +1,4 @@
-"""Which era an upstream speaks: probe, fall back, remember (protocol.md §2, "Upstream era").
+"""The era of an upstream: probe, fall back, remember.
 
 Source: specification 2026-07-28, transports/stdio "Backward Compatibility": a modern server answers `server/discover`
 or refuses the version by name; anything else, or nothing, means the handshake era. `initialize` must not be cancelled,
@@ -29,16 +29,16 @@ from mcp_hub.upstreams.peer.peer import CLIENT_INFO, Peer, PeerInfo
 __all__ = ["PROBE_SECONDS", "Incompatible", "InitializeRefused", "ProbeKilled", "is_still_modern", "negotiate"]
 
 PROBE_SECONDS: Final = 3.0
-"""How long a server may take to answer the probe; one that never does is asked to initialise and remembered."""
+"""Seconds for the answer to the probe; a server that never answers it is asked to initialise and remembered."""
 
 _LONGEST_SAID: Final = 100
-"""Characters of what is no version that its error tells."""
+"""Characters of an invalid version that its error shows."""
 
 _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
 
 _VERSION: Final = re.compile(r"[!-~]{1,64}")
-"""What can be a version: over HTTP it goes into a header of every request."""
+"""The form of a version: over HTTP it goes into a header of every request."""
 
 
 _NOT_ADMITTED: Final = (401, 403)
@@ -46,11 +46,11 @@ _NOT_ADMITTED: Final = (401, 403)
 
 
 _REFUSALS: Final = (400, 404, 405)
-"""How servers refuse what they do not know, without a message."""
+"""Error codes of servers that refuse an unknown request without a message."""
 
 
 _CLIENT_FAULTS: Final = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
-"""How servers answer what their era does not have; other errors may pass."""
+"""Error codes for a method that the server's era lacks; other errors may pass."""
 
 
 class Incompatible(StartFailed):
@@ -225,7 +225,7 @@ def _decoded(raw: RawJson, method: str) -> JsonObject:
 
 
 def _code(exc: RpcError, otherwise: str) -> str:
-    """What the hub's own error says of the server; a server whose answers cannot be read does not speak MCP."""
+    """The hub's own error about the server; a server whose answers cannot be read does not speak MCP."""
     code = str(exc.about_upstream.get("code", otherwise))
     return "not_mcp" if code == "unreadable_answer" else code
 

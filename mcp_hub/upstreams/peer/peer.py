@@ -1,8 +1,7 @@
 """An MCP session with one upstream server, over any wire and in either era: requests, calls, what it says unasked.
 
 Progress is matched by token, always the hub's own (the request id). A log message carries no link to a call: it belongs
-to the one call in flight, or to the session that all calls in flight are of, else it stays in the hub's log
-(protocol.md §2, "Who asked?").
+to the one call in flight, or to the session that all calls in flight are of, else it stays in the hub's log.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -53,7 +52,7 @@ _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 
 
 class PeerInfo(msgspec.Struct, frozen=True):
-    """What the handshake or the discovery settled."""
+    """The outcome of the handshake or the discovery."""
 
     era: Era
     version: str
@@ -77,7 +76,7 @@ class Peer:
         self.said = 0  # messages that were no answer to a request of the hub's own
         self.noise: list[str] = []
         self.mirrors: Mirrors | None = None  # set where arguments travel in headers, too
-        self.on_notice: Callable[[str, RawObject], None] | None = None  # told of updates and of listens; must not block
+        self.on_notice: Callable[[str, RawObject], None] | None = None  # gets updates and listens; must not block
         self.is_interactive = False  # it has asked something while calls were in flight
         self.task_tools: frozenset[str] = frozenset()  # to be called as tasks only (2025-11-25)
         self.keeps_tasks = False  # tasks outlive the connection
@@ -135,7 +134,7 @@ class Peer:
             raise rpc_errors.from_wire(message.error)
         if message.result is Unset or bytes(memoryview(message.result)[:1]) != b"{":
             raise UpstreamLost(
-                f'upstream "{self.name}" answered with a result that is no object',
+                f'upstream "{self.name}" answered with a result that is not an object',
                 data={"upstream": {"server": self.name, "code": "unreadable_answer"}, "outcome": "unknown"},
             )
         return message.result
@@ -154,10 +153,7 @@ class Peer:
     # -- calls --------------------------------------------------------------------------------------------------
 
     def call(self, call: Call, channel: CallChannel) -> Awaitable[Completed]:
-        """Relays one call, with what the server asks on the way; a `CallHandler`.
-
-        `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
-        """
+        """Relays one call and its questions; a `CallHandler`. Raises `Busy`, and `WireClosed` if nothing was sent."""
         if self.task_tools and self._needs_task(call):
             return self._run_task(call, channel)
         return self._call(call, channel)
@@ -169,13 +165,13 @@ class Peer:
         return Completed(await self._tasks.run(call, channel, self._relay, self._line(call)), self.info.era)
 
     async def follow(self, task: TaskPoll) -> Completed:
-        """Goes on with a task of this server, whoever began. Raises `RpcError`, as `TaskPoll.follow`."""
+        """Follows a task of this server, whoever began it. Raises `RpcError`, as `TaskPoll.follow`."""
         if task.known.era is not self.info.era:
             raise task.unknown("it speaks another version of the protocol now")
         return Completed(await self._tasks.follow(task, self._line(task.call)), self.info.era)
 
     def _line(self, call: Call) -> TaskConnection:
-        """How a task of this call is asked about: with what its caller can answer, and named in a header, too."""
+        """Sends requests about a task of this call: with its caller's capabilities, and its name in a header."""
         capabilities, is_modern = to_modern(call.capabilities), self.info.era is MODERN
 
         async def ask(method: str, params: RawObject) -> RawJson:
@@ -236,7 +232,7 @@ class Peer:
         return self.info.era is MODERN and call.era is HANDSHAKE and call.method in PARKABLE
 
     async def _relay(self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None) -> Completed:
-        """One request and its answer; `sent` is told the progress token that it went with."""
+        """One request and its answer; `sent` gets the progress token that it went with."""
         pending = self._send_call(call, channel)
         if sent is not None:
             sent(pending.id)
@@ -256,7 +252,7 @@ class Peer:
         return self.begin(call, channel, headers)
 
     async def _concluded(self, call: Call, channel: CallChannel, done: Completed, follows: bool) -> Completed:
-        """What an answer of a modern server leads to that may be no result yet."""
+        """The result behind an answer of a modern server that may be a task or a question."""
         if (task := made_task(call, channel, done.result)) is not None:
             return await self.follow(task)
         return await follow_up(call, channel, self._relay, done) if follows and may_ask(done.result) else done
@@ -282,6 +278,7 @@ class Peer:
     # -- what the server says (WireHandler) ------------------------------------------------------------------------
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
+        """A question of the server, or its ping."""
         self.said += 1
         id_ = envelope.usable_id(message.id)
         if id_ is None:
@@ -299,7 +296,7 @@ class Peer:
         self._asked.take(message, asker)
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
-        """A request that no answer can name: whoever asked for a call waits for good, as far as anybody can tell."""
+        """A request that no answer can name: the server may wait for the answer permanently."""
         refusal = note_nameless(self.noise, str(message.method))
         if refusal is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
@@ -307,7 +304,7 @@ class Peer:
             self._doubt([source] if source is not None else self.wire.requests.pending.values())
 
     def _asker(self, message: Envelope, source: Pending | None) -> tuple[Call, CallChannel] | None:
-        """The call that a message belongs to, if that is known (protocol.md §2, "Who asked?")."""
+        """The call that a message belongs to, if that is known."""
         if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
             return found
         if source is None:
@@ -315,6 +312,7 @@ class Peer:
         return _context(source) if source.context is not None else None
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
+        """Progress, a log message, a change of a list, or an update of a resource or task."""
         self.said += 1
         method = message.method
         if method == "notifications/progress":
@@ -400,6 +398,7 @@ class Peer:
         """Calls wait in the pipe's buffer; nothing here produces on its own."""
 
     def on_closed(self, reason: str, code: str) -> None:
+        """The connection is gone: every call on it fails."""
         if self.close_cause is None:
             self.close_cause = Cause(code, hide(reason))
         self._asked.close()

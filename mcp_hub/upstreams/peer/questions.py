@@ -1,7 +1,7 @@
-"""What servers ask their callers: requests of handshake servers, `input_required` results of modern ones.
+"""Questions of servers to their callers: requests of handshake servers, `input_required` results of modern ones.
 
-A question goes to the caller of exactly one call or is declined with a clear error; the server's call goes on either
-way (protocol.md §2, "The bridge"). Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
+A question goes to the caller of exactly one call or is declined with a clear error; the server's call continues in
+both cases. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
 """
 
 from collections.abc import Callable, Mapping
@@ -174,7 +174,7 @@ def check(call: Call, method: str, params: RawJson) -> None:
 
 
 def declined(call: Call, method: str, error: RpcError) -> RpcError:
-    """A modern server cannot be told of an error answer: the call fails with it."""
+    """A modern server cannot receive an error answer: the call fails with it."""
     about = {"question": method, "error": msgspec.Raw(bytes(error.encoded()))}
     return RpcError(f"the client answered {method} with an error: {error.message}", data=_about(call, about))
 

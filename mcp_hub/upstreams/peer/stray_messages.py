@@ -1,4 +1,4 @@
-"""What a server says that is for no caller: what cannot be taken, and log messages that belong to no call."""
+"""Messages of a server that are for no caller: broken ones, and log messages that belong to no call."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ _HEAD: Final = 4096
 _NO_METHOD: Final = b"%d" % METHOD_NOT_FOUND
 _GRAVE: Final = frozenset(LOG_LEVELS[LOG_LEVELS.index("warning") :])
 _MOST: Final = {True: 20, False: 200}
-"""Messages of one connection within a minute that are told, by whether they are grave."""
+"""Messages of one connection within a minute that are logged, by whether they are serious."""
 _MINUTE: Final = 60.0
 _SHOWN: Final = 500
 

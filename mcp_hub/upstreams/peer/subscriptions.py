@@ -51,7 +51,7 @@ class ServerSubscriptions:
         self._wishes.want(uri)
 
     def release(self, uri: str) -> None:
-        """After the last reference the server is told."""
+        """After the last reference the server gets the request to unsubscribe."""
         self._wishes.release(uri)
 
     @property
@@ -75,7 +75,7 @@ class ServerSubscriptions:
     async def follow(self, peer: Peer, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Works on this connection until cancelled; nothing that the server does raises.
 
-        Counts as started when the server's lists may be read: what changes from then on will be told.
+        Counts as started when the server's lists may be read: changes from then on will be announced.
         """
         self._peer, peer.on_notice = peer, self._on_notice
         if _can_watch(peer):
@@ -127,7 +127,7 @@ class ByRequest:
         self._limit = anyio.CapacityLimiter(_AT_ONCE)
         self._busy: set[str] = set()
         self._sent: set[str] = set()
-        """What the server may watch, whether it has said so or not."""
+        """The resources that the server may watch, whether it has said so or not."""
 
     async def run(self) -> None:
         """Works until cancelled."""

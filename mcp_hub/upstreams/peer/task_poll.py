@@ -1,8 +1,8 @@
 """A task that a server runs for a call: what is known of it, and how it is looked at until it has ended.
 
 A task outlives the request that made it, at a remote server the connection too, and it may outlive the hub: what
-another one needs to go on is told to the call's channel (`Known`). How a task is made, asks and ends is the business of
-its era: `tasks` and `modern_tasks`. Source: streams.md §6, "upstream task: keep polling".
+another one needs to go on goes to the call's channel (`Known`). How a task is made, asks and ends is the business of
+its era: `tasks` and `modern_tasks`.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ _GOODBYE: Final = 1.0
 _PASSING: Final = (408, 425, 429)
 """Statuses below 500 by which a server says that it may answer when it is asked again."""
 _UNKNOWN: Final = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
-"""How servers answer for a task that they do not have, or no longer."""
+"""Error codes of servers for a task that they do not have, or no longer."""
 _TO_THE_SECOND: Final = len("2026-07-28T10:00:00")
 
 
@@ -63,7 +63,7 @@ class ServerTask(msgspec.Struct):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a hub has to know of a task to go on with it.
+    """The state that a hub needs to continue with a task.
 
     `created`: a server that counts its tasks from 1 in each life has another one by this id then.
     """
@@ -90,7 +90,7 @@ class TaskUnknown(UpstreamLost):
 
 
 class TaskLeft(UpstreamLost):
-    """The connection is lost, the task goes on: it can be followed over the next one."""
+    """The connection is lost, the task continues: it can be followed over the next one."""
 
     def __init__(self, task: "TaskPoll", why: str) -> None:
         super().__init__(why, data=task.about({"outcome": "unknown"}))
@@ -133,7 +133,7 @@ class TaskPoll(ABC):
             try:
                 await line.ask("tasks/cancel", self._named)
             except RpcError:
-                pass  # it has ended in the meantime, or nobody can be told
+                pass  # it has ended in the meantime, or the server cannot be reached
 
     async def _look(self, line: TaskConnection) -> ServerTask:
         """The task as it is now."""

@@ -1,4 +1,4 @@
-"""What the tasks of modern servers ask: put to the caller of the call, and kept until the server has the answers.
+"""Questions of the tasks of modern servers: put to the caller of the call, and kept until the server has the answers.
 
 Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663), "Task Update Requests".
 """
@@ -19,7 +19,7 @@ __all__ = ["TaskQuestions"]
 
 
 class TaskQuestions:
-    """What the task of one call asks: each key once in its life, whatever connection it is seen over.
+    """The questions of the task of one call: each key once in its life, whatever connection it is seen over.
 
     Answers wait until nothing that was asked is open, since a server need not take a part of them, and then until the
     server has them. Source: SEP-2663, "Task Update Requests".
@@ -83,7 +83,7 @@ class TaskQuestions:
         await self._news.wait()
 
     def answers(self) -> RawObject:
-        """What is to be handed back; nothing while a question is open. Raises `RpcError` if the caller declined one."""
+        """The answers to hand back; nothing while a question is open. Raises `RpcError` if the caller declined one."""
         self._news = anyio.Event()
         if self._failure is not None:
             raise self._failure

@@ -1,7 +1,7 @@
 """Tools of handshake servers that run only as tasks: the hub makes the task, follows it and answers an ordinary call.
 
 Messages about a task name it, so a question of one is attributed exactly, whatever else is in flight. Source:
-specification 2025-11-25, basic/utilities/tasks; protocol.md §3, "2025-11-25 tasks upstream".
+specification 2025-11-25, basic/utilities/tasks.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -76,7 +76,7 @@ class _HandshakeTask(TaskPoll):
     async def _look_again(self, line: TaskConnection) -> None:
         await anyio.sleep(self._pause)
         before, self._status = self._status, (await self._look(line)).status
-        if self._status == "working" or self._status != before:  # one that goes on waiting says nothing
+        if self._status == "working" or self._status != before:  # one that still waits says nothing
             self.channel.touch()
 
     async def _result(self, line: TaskConnection) -> RawJson:
@@ -94,7 +94,7 @@ class _HandshakeTask(TaskPoll):
         return outcome
 
     async def _look_on(self, line: TaskConnection) -> None:
-        """Hears of the task until it has ended. What a look fails with is no news: its result says what it came to."""
+        """Polls the task until it has ended. A poll that fails changes nothing: the task's result decides."""
         while self._status not in _ENDED:
             with suppress(RpcError):
                 await self._look_again(line)
@@ -140,7 +140,7 @@ class ServerTasks:
             del self._by_token[token]
 
     async def follow(self, task: TaskPoll, line: TaskConnection) -> RawJson:
-        """Goes on with a task, whoever began; as `TaskPoll.follow`."""
+        """Follows a task, whoever began it; as `TaskPoll.follow`."""
         id_ = task.known.task
         self._by_id[id_] = task.call, task.channel
         try:
@@ -150,7 +150,7 @@ class ServerTasks:
 
 
 def taken_up(call: Call, channel: CallChannel, how: RawJson) -> TaskPoll:
-    """The task that another hub followed for this call, `how` being what it told of it. Raises `HubRestarted`."""
+    """The task that another hub followed for this call, by its record `how`. Raises `HubRestarted`."""
     try:
         known = msgspec.json.decode(how, type=Known)
     except (msgspec.DecodeError, RecursionError) as exc:

@@ -61,7 +61,7 @@ class WantedResources:
 
     @property
     def watched(self) -> Set[str]:
-        """What the server has confirmed."""
+        """The subscriptions that the server has confirmed."""
         return self._watched
 
     def want(self, uri: str) -> None:
@@ -69,7 +69,7 @@ class WantedResources:
         self._counts[uri] = self._counts.get(uri, 0) + 1
 
     def release(self, uri: str) -> None:
-        """Gives a reference back; after the last one the server is told. One that was never taken here is ignored."""
+        """Gives a reference back; the last one unsubscribes at the server. One that was never taken is ignored."""
         if uri not in self._counts:  # it was taken before the server was disabled for a while
             return
         self._counts[uri] -= 1
@@ -134,7 +134,7 @@ class WantedResources:
         self.wake()
 
     def wake(self) -> None:
-        """Whoever fulfils wishes has something to look at."""
+        """Wakes the task that fulfils wishes."""
         self._news.set()
 
     async def touched(self) -> set[str]:

@@ -156,7 +156,7 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child
 
 
 def describe_exit(returncode: int) -> str:
-    """How a process ended, for people: "exited with code 3", "killed by SIGSEGV"."""
+    """The end of a process, for people: "exited with code 3", "killed by SIGSEGV"."""
     if returncode >= 0:
         return f"exited with code {returncode}"
     try:

@@ -2,7 +2,7 @@
 
 Desktop applications start the hub with a PATH that knows neither Homebrew nor nvm, so the usual places are searched
 after PATH. Children inherit an allow-listed environment: a secret in the hub's own reaches only the server whose
-configuration names it (reliability.md §4).
+configuration names it.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Orphans: what a server leaves behind becomes a child of the hub (Linux), which has to reap it.
 
-A child that died is told from one of somebody else in this process (a tool written in Python may wait for a program of
-its own) by a stamp, the one thing that a process passes on to all its descendants and that is still to be seen of a
-zombie: the soft limit of RLIMIT_RTTIME, an odd value above any that a real-time process could reach. It limits nothing.
+A stamp tells a dead child of a server from other children of this process (a tool written in Python may wait for a
+program of its own). A process passes it on to all its descendants, and it is still visible on a zombie: the soft limit
+of RLIMIT_RTTIME, an odd value above any that a real-time process could reach. It limits nothing.
 """
 
 import os
@@ -25,7 +25,7 @@ _STAMPS: Final = 1 << 62
 """Stamps are at or above it: microseconds, a hundred thousand years of them."""
 
 _hubs = 0
-"""How many hubs of this process have asked for it; the attribute is the whole process's."""
+"""The number of hubs of this process that have asked for it; the attribute is the whole process's."""
 
 
 def adopt_orphans() -> bool:

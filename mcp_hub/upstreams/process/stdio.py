@@ -43,7 +43,7 @@ _DEAF: Final = 30.0
 
 
 class StdioSpec(msgspec.Struct, frozen=True):
-    """What to run and how to talk to it. `argv[0]` is absolute; `key` names the server in the era memory."""
+    """The command of a server and its wire. `argv[0]` is absolute; `key` names the server in the era cache."""
 
     argv: Sequence[str]
     env: dict[str, str]

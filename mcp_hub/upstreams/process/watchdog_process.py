@@ -66,7 +66,7 @@ class WatchdogProcess:
         return self._popen.poll() is None
 
     def tell(self, lines: str) -> bool:
-        """Whether the guard could be told: not one that has ended, nor one that reads nothing any more."""
+        """Whether the watchdog got the message: not if it has ended, nor if it no longer reads."""
         data = lines.encode()
         try:
             return os.write(self._pipe, data) == len(data)

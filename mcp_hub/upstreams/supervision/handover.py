@@ -1,4 +1,4 @@
-"""What the successor of an upstream takes over from it, so that clients notice nothing while it starts."""
+"""The state that the successor of an upstream takes over, so that clients notice nothing while it starts."""
 
 import msgspec
 

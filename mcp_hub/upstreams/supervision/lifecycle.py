@@ -1,6 +1,6 @@
 """The life of an upstream as decisions: when to try again, when to give up, when to rest. Sans-I/O.
 
-States and rules from OTP supervisors and systemd (reliability.md §3): more than `intensity` deaths within `period`
+States and rules from OTP supervisors and systemd: more than `intensity` deaths within `period`
 seconds → failed; before that the pause doubles with each attempt in a row that did not get ready, with jitter, capped.
 """
 

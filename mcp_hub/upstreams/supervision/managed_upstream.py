@@ -1,7 +1,7 @@
 """One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after the other.
 
 A bad upstream changes nothing for another: each has its own supervisor, all start at once, and nobody waits for one
-but its own callers (product.md, promise 2).
+but its own callers.
 """
 
 import random
@@ -62,7 +62,7 @@ class ManagedUpstream:
     ) -> None:
         self.name = name
         self.successor: CallHandler | None = None
-        """Who has the calls that this one cannot send any more."""
+        """Takes the calls that this one can no longer send."""
         self._rules = rules
         self._gate = gate
         self._changes = changes
@@ -239,14 +239,14 @@ class ManagedUpstream:
         await self._keeper.drain(seconds, why)
 
     def use(self, twin: Self) -> None:
-        """Goes by the limits of `twin` from now on, lists by theirs when they are read next; the process goes on."""
+        """Takes over the limits of `twin`, for lists at their next read; the process keeps running."""
         rules = self._rules = twin._rules
         self._keeper.use(rules)
         self._lists.limits = rules.lists
         self._subscriptions.timeout = rules.request_timeout
 
     def legacy(self) -> Handover:
-        """What a successor needs to stand in for it."""
+        """The state that a successor needs to stand in for it."""
         return Handover(self._lists.last, self._log_level, self._subscriptions.references)
 
     def inherit(self, legacy: Handover) -> None:
@@ -296,7 +296,7 @@ class ManagedUpstream:
         )
 
     def snapshot(self) -> Snapshot | None:
-        """What it listed last, in this hub or an earlier one, whatever its state is now."""
+        """Its last lists, of this hub or an earlier one, whatever its state is now."""
         return self._lists.snapshot
 
     def set_log_level(self, level: str) -> None:
@@ -321,7 +321,7 @@ class ManagedUpstream:
         self._subscriptions.release(uri)
 
     def _send_log_level(self, peer: Peer) -> None:
-        """A server that has just died is told when it is back: nobody else's call or level fails with it."""
+        """A server that has just died gets it when it is back: nobody else's call or level fails with it."""
         if self._log_level and peer.info.era is Era.HANDSHAKE and "logging" in peer.info.capabilities:
             params = object_bytes({"level": self._log_level})
             with suppress(WireClosed):

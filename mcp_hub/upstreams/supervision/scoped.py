@@ -1,7 +1,7 @@
 """`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
 
 One more process, the first, is only listed: what it offers stands for all of them. A handshake client is a session; the
-modern era has none, so its callers share one process per principal (protocol.md §2, "Who asked?").
+modern era does not have sessions, so its callers share one process per principal.
 """
 
 import math
@@ -65,7 +65,7 @@ class Scoped:
         self._log_level: str | None = None
         self._relisted = -math.inf
         self.successor: CallHandler | None = None
-        """Who has the calls that come to this one all the same."""
+        """Takes the calls that still come to this one."""
         self._emptied: anyio.Event | None = None
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class Scoped:
             member.busy -= 1
             if self._emptied is not None:
                 self._emptied.set()
-            if not is_over:  # what is refused is no use of it
+            if not is_over:  # a refused call does not count as a use
                 member.idle_since = self._clock.now()
             if member.is_last and not member.busy and self._members.get(key) is member:
                 self._end(key)
@@ -172,7 +172,7 @@ class Scoped:
         self._first.restart()
 
     def relist(self) -> None:
-        """What is listed is not what processes list now: a fresh one is started to be listed, once in a while."""
+        """Processes list something else now: a fresh one is started to be listed, at limited intervals."""
         if self._clock.now() - self._relisted >= _RELIST:
             self._relisted = self._clock.now()
             self._first.restart()
@@ -196,7 +196,7 @@ class Scoped:
         return bool(over)
 
     def legacy(self) -> Handover:
-        """What a successor needs to stand in for it."""
+        """The state that a successor needs to stand in for it."""
         return self._first.legacy()
 
     def inherit(self, legacy: Handover) -> None:

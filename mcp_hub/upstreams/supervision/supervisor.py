@@ -80,7 +80,7 @@ class Supervisor:
     """The owner of one server's connections, one after the other. `connect` makes a fresh one for every start.
 
     Who is at the server (`turns`) and what is watched there (`subscriptions`) says whether it is needed. `on_ready` is
-    told of each connection when calls can be sent to it.
+    called for each connection when calls can be sent to it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Supervisor:
     ) -> None:
         self.name = lists.name
         self.peer: Peer | None = None
-        """What calls are sent to."""
+        """The connection that calls are sent to."""
         self.connected: Peer | None = None
         """The same, and the one that drains."""
         self.connection: Connection | None = None
@@ -165,7 +165,7 @@ class Supervisor:
             self.wake()
 
     def _order(self, life: Life, why: Cause) -> None:
-        """How it is from now on: whatever goes on is ended, calls included."""
+        """Sets the state from now on and ends everything in progress, calls included."""
         if self._is_over:
             return
         if self.connected is not None and self.connected.close_cause is None:
@@ -202,6 +202,7 @@ class Supervisor:
         raise self.unavailable()
 
     def unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
+        """The error for a call that cannot be sent now, with the state and `reason`."""
         life = self.life
         said = f"is {life.state.value}: "
         if life.state is UpstreamState.READY:  # it was, and is again, which is not why
@@ -228,7 +229,7 @@ class Supervisor:
             self._become(lifecycle.stopped(self.life))
 
     async def _step(self, scope: anyio.CancelScope) -> None:
-        """What its state calls for, until that is another one, or an order cancels the `scope`."""
+        """Does what its state requires, until the state changes or an order cancels the `scope`."""
         if self.life.state is UpstreamState.STARTING:
             ended = await self._attempt()
             if not scope.cancel_called:
@@ -240,7 +241,7 @@ class Supervisor:
             await anyio.sleep_forever()
 
     def _after(self, ended: _Ended) -> Life:
-        """What follows a session that has ended, or did not begin."""
+        """The state after a session that has ended, or did not begin."""
         if ended.hopeless is not None:
             return lifecycle.gave_up(self.life, ended.cause, ended.hopeless)
         now = self._clock.now()
@@ -284,7 +285,7 @@ class Supervisor:
             await tasks.start(self._subscriptions.follow, peer)
             await self._lists.read(peer, set(Kind), min(_SILENCE, limit / 2))
             if self.life.state is not UpstreamState.STARTING:
-                return _STOPPED  # told to drain meanwhile
+                return _STOPPED  # `drain` was called meanwhile
             self.peer = self.connected = peer
             self._on_ready(peer)
             self._ready_at = self._clock.now()

@@ -1,6 +1,6 @@
 """Turns at a server whose questions carry no link to a call: different sessions do not overlap on it.
 
-A question on a shared pipe belongs to the session that all calls in flight are of (protocol.md §2, "Who asked?"). Once
+A question on a shared pipe belongs to the session that all calls in flight are of. Once
 a server has asked anything, that session is made to exist: sessions take turns. So do those whose sessions they are
 (principals), each in order of arrival: one with very many calls keeps nobody else waiting for all of them.
 """
@@ -27,7 +27,7 @@ _Line = deque[tuple[str, anyio.Event]]
 
 
 class Turns:
-    """Who is at the server now. Counts from the start, so that it knows when it is switched on."""
+    """The sessions at the server now. Counts from the start, so that it is right when it is switched on."""
 
     def __init__(self, server: str, wait: float = _WAIT, echo: float = _ECHO) -> None:
         self._server = server

@@ -7,7 +7,18 @@ import msgspec
 import pytest
 
 from mcp_hub.catalog import pins
-from mcp_hub.catalog.pins import Pin, Policy, Record, Told, approved, encoded, findings_of, read, seen, told
+from mcp_hub.catalog.pins import (
+    Fingerprint,
+    Pin,
+    Policy,
+    Record,
+    approved,
+    encoded,
+    findings_of,
+    fingerprint,
+    read,
+    seen,
+)
 from mcp_hub.types import RawObject
 
 TOOL = {
@@ -23,8 +34,8 @@ def fields(text: str | bytes | dict[str, Any]) -> RawObject:
     return msgspec.json.decode(json.dumps(text) if isinstance(text, dict) else text, type=RawObject)
 
 
-def pinned(**members: Any) -> Told:
-    return told(fields({**TOOL, **members}))
+def pinned(**members: Any) -> Fingerprint:
+    return fingerprint(fields({**TOOL, **members}))
 
 
 @pytest.mark.parametrize("member", pins.MEMBERS)
@@ -46,18 +57,18 @@ def test_the_order_of_members_and_white_space_change_nothing_nor_does_a_null() -
     text = (
         b'{"inputSchema":%s,"name":"pay","annotations":{"readOnlyHint":false},"description":"Pays.","x":null,' % schema
     )
-    now = told(fields(text + b'"outputSchema":{"type":"object"}}'))
+    now = fingerprint(fields(text + b'"outputSchema":{"type":"object"}}'))
     assert (now.digest, now.members) == (pinned().digest, pinned().members)
-    assert told(fields(text + b'"outputSchema":{"type":"object"}}'), is_ordered=False).digest != now.digest
+    assert fingerprint(fields(text + b'"outputSchema":{"type":"object"}}'), is_ordered=False).digest != now.digest
     bare = {name: own for name, own in TOOL.items() if name != "annotations"}
-    assert told(fields({**TOOL, "annotations": None})).digest == told(fields(bare)).digest
+    assert fingerprint(fields({**TOOL, "annotations": None})).digest == fingerprint(fields(bare)).digest
 
 
 def test_what_is_written_as_before_is_not_looked_at_again() -> None:
     pin = Pin(msgspec.structs.replace(pinned(), since=1.0), pinned(description="2"))
-    assert told(fields(TOOL), pin) is pin.approved
-    assert told(fields({**TOOL, "description": "2"}), pin, is_ordered=False) is pin.offered
-    assert told(fields({**TOOL, "description": "3"}), pin) == pinned(description="3")
+    assert fingerprint(fields(TOOL), pin) is pin.approved
+    assert fingerprint(fields({**TOOL, "description": "2"}), pin, is_ordered=False) is pin.offered
+    assert fingerprint(fields({**TOOL, "description": "3"}), pin) == pinned(description="3")
 
 
 @pytest.mark.parametrize(
@@ -79,10 +90,10 @@ def test_any_other_difference_changes_the_pin(one: str, other: str) -> None:
 
 
 def digest(schema: str) -> str:
-    return told(fields(b'{"name":"pay","inputSchema":%s}' % schema.encode())).digest
+    return fingerprint(fields(b'{"name":"pay","inputSchema":%s}' % schema.encode())).digest
 
 
-def after(record: Record, policy: Policy, now: float = 1.0, **offered: Told) -> Record:
+def after(record: Record, policy: Policy, now: float = 1.0, **offered: Fingerprint) -> Record:
     return seen(record, offered, policy, now)
 
 
@@ -154,7 +165,7 @@ def test_a_record_is_read_as_it_was_written_and_texts_have_bounds(monkeypatch: p
     assert read(encoded(record)) == record
     kept = read(encoded(record)).tools["pay"].approved
     assert kept is not None and json.loads(bytes(kept.definition)) == TOOL  # type: ignore[arg-type]  # it is not UNSET
-    assert told(fields({**TOOL, "description": "x" * pins.MOST_DEFINITION})).definition is msgspec.UNSET
+    assert fingerprint(fields({**TOOL, "description": "x" * pins.MOST_DEFINITION})).definition is msgspec.UNSET
     monkeypatch.setattr(pins, "_MOST_TEXT", 10)
     assert read(encoded(record)) == pins.without_texts(record)
 

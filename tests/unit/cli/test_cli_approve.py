@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from mcp_hub.catalog.pins import Record, Told, encoded, findings_of, read, seen, told
+from mcp_hub.catalog.pins import Fingerprint, Record, encoded, findings_of, fingerprint, read, seen
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.cli import main
 from mcp_hub.cli.commands import approve as module
@@ -17,9 +17,9 @@ from mcp_hub.stores.keyed_files import KeyedFiles
 CONFIG = {"bank": {"command": "true"}, "shop": {"command": "true"}, "free": {"command": "true", "approval": False}}
 
 
-def tool(name: str, description: str, **members: object) -> dict[str, Told]:
+def tool(name: str, description: str, **members: object) -> dict[str, Fingerprint]:
     raw = {"name": name, "description": description, "inputSchema": {"type": "object"}, **members}
-    return {name: told(msgspec.json.decode(json.dumps(raw), type=dict[str, msgspec.Raw]))}
+    return {name: fingerprint(msgspec.json.decode(json.dumps(raw), type=dict[str, msgspec.Raw]))}
 
 
 class Place:
@@ -31,7 +31,7 @@ class Place:
     def key(self, server: str) -> str:
         return record_key(str(self.config), server)
 
-    def lists(self, server: str, *lists: dict[str, Told]) -> None:
+    def lists(self, server: str, *lists: dict[str, Fingerprint]) -> None:
         """The server has listed these tools, one list after the other."""
         for offered in lists:
             self.store.update(self.key(server), lambda text, own=offered: encoded(seen(read(text), own, "block", 9.0)))  # type: ignore[misc]

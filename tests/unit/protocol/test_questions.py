@@ -150,7 +150,7 @@ def test_params_may_be_absent() -> None:
     [
         ({}, "without saying which"),
         ({"inputRequests": {}}, "without saying which"),
-        ({"inputRequests": []}, "inputRequests is no object"),
+        ({"inputRequests": []}, "inputRequests is not an object"),
         ({"inputRequests": {"k": 5}}, "cannot be read: 'k'"),
         ({"inputRequests": {"k": {"params": {}}}}, "cannot be read: 'k'"),
         ({"inputRequests": {"k": {"method": "tools/call", "params": {}}}}, "'tools/call', which no client"),

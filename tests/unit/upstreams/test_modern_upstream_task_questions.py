@@ -115,7 +115,7 @@ async def test_a_caller_that_answers_with_an_error_fails_the_call_and_cancels_th
     [
         (asks("a", method="sampling/createMessage", params={"tools": []}), "sampling.tools"),
         (asks("a", method="tools/call"), "no client can be asked for"),
-        (state("input_required", inputRequests=[1]), "no object"),
+        (state("input_required", inputRequests=[1]), "not an object"),
         (state("input_required", inputRequests={"a": 1}), "cannot be read"),
         (asks(*map(str, range(65))), "65 inputs at once"),
     ],

@@ -85,18 +85,3 @@ def test_what_waited_reaches_a_reader_that_has_caught_up_although_nothing_new_co
     woken.clear()
     assert len(reader.take()) == 5 and woken
     assert reader.take() == [Progressed(9, skipped=5)]
-
-
-def test_what_cannot_follow_is_refused_and_counted(log: CallLog) -> None:
-    reader = log.reader(nothing)
-    assert not log.append(Started())
-    assert log.append(Completed(b"{}")) and log.ended
-    assert not log.append(Progressed(1)) and not log.append(Completed(b"{}"))
-    assert log.refused == 3 and len(reader.take()) == 2
-
-
-def test_a_reader_that_has_closed_may_close_again(log: CallLog) -> None:
-    reader = log.reader(nothing)
-    reader.close()
-    reader.close()
-    assert log.append(Completed(b"{}"))

@@ -8,7 +8,7 @@ import structlog
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
-from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progressed
+from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.protocol.shape.stream_errors import is_retryable
 from tests.unit.calls.call_scripts import (
     DONE,
@@ -31,17 +31,6 @@ from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, ru
 def failure(ending: Ending) -> Exception:
     assert isinstance(ending, Failed)
     return ending.error
-
-
-def test_a_call_ends_with_what_its_handler_returns() -> None:
-    async def scenario() -> None:
-        registry = new_registry()
-        call = watch(registry, at_once)
-        assert call.ended_at is None and len(registry) == 1
-        await sleep(0)
-        assert call.ending is DONE and len(registry) == 0 and registry.ended == 1
-
-    run(scenario)
 
 
 def test_an_error_of_the_handler_is_the_ending_and_a_bug_is_not_told_in_detail() -> None:
@@ -93,18 +82,6 @@ def test_a_handler_that_has_not_begun_is_not_run_after_a_cancel() -> None:
     run(scenario)
 
 
-def test_cancelling_what_has_ended_changes_nothing() -> None:
-    async def scenario() -> None:
-        registry = new_registry()
-        call = watch(registry, at_once)
-        await sleep(0)
-        registry.cancel(call.record)
-        await sleep(2 * GRACE)
-        assert call.ending is DONE and call.record.log.refused == 0
-
-    run(scenario)
-
-
 def test_a_handler_that_does_not_obey_has_its_grace_and_then_the_call_ends_without_it() -> None:
     async def scenario() -> None:
         registry = new_registry(running=1)
@@ -133,20 +110,6 @@ def test_what_waits_is_started_in_order_and_one_more_is_refused() -> None:
         await sleep(10)
         assert [call.ended_at - call.began for call in calls if call.ended_at] == [1, 5, 2, 3]
         assert len(registry) == 0
-
-    run(scenario)
-
-
-def test_a_place_that_a_cancelled_waiting_call_held_is_free_again() -> None:
-    async def scenario() -> None:
-        registry = new_registry(running=1, waiting=1)
-        watch(registry, after(1))
-        first = watch(registry, never)
-        registry.cancel(first.record)
-        assert first.ending == Cancelled()
-        second = watch(registry, after(1))
-        await sleep(3)
-        assert second.ending is DONE
 
     run(scenario)
 
@@ -248,43 +211,6 @@ def test_a_sign_of_life_gives_the_caller_no_more_time_to_answer() -> None:
         call = watch(new_registry(), asking, TimeLimits(1000, 1000, answer=25))
         await sleep(30)
         assert "roots/list was not answered for 25 s" in str(failure(call.ending))
-
-    run(scenario)
-
-
-def test_a_limit_that_is_shorter_than_the_doubt_stays() -> None:
-    async def scenario() -> None:
-        call = watch(new_registry(), doubted(never), TimeLimits(10, 1000))
-        await sleep(20)
-        assert isinstance(failure(call.ending), DeadlineExceeded)
-
-    run(scenario)
-
-
-def test_progress_that_no_client_could_use_is_a_sign_of_life_too() -> None:
-    async def handler(call: Call, channel: CallChannel) -> Completed:
-        for _ in range(10):
-            await sleep(2)
-            channel.send(Progressed(float("nan")))
-        return DONE
-
-    async def scenario() -> None:
-        call = watch(new_registry(), handler, TimeLimits(3, 1000))
-        await sleep(100)
-        assert call.ending is DONE and len(call.events) == 2
-
-    run(scenario)
-
-
-def test_each_call_has_its_own_time_whatever_the_order_they_come_in() -> None:
-    async def scenario() -> None:
-        registry = new_registry()
-        calls = [watch(registry, never, TimeLimits(limit, 1000)) for limit in (50, 1, 20, 0.5)]
-        await sleep(10)
-        calls.append(watch(registry, never, TimeLimits(2, 1000)))
-        await sleep(200)
-        spans = [round(call.ended_at - call.began, 1) for call in calls if call.ended_at]
-        assert spans == [50, 1, 20, 0.5, 2]
 
     run(scenario)
 

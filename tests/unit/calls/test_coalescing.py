@@ -36,29 +36,6 @@ def test_progress_that_comes_often_waits_for_the_newest_of_a_quarter_of_a_second
     assert taken == [(0.25, [Progressed(3, skipped=1)]), (1.25, [Progressed(4)])]
 
 
-def test_replaced_progress_moves_to_the_end() -> None:
-    sent: list[CallEvent] = [Progressed(1), Delta(b"[1]", 0), Delta(b"[2]", 1), Progressed(2)]
-    assert after_many(*((0.5, event) for event in sent)) == [(0.5, [*sent[1:3], Progressed(2, skipped=1)])]
-
-
-def test_progress_that_comes_too_early_waits_while_content_goes() -> None:
-    taken = after_many((0.125, Progressed(2)), (0.125, Delta(b"[1]")))
-    assert taken == [(0.125, [Delta(b"[1]")]), (0.25, [Progressed(2)])]
-
-
-def test_what_may_not_wait_takes_earlier_progress_with_it() -> None:
-    call = ToolCall("c", "t", b"{}")
-    taken = after_many((0.125, Progressed(2)), (0.125, call), (0.125, Progressed(3)))
-    assert taken == [(0.125, [Progressed(2), call]), (0.375, [Progressed(3)])]
-
-
-def test_held_progress_goes_before_progress_that_no_longer_comes_often() -> None:
-    coalescer = Coalescer()
-    for at, event in [*OFTEN, (0.9, Progressed(1)), (1.0, Progressed(2)), (1.0, Progressed(3))]:
-        coalescer.add(event, at)
-    assert coalescer.take(1.0)[50:] == [Progressed(1), Progressed(2), Progressed(3)]
-
-
 def test_content_after_silence_goes_at_once_and_what_follows_is_merged_for_fifty_milliseconds() -> None:
     pieces = [(0.0, b"[1]"), (0.01, b"[2]"), (0.02, b" [ ] "), (0.03, b"[3, 4]"), (0.5, b"[5]")]
     taken = chat(*((at, Delta(content)) for at, content in pieces))
@@ -81,11 +58,6 @@ def test_content_is_merged_up_to_four_kibibytes_and_then_goes_at_once() -> None:
     assert chat((0.0, Delta(b"[1]")), (0.01, large)) == [(0.0, [Delta(b"[1]")]), (0.01, [large])]
 
 
-def test_content_for_another_place_does_not_shorten_the_wait() -> None:
-    first, second, other = Delta(b"[1]"), Delta(b"[2]"), Delta(b"[3]", 1)
-    assert chat((0.0, first), (0.04, second), (0.06, other)) == [(0.0, [first]), (0.09, [second, other])]
-
-
 def test_content_that_is_no_array_is_left_alone() -> None:
     odd = [Delta(b'{"a":1}'), Delta(b"[1]"), Delta(b"5"), Delta(b'"]"'), Delta(b"[2]"), Delta(b"null")]
     assert flat(play([(0.0, event) for event in odd], 0.01)) == odd
@@ -103,11 +75,6 @@ def test_a_count_stands_where_log_messages_were_dropped() -> None:
 
 LINE = Log("info", b'{"level":"info","data":1}')
 FIFTY: list[Timed] = [(0.0, LINE)] * 50
-
-
-def test_a_log_message_is_let_through_a_second_after_the_fiftieth_before_it() -> None:
-    spread: list[Timed] = [(n / 64, LINE) for n in range(50)]
-    assert [at for at, _ in chat(*spread, (1.0, LINE), (1.0, LINE))][-2:] == [1.0, 2.0]
 
 
 def test_a_count_waits_for_a_second_from_the_first_that_was_suppressed() -> None:

@@ -7,11 +7,10 @@ import pytest
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.hub_tools.own_tools import WAIT
-from mcp_hub.calls.rules import CallRules
 from mcp_hub.errors import EventsGone, StoreError, UpstreamLost
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.stores.base import Chunk
-from mcp_hub.types import OWN, CallId
+from mcp_hub.types import CallId
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.soft_hub import DEADLINE, SoftHub, delta, in_virtual_time, said, soft
 from tests.unit.fronts.task_hub import Sent, text
@@ -61,16 +60,6 @@ async def test_it_returns_the_result_as_soon_as_that_is_there(hub: SoftHub) -> N
         assert answer.is_answered
         frame = b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (answer.answer["id"], VERBATIM)
         assert frame in [raw.rstrip(b"\n") for raw in hub.raw]
-
-
-@in_virtual_time
-async def test_what_is_new_goes_no_further_than_the_result(hub: SoftHub) -> None:
-    await hub.hello()
-    stream = await hub.softly()
-    sent = await wait(hub, stream)
-    await hub.running.happens(delta("partial"))
-    await hub.running.ends(text("whole"))
-    assert said(sent) == "whole"
 
 
 @in_virtual_time
@@ -205,13 +194,6 @@ async def test_a_call_whose_client_is_there_is_not_taken_for_one_without(hub: So
 
 
 @in_virtual_time
-async def test_what_holds_for_the_servers_tools_does_not_hold_for_them(hub: SoftHub) -> None:
-    hub.facade._rules = lambda server, tool: CallRules(task="required")
-    params = {"name": WAIT, "arguments": {"stream": "st_0"}}
-    assert said(await hub.send("tools/call", params, capabilities={})) == UNKNOWN
-
-
-@in_virtual_time
 async def test_it_shows_the_end_of_much_output(hub: SoftHub) -> None:
     await hub.hello()
     stream = await hub.softly()
@@ -320,21 +302,3 @@ async def test_a_modern_client_is_asked_by_the_answer_of_its_wait(hub: SoftHub) 
     assert len(hub.running.answers) == 1 and not again.is_answered
     await hub.running.ends(text("done"))
     assert said(again) == "done" and again.result["resultType"] == "complete"
-
-
-@in_virtual_time
-async def test_links_lead_where_those_of_an_ordinary_result_do(hub: SoftHub) -> None:
-    await hub.hello()
-    links = [{"type": "resource_link", "uri": uri, "name": "n"} for uri in ("x:y", "hub://elsewhere/x")]
-    result = json.dumps({"content": links}).encode()
-    direct = await hub.tool("slow")
-    await hub.running.ends(result)
-    stream = await hub.softly()
-    await hub.running.ends(result)
-    waited = await wait(hub, stream)
-    assert waited.result["content"] == direct.result["content"] != links
-
-
-@in_virtual_time
-async def test_they_are_no_server_that_anybody_configured(hub: SoftHub) -> None:
-    assert OWN not in [status.server for status in hub.facade.statuses()]

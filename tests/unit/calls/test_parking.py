@@ -59,11 +59,6 @@ def test_the_retry_finds_the_call_where_it_was_left() -> None:
     assert len(waiting.parking) == 0
 
 
-def test_arguments_are_compared_by_content() -> None:
-    waiting = Waiting()
-    assert waiting.parking.fetch(waiting.state, call('{ "b": [ 2 ], "a": 1 }')).record is waiting.record
-
-
 def test_a_state_opens_its_call_once_also_after_the_next_leg() -> None:
     waiting = Waiting()
     waiting.parking.fetch(waiting.state, call())

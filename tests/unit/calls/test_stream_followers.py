@@ -95,21 +95,6 @@ def test_places_that_cannot_be_followed_are_refused_each_in_its_way() -> None:
     run(scenario)
 
 
-def test_what_the_hub_itself_reads_of_a_stream_is_no_follower() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(limits=StreamLimits(followers=1))
-        call = hub.call()
-        await sleep(1)
-        stream = await hub.streams.open("p", call.id)
-        own = stream.reader(lambda: None, 0)
-        hub.streams.follow(stream, lambda: None, 0)
-        own.close()
-        with pytest.raises(Busy, match="1 followers"):
-            hub.streams.follow(stream, lambda: None, 0)
-
-    run(scenario)
-
-
 def test_a_page_that_sees_a_commit_before_its_owner_is_told_confuses_nobody() -> None:
     """The store's reading thread may be ahead of the confirmation."""
 
@@ -260,17 +245,6 @@ def test_a_store_that_fails_has_lost_it_or_has_let_go_of_it_is_told_to_the_follo
         assert isinstance(unknown.reader.failed, UnknownStream)
         await sleep(10)
         assert max(each.turns for each in (broken, missing, gone, unknown)) <= 2, "nobody asks again and again"
-
-    run(scenario)
-
-
-def test_a_page_for_one_that_has_closed_goes_nowhere() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(HubStore(delay=lambda: 1.0))
-        follower = Follower(hub.streams, stored(hub.store, 10), 0)  # type: ignore[arg-type]
-        follower.reader.close()
-        await sleep(10)
-        assert follower.turns == 0 and not follower.reader.has_more and not follower.reader.stream.readers
 
     run(scenario)
 

@@ -85,11 +85,6 @@ def test_an_answer_arrives_as_it_was_sent(error: RpcError) -> None:
     assert bytes(there.encoded()) == bytes(error.encoded())
 
 
-def test_an_error_that_arrives_malformed_is_the_clients() -> None:
-    there = answer_in(Letter(CallId("st_1"), "input", b'{"key":"q1","error":5}')).outcome
-    assert isinstance(there, RpcError) and there.message.startswith("client answered") and "upstream" not in str(there)
-
-
 # -- what an owner left behind
 
 
@@ -327,15 +322,6 @@ def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is_cance
     run(scenario)
 
 
-def test_a_hub_closes_though_it_never_ran_and_twice() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        await hub.streams.close(1)
-        await hub.streams.close(1)
-
-    run(scenario)
-
-
 # -- real stores
 
 
@@ -378,20 +364,3 @@ async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:
             with pytest.raises(UnknownStream):
                 await two.streams.find(principal, id_)
         await two.stops()
-
-
-def test_alone_in_memory_a_stream_is_all_the_same() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(MemoryStore()).runs()
-        call = hub.call()
-        await sleep(1)
-        follower = await hub.follow(call.id)
-        call.says(STEP)
-        call.ends()
-        await settle(lambda: follower.at_end)
-        again = await hub.follow(call.id)
-        await settle(lambda: again.at_end)
-        assert again.lines == follower.lines and again.seqs == [1, 2, 3]
-        await hub.stops()
-
-    run(scenario)

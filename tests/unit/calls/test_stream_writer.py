@@ -1,12 +1,9 @@
 """The writer of a call's stream: what is committed, in which order, and what it does with a store that is not kind."""
 
-import json
-
 import msgspec
 import pytest
 
 from mcp_hub.call import Question
-from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.events import CallEvent, Cancelled, InputReceived, InputRequired, Log, Progressed, Started, ToolCall
 from mcp_hub.protocol.shape.stream_events import decoded
@@ -304,51 +301,6 @@ def test_a_call_that_waits_can_be_made_durable_and_be_seen_before_its_turn() -> 
     run(scenario)
 
 
-def test_a_call_that_is_made_durable_after_its_end_has_its_ending() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        call.ends()
-        await sleep(0.1)
-        hub.streams.begin(call.record)
-        await sleep(1)
-        assert written(hub, call.id) == [Started(), DONE]
-
-    run(scenario)
-
-
-def test_a_call_that_has_said_much_before_is_told_of_from_where_its_log_begins() -> None:
-    """Nobody told it to last: such a hub has no streams but those that are asked for."""
-
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        call.record.on_durable = None
-        reader = call.record.log.reader(lambda: None)
-        await sleep(0)
-        for number in range(1000):
-            call.says(Progressed(number))
-            reader.take()
-        hub.streams.begin(call.record)
-        call.ends()
-        await sleep(1)
-        events = written(hub, call.id)
-        assert events[0] == Started() and events[-1] == DONE
-
-    run(scenario)
-
-
-def test_a_call_that_may_last_forever_has_a_stream_without_a_deadline() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call(limits=TimeLimits(1000, 1e12))
-        await sleep(1)
-        start = json.loads(store_of(hub).shared.lines(call.id)[0])
-        assert start["type"] == "start" and "deadline" not in start["data"]
-
-    run(scenario)
-
-
 def test_the_row_has_the_status_and_the_last_message() -> None:
     async def scenario() -> None:
         hub = DurableHub()
@@ -366,17 +318,5 @@ def test_the_row_has_the_status_and_the_last_message() -> None:
         call.record.answer(key, b"{}")
         await sleep(1)
         assert status(hub, call.id) == "working" and written(hub, call.id)[-1] == InputReceived(key)
-
-    run(scenario)
-
-
-def test_the_answer_to_an_elicitation_is_told_with_its_action() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        key = call.record.ask(Question("elicitation/create", b"{}", lambda outcome: None))
-        call.record.answer(key, b'{"action":"accept","content":{}}')
-        await sleep(1)
-        assert written(hub, call.id)[-1] == InputReceived(key, action="accept")
 
     run(scenario)

@@ -9,7 +9,7 @@ from mcp_hub.errors import Busy, KeyTaken, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, ToolCall
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import DurableHub, Follower, Pair, ask, settle
+from tests.unit.calls.durable_hub import DurableHub, Pair, ask, settle
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import LoopClock, run, sleep
 
@@ -221,21 +221,6 @@ def test_a_stream_of_another_hub_is_followed_to_its_end(delay: float | None) -> 
         assert early.lines == pair.shared.lines(call.id) and early.lines[1:] == late.lines
         assert last.events == [DONE]
         assert early.reader.stream is late.reader.stream is last.reader.stream
-
-    run(scenario)
-
-
-def test_two_who_open_a_stream_at_once_and_follow_it_later_both_get_its_news() -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        call = pair.one.call()
-        await sleep(1)
-        opened = [await pair.two.streams.open("p", call.id) for _ in range(2)]
-        await sleep(1)
-        followers = [Follower(pair.two.streams, stream, 0) for stream in opened]
-        call.says(STEP)
-        call.ends()
-        await settle(lambda: all(follower.at_end for follower in followers))
 
     run(scenario)
 

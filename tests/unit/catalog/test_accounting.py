@@ -14,7 +14,7 @@ from mcp_hub.catalog.costs import token_costs
 from mcp_hub.catalog.costs.token_costs import CostQuery, Measures, account
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.definitions import in_era
-from mcp_hub.catalog.discovery.signatures import all_names, signature
+from mcp_hub.catalog.discovery.signatures import signature
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
 from mcp_hub.protocol.rest.tokens import ModeTokens, TokenAccount, Tokens
@@ -66,15 +66,6 @@ def test_each_tool_has_the_cost_of_what_a_client_would_be_sent_of_it() -> None:
     assert b"outputSchema" in send.raw and b"outputSchema" not in in_era(Kind.TOOL, send.raw, Era.HANDSHAKE)
 
 
-def test_shares_of_the_names_add_up_to_the_line_of_the_server() -> None:
-    found = counted()
-    for one in found.servers:
-        names = sorted(tool.name for tool in found.tools if tool.server == one.server)
-        assert one.tokens.names == estimate(all_names({one.server: names})) > 0
-    long, short = (next(t.tokens.names for t in found.tools if t.name.endswith(end)) for end in ("branch", "log"))
-    assert long >= short
-
-
 def test_servers_and_the_total_are_the_sums_of_their_tools() -> None:
     found = counted()
     assert [(one.server, one.tools) for one in found.servers] == [("git", 3), ("mail", 2)]
@@ -107,13 +98,6 @@ def test_current_is_what_the_client_s_kind_says_else_the_profile() -> None:
     assert counted(audience=replace(ANYBODY, expose="search")).current.expose == "search"
     small = counted(rules=replace(RULES, budget=20))
     assert (small.current.expose, small.current.mode, small.budget) == ("auto", "search", 20)
-
-
-def test_while_servers_are_unknown_auto_lists_the_search_too() -> None:
-    known, partly = counted(), counted(CostQuery(starting=["ci"]))
-    assert partly.starting == ("ci",) and known.starting == ()
-    assert partly.current.listed == known.current.listed + 2
-    assert mode_of(partly, "full") == mode_of(known, "full")
 
 
 def test_one_server_is_counted_alone_and_lists_are_of_all() -> None:
@@ -185,12 +169,6 @@ def test_whatever_strangers_wrote_is_counted() -> None:
     assert all(one.tokens.full >= one.tokens.compact > 0 for one in found.tools)
     assert found.heaviest[0] == "git_long" and mode_of(found, "full").tokens > 40_000
     assert msgspec.json.decode(msgspec.json.encode(found), type=TokenAccount) == found
-
-
-def test_nothing_costs_nothing_but_the_hub_s_own_tools() -> None:
-    found = account(build([], RULES), RULES, replace(ANYBODY, max_result_tokens=0))
-    assert (found.total, found.tools, found.servers, found.heaviest) == (Tokens(), (), (), ())
-    assert found.current == ModeTokens("auto", "full", 0, 0) and mode_of(found, "search").listed == 2
 
 
 # -- the lists of 33 public servers (data outside the repository)

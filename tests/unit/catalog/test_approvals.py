@@ -1,6 +1,5 @@
 """Changed tools in a running hub: what is listed and can be called, what is written, and who sees an approval."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from mcp_hub.catalog.trust import approvals as module
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.errors import NotApproved, UnknownEntry
 from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.types import PROGRAM, Era, Kind, Snapshot
+from mcp_hub.types import PROGRAM, Era, Kind
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
 from tests.upstreams.child import WAIT
 
@@ -92,19 +91,6 @@ async def test_a_call_is_judged_by_what_its_process_lists(tmp_path: Path) -> Non
     hub.approvals.check(pay, turned)
     with pytest.raises(NotApproved):
         hub.approvals.check(pay, first)
-
-
-@pytest.mark.parametrize(("policy", "told"), [("off", []), ("warn", ["a"])])
-async def test_a_call_is_let_through_where_changes_are(tmp_path: Path, policy: Policy, told: list[str]) -> None:
-    heard: list[str] = []
-    hub = Hub(tmp_path, policy, relist=heard.append)
-    hub.a.lists(FIRST)
-    hub.names()
-    hub.a.lists(TURNED)
-    snapshot = hub.a.snapshot()
-    assert snapshot is not None
-    hub.approvals.check(call("pay", "a_pay", server="a"), snapshot)
-    assert heard == told
 
 
 async def test_nothing_is_called_that_cannot_be_compared(tmp_path: Path) -> None:
@@ -228,41 +214,6 @@ async def test_of_two_hubs_that_see_a_server_first_the_one_that_writes_first_is_
     pin = read(one.store.read(record_key(CONFIG, "a"))).tools["pay"]
     assert pin.approved is not None and b"keys" in bytes(pin.approved.definition)  # type: ignore[arg-type]  # is kept
     assert one.on_disk() == {"pay": "changed"}
-
-
-async def test_of_very_many_tools_any_difference_in_writing_is_a_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes too long to put them all in order; those that are as approved cost nothing."""
-    monkeypatch.setattr(module, "_MOST_ORDERED", 2)
-    tools = [json.dumps({"name": f"t{n}", "inputSchema": {"type": "object", "title": "T"}}).encode() for n in range(4)]
-    other = [raw.replace(b'{"type": "object", "title": "T"}', b'{"title":"T","type":"object"}') for raw in tools]
-    told: list[tuple[Policy, dict[str, str]]] = [("off", {}), ("warn", {"t2": "changed", "t3": "changed"})]
-    for policy, changed in told:
-        hub = Hub(tmp_path, policy)
-        for raws in (tools, [*tools], other, [*reversed(other)]):
-            snapshot = Snapshot("a", Era.MODERN, {Kind.TOOL: tuple(raws)})
-            hub.approvals.held([snapshot])
-        assert hub.found() == changed
-
-
-async def test_what_another_hub_approved_of_a_tool_that_is_gone_here_stays(tmp_path: Path) -> None:
-    """A hub writes down what its server lists, not what it once read."""
-    async with running(Hub(tmp_path)) as other:
-        other.a.lists(FIRST)
-        other.names()
-        await until(other, lambda: other.store.stamp(record_key(CONFIG, "a")) is not None)
-        hub = Hub(tmp_path)
-        hub.a.lists(FIRST)
-        hub.names()
-        other.a.lists(TURNED)
-        other.names()
-        await until(other, lambda: other.on_disk() == {"pay": "changed"})
-        approve(tmp_path, "pay")
-        hub.a.lists({"list": "Lists!"})
-        hub.names()
-        hub.approvals.close()
-        assert hub.on_disk() == {"list": "changed"}
 
 
 async def test_hubs_on_one_folder_know_of_each_others_pins_and_approvals(tmp_path: Path) -> None:

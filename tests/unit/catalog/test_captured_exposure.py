@@ -243,19 +243,6 @@ async def test_the_lists_are_the_same_after_a_restart_and_whatever_order_the_ser
             assert hub.lists_of_all() == expected
 
 
-async def test_a_list_says_nothing_of_who_else_is_listed_what(lists: Lists) -> None:
-    """Whichever kind of client asks first, and in whatever mode others go on."""
-    few = some(lists, 60, 7500)
-    expected = Hub(few).come_up().lists_of_all()
-    hub = Hub(few)
-    early = {kind: hub.session(kind) for kind in FIRST}
-    for session in early.values():
-        hub.list_of(session)
-    hub.come_up(reversed([*few]))
-    for kind in reversed(FIRST):
-        assert hub.list_of(hub.session(kind)) == hub.list_of(early[kind]) == expected[kind]
-
-
 # -- while servers are unknown
 
 
@@ -319,22 +306,6 @@ async def come_up_one_by_one(hub: Hub) -> None:
 # -- tokens
 
 
-@pytest.mark.parametrize("most", [0, 7, 61, 200, 611])
-async def test_the_search_costs_at_most_250_tokens_for_any_number_of_tools(lists: Lists, most: int) -> None:
-    answers = Hub(some(lists, most), expose="search").come_up().lists_of_all()
-    for kind in (CODE, OLD, NEW):
-        assert names_in(answers[kind]) == SEARCH
-        assert sum(map(estimate, encoded(answers[kind]))) <= 250
-
-
-async def test_the_names_of_611_tools_cost_at_most_3100_tokens(lists: Lists) -> None:
-    hub = Hub(lists, expose="names").come_up()
-    for kind, answer in hub.lists_of_all().items():
-        assert names_in(answer) == [*SEARCH, *FIRST[kind]]
-        assert sum(map(estimate, encoded(answer)[: len(SEARCH)])) <= 3100
-        assert all(len(tool["description"].encode()) <= 2000 for tool in tools_in(answer))
-
-
 class Listed(msgspec.Struct):
     tools: list[msgspec.Raw]
 
@@ -342,13 +313,3 @@ class Listed(msgspec.Struct):
 def encoded(answer: bytes) -> list[bytes]:
     """The definitions as they were sent."""
     return [bytes(raw) for raw in msgspec.json.decode(answer, type=Listed).tools]
-
-
-async def test_no_other_budget_makes_the_list_longer_than_all_tools_or_leaves_nothing(lists: Lists) -> None:
-    few = some(lists, 60, 7500)
-    every = [name for _, name, _ in exported(few)]
-    for budget in (0, 1, 200, 10**9):
-        hub = Hub(few, budget=budget).come_up()
-        expected = [*READING, *every] if budget == 10**9 else SEARCH
-        assert names_in(hub.list_of(hub.session(OLD))) == expected
-        assert names_in(hub.list_of(hub.session(CODE))) == [*READING, *every], "who defers tools has no budget"

@@ -147,19 +147,6 @@ def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> None:
     run(scenario)
 
 
-def test_what_servers_say_of_themselves_needs_nobody_to_have_listed() -> None:
-    """`initialize` asks for it, which no list has come before."""
-
-    async def scenario() -> None:
-        world = World()
-        world.git.offers("log", instructions="first")
-        assert world.catalog.instructions() == {"git": "first"}
-        world.git.offers("log", instructions="second")
-        assert world.catalog.instructions() == {"git": "second"}
-
-    run(scenario)
-
-
 async def waited(world: World) -> float:
     """How long a list had to wait."""
     began = LoopClock().now()
@@ -192,16 +179,6 @@ def test_a_server_that_has_failed_its_first_start_is_not_waited_for(state: Upstr
         await sleep(3)
         world.ci.becomes(state)
         assert await listing == 3
-
-    run(scenario)
-
-
-def test_a_server_that_starts_again_is_not_waited_for_since_its_list_is_known() -> None:
-    async def scenario() -> None:
-        world = World()
-        world.git.offers("log", state=STARTING)
-        world.ci.offers("build")
-        assert await waited(world) == 0
 
     run(scenario)
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mcp_hub.catalog.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
-from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
+from mcp_hub.catalog.filters import Hints, Traits
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, stand_in
 from mcp_hub.types import Era, Kind
@@ -77,11 +77,6 @@ def test_a_number_that_python_clients_cannot_read_puts_its_definition_aside(kind
         "b:x",
         "holds a number of more than 4300 digits, which Python's clients cannot read",
     )
-
-
-def test_digits_in_a_text_are_no_number() -> None:
-    raw = b'{"name":"a","description":"\\"%s","inputSchema":{"type":"object"}}' % (b"9" * 5000)
-    assert [one.key for one in parse(Kind.TOOL, [raw], "s")[0]] == ["a"]
 
 
 def test_a_definition_that_could_not_be_read_is_put_aside_by_its_place() -> None:
@@ -223,11 +218,6 @@ def test_handshake_form_offers_no_tasks(execution: object, kept: object) -> None
     assert era_form(tool(execution=execution), Era.HANDSHAKE).get("execution") == kept
 
 
-def test_handshake_form_of_a_tool_with_both_loses_both() -> None:
-    shown = era_form(tool(outputSchema={"type": "array"}, execution={"taskSupport": "required"}), Era.HANDSHAKE)
-    assert not {"outputSchema", "execution"} & shown.keys() and "inputSchema" in shown
-
-
 def traits(kind: Kind, raw: bytes) -> Traits:
     (found,), _ = parse(kind, [raw], "s")
     return found.traits
@@ -250,12 +240,6 @@ def test_hints_have_the_specifications_defaults(annotations: dict[str, object], 
     assert traits(Kind.TOOL, tool(annotations=annotations)) == Traits(hints=hints)
 
 
-def test_tool_without_annotations_is_not_taken_for_one_that_only_reads() -> None:
-    for raw in (tool(), tool(annotations=None)):
-        assert traits(Kind.TOOL, raw) == UNTOLD
-        assert not traits(Kind.TOOL, raw).hints.read_only
-
-
 @pytest.mark.parametrize(
     ("members", "tags"),
     [
@@ -276,7 +260,3 @@ def test_tags_are_read_where_servers_put_them_and_odd_ones_passed_over(
 ) -> None:
     for kind, raw in ((Kind.TOOL, tool), (Kind.RESOURCE, resource), (Kind.TEMPLATE, template), (Kind.PROMPT, prompt)):
         assert traits(kind, raw(**members)).tags == tags
-
-
-def test_annotations_of_a_resource_are_no_hints() -> None:
-    assert traits(Kind.RESOURCE, resource(annotations={"priority": 1, "readOnlyHint": True})) == UNTOLD

@@ -63,21 +63,6 @@ def test_a_rename_beats_a_generated_name() -> None:
     assert generated.startswith("b_x_")
 
 
-def test_two_renames_to_one_name_are_both_suffixed_and_nobody_else_gets_it() -> None:
-    names = named(Wanted("a", "y", rename="z"), Wanted("b", "y", rename="z"), Wanted("c", "z"))
-    assert len(set(names)) == 3
-    assert all(name.startswith("z_") for name in names)
-
-
-def test_a_suffixed_name_that_meets_a_plain_one_moves_on_and_so_does_the_plain_one() -> None:
-    taken = named(Wanted("a", "x"), Wanted("b", "x"))[0]
-    wanted = (Wanted("a", "x"), Wanted("b", "x"), Wanted("c", taken))
-    names = named(*wanted)
-    assert len(set(names)) == 3
-    assert taken not in names
-    assert names == list(reversed(named(*reversed(wanted))))
-
-
 def test_of_one_servers_own_the_tool_that_is_called_so_keeps_the_name() -> None:
     plain, called = Wanted("wiki", "get", "wiki"), Wanted("wiki", "wiki_get", "wiki")
     generated, kept = named(plain, called)
@@ -109,10 +94,3 @@ def test_prompts_may_use_the_names_that_are_reserved_for_tools() -> None:
 def test_a_length_without_room_for_a_hash_is_refused() -> None:
     with pytest.raises(ValueError, match="16 is the least"):
         assign([], max_length=15)
-
-
-def test_a_name_given_up_by_its_rivals_is_not_won_by_a_third() -> None:
-    contested = named(Wanted("a", "x"), Wanted("b", "x"))[0]
-    names = named(Wanted("a", "x"), Wanted("b", "x"), Wanted("c", contested), Wanted("d", contested))
-    assert len(set(names)) == 4
-    assert contested not in names

@@ -115,21 +115,6 @@ def test_pages_have_the_shape_of_their_era() -> None:
     assert json.loads(catalog.page(Kind.TEMPLATE, HANDSHAKE, None, 5)) == {"resourceTemplates": []}
 
 
-def test_cursors_walk_the_whole_list_once() -> None:
-    catalog = view(snapshot("a", *"vwxyz"))
-    seen: list[object] = []
-    cursor: str | None = None
-    for _ in range(3):
-        result = page(catalog, HANDSHAKE, cursor, 2)
-        tools = result["tools"]
-        assert isinstance(tools, list)
-        seen += (one["name"] for one in tools)
-        cursor = str(result["nextCursor"]) if "nextCursor" in result else None
-    assert cursor is None
-    assert seen == listed(catalog)
-    assert "nextCursor" not in page(catalog, HANDSHAKE, size=5)
-
-
 def test_a_cursor_survives_changes_elsewhere_in_the_list() -> None:
     cursor = str(page(view(snapshot("a", "x", "y")), HANDSHAKE, size=1)["nextCursor"])
     (entry,) = json.loads(view(snapshot("a", "w", "x", "y")).page(Kind.TOOL, MODERN, cursor, 9))["tools"]
@@ -181,15 +166,6 @@ def test_a_handshake_contributor_forbids_caching_and_a_stranger_to_the_kind_does
     assert page(view(snapshot("a", "x", hint=hint), resources("b", "x:1")), MODERN)["ttlMs"] == 900
     empty = Snapshot("b", MODERN, {}, capabilities={"tools": {}})
     assert page(view(snapshot("a", "x", hint=hint), empty), MODERN)["ttlMs"] == 0
-
-
-def test_near_names_are_offered_best_first_and_cheaply() -> None:
-    catalog = view(snapshot("git", "create_issue", "create_branch", "delete_repo"))
-    assert catalog.nearest(Kind.TOOL, "git_create_isue")[0] == "git_create_issue"
-    assert catalog.nearest(Kind.TOOL, "create_issue", 1) == ["git_create_issue"]
-    assert catalog.nearest(Kind.TOOL, "zzz") == []
-    assert catalog.nearest(Kind.TOOL, "") == []
-    assert catalog.nearest(Kind.TOOL, "x" * 1_000_000) == []
 
 
 def test_uris_resolve_to_their_server_both_ways() -> None:
@@ -267,16 +243,6 @@ def test_profile_filters_resources_and_prompts_too_and_cannot_be_got_round() -> 
     assert listed(closed, Kind.PROMPT) == []  # a profile sees exported names
 
 
-def test_profile_filters_unlisted_uris_too() -> None:
-    templated, bare = resources("a", "x:1", templates=("x:{+any}",)), resources("a", "x:1")
-    denying = ViewRules({"a": ServerRules()}, resources=Filter(deny=("x:secret*",)))
-    assert build([templated], denying).resolve_uri("x:secret1") is None
-    assert build([templated], denying).resolve_uri("x:2") == ("a", "x:2")
-    allowing = ViewRules({"a": ServerRules()}, resources=Filter(allow=("x:*",)))
-    assert build([bare], allowing).resolve_uri("y:1") is None
-    assert build([bare], allowing).resolve_uri("x:2") == ("a", "x:2")
-
-
 @pytest.mark.parametrize("of_profile", [False, True])
 def test_empty_allow_leaves_nothing_that_is_listed_or_can_be_used(of_profile: bool) -> None:
     snapshots = [
@@ -293,15 +259,6 @@ def test_empty_allow_leaves_nothing_that_is_listed_or_can_be_used(of_profile: bo
     assert catalog.find(Kind.TOOL, "do") is None and catalog.find(Kind.PROMPT, "ask") is None
     for uri in ("x:1", "x:unlisted", "hub://a/x:1", "hub://a/x:unlisted"):
         assert catalog.resolve_uri(uri) is None, uri
-
-
-def test_resource_can_be_hidden_by_a_tag() -> None:
-    tagged = b'{"uri":"x:1","name":"n","_meta":{"fastmcp":{"tags":["private"]}}}'
-    offered = Snapshot("a", HANDSHAKE, {Kind.RESOURCE: (tagged, resource("x:2"))})
-    catalog = view(offered, a=ServerRules(resources=Filter(deny=(Selector(tag="priv*"),))))
-    assert listed(catalog, Kind.RESOURCE) == ["x:2"]
-    assert catalog.resolve_uri("x:1") is None and catalog.resolve_uri("X:%31") is None
-    assert catalog.resolve_uri("x:3") == ("a", "x:3")
 
 
 def test_tool_that_is_exposed_by_other_means_is_found_but_not_listed() -> None:

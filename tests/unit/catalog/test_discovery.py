@@ -122,13 +122,6 @@ def test_a_weak_answer_says_so_and_who_is_there() -> None:
     )
 
 
-def test_many_servers_do_not_crowd_out_the_hits() -> None:
-    many = {f"server{number}": number for number in range(100)}
-    first, _, rest = answer(found("git_log", is_weak=True), RAWS, many).partition("\n")
-    assert len(first) < 250 and first.endswith(", …. Nearest:") and rest.startswith("git_log(")
-    assert 550 < len(answer(found(), RAWS, many)) < 650
-
-
 def test_nothing_found_is_no_answer_to_run() -> None:
     assert answer(found(), RAWS, SERVERS) == "No tool fits. Servers: web (12), git (3)."
     assert answer(found("gone"), RAWS, {}) == "No tool fits: there are none."
@@ -140,17 +133,6 @@ def test_a_full_answer_has_definitions_as_far_as_they_fit() -> None:
     assert whole == f"{exact(RAWS['git_commit'])}\n{exact(RAWS['git_log'])}"
     less = answer(hits, RAWS, SERVERS, detail="full", budget_tokens=estimate(whole)).split("\n")
     assert less[1] == "git_log(count:int): Show commits" and "too long in full" in less[2]
-
-
-def test_what_does_not_fit_at_all_is_counted() -> None:
-    hits = found("git_commit", "git_log", "git_diff")
-    assert answer(hits, RAWS, SERVERS, budget_tokens=25).split("\n")[2:] == ["2 more were left out."]
-    assert answer(hits, RAWS, SERVERS, budget_tokens=0) == "3 more were left out."
-
-
-def test_near_duplicates_are_few() -> None:
-    text = answer(SearchAnswer((hit("git_log", *(f"log{number}" for number in range(9))),), False), RAWS, SERVERS)
-    assert text.endswith("\nalso: log0, log1, log2, log3, …")
 
 
 def test_nobody_forges_a_line() -> None:

@@ -127,14 +127,6 @@ def test_a_list_that_has_outgrown_its_client_is_cut_and_the_rest_can_be_found() 
     assert len(listed(everything, small, few(30))) == 31, "who asks for full gets it"
 
 
-def test_names_are_in_the_description_of_find_tools() -> None:
-    rules = rules_of("git", expose="names")
-    shown = exposed(view_of(rules, few(3)), rules, ANYBODY, "names")
-    find = shown.find(Kind.TOOL, "find_tools")
-    assert find is not None and names(shown) == SEARCH
-    assert all(f"t{number}" in json.loads(find.raw)["description"] for number in range(3))
-
-
 def test_compact_definitions_are_listed_where_it_is_set_and_whole_ones_elsewhere() -> None:
     rules = rules_of("git", "ci", expose="full")
     rules = replace(rules, servers={**rules.servers, "ci": ServerRules("ci", compact=True)})
@@ -166,12 +158,3 @@ def test_definitions_are_those_of_the_server_byte_for_byte_where_nothing_is_to_b
         exposed(view, rules, ANYBODY, "full").entries(Kind.TOOL), view.entries(Kind.TOOL), strict=True
     ):
         assert entry is same
-
-
-def test_the_hub_s_own_tools_go_before_a_tool_of_the_same_name() -> None:
-    """Which a server's tool only has where its name was assigned without the reserved ones: never."""
-    rules = ViewRules({"git": ServerRules()}, max_result_tokens=0)
-    view = view_of(rules, server("git", [tool("find_tools"), tool("hub_wait")]))
-    assert not {"find_tools", "hub_wait"} & set(names(view))
-    found = exposed(view, rules, ANYBODY, "full").find(Kind.TOOL, "find_tools")
-    assert found is not None and found.server == OWN

@@ -169,11 +169,6 @@ def test_words_that_are_no_tool_of_another_server_are_no_flag(text: str) -> None
     assert inspected(MAIL, offer("other", ("add", text))) == []
 
 
-def test_a_tool_that_both_servers_have_is_nobody_elses() -> None:
-    own = offer("other", ("send_message", "See send_message."), ("add", "send_message afterwards"))
-    assert inspected(MAIL, own) == []
-
-
 @pytest.mark.parametrize("hidden", ["\u200b", "\u2800", "\u3164", "\u202e"])
 def test_what_is_hidden_in_a_name_is_flagged_though_clients_know_another(hidden: str) -> None:
     (found,) = inspected(offer("a", (f"send{hidden}message", "")))
@@ -193,10 +188,6 @@ def test_a_name_with_letters_that_look_like_others_is_flagged(name: str) -> None
     found = inspected(offer("mail", ("send_message", "")), offer("evil", (name, "")))
     assert ("evil", "lookalike") in {(one.server, one.flag.kind) for one in found}
     assert "mail" in next(one.flag.why for one in found if one.server == "evil" and one.flag.kind == "lookalike")
-
-
-def test_tools_of_one_server_may_look_alike() -> None:
-    assert inspected(offer("a", ("getUser", ""), ("get_user", "")), prefix=False) == []
 
 
 def test_the_same_tool_of_two_servers_under_two_names_is_no_lookalike() -> None:

@@ -97,9 +97,3 @@ async def test_searches_at_the_same_time_index_once(put: list[str]) -> None:
         for _ in range(5):
             tasks.start_soon(search)
     assert answers == [["a_letter"]] * 5 and put == ["a", "b"]
-
-
-async def test_aliases_are_those_of_the_configuration() -> None:
-    seen = view({"a": ["letter", "parcel"]})
-    assert await found(Indexes({}), seen, "epistle") == []
-    assert await found(Indexes({"epistle": ["letter"]}), seen, "epistle") == ["a_letter"]

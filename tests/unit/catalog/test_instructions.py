@@ -49,13 +49,6 @@ def test_first_sentences_come_before_more_of_anyone() -> None:
     assert told[0].startswith("talker: First. More and more. More")
 
 
-def test_a_long_first_sentence_comes_before_the_second_of_another() -> None:
-    named: dict[str, str | None] = {f"s{number}": "y" * 120 + "." for number in range(14)}
-    told = lines(None, {"talker": "First. " + "More. " * 60, **named})[1:]
-    assert all(line.endswith("y" * 120 + ".") for line in told[1:])
-    assert told[0].startswith("talker: First.")
-
-
 def test_nobody_gets_more_than_another_could_use() -> None:
     named: dict[str, str | None] = {
         name: f"{name} one. " + f"{name} again and again. " * 90 for name in ("a", "b", "c")
@@ -91,8 +84,3 @@ def test_no_server_speaks_for_another_or_the_hub() -> None:
 @pytest.mark.parametrize("about", ["", " ", "\n\n", ". ", "---"])
 def test_a_server_that_says_nothing_is_only_named(about: str) -> None:
     assert lines(None, {"git": about})[-1] == "git"
-
-
-def test_a_cut_does_not_break_a_character() -> None:
-    text = compose("é" * LIMIT, {})
-    assert text is not None and text.endswith("é…") and LIMIT - 2 <= len(text.encode()) <= LIMIT

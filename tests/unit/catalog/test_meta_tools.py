@@ -211,15 +211,6 @@ def test_arguments_beside_the_name_are_refused_and_not_lost(beside: str) -> None
     assert json.loads(takes) == {**LOG, "name": "git_log"}
 
 
-def test_names_of_arguments_that_are_refused_are_cut() -> None:
-    given = {"name": "git_log", **{f"{n}{'x' * 1000}": n for n in range(100)}}
-    assert len(refusal(understood(json.dumps(given).encode())).partition("\n\n")[0]) < 300
-
-
-def test_argument_beside_the_name_of_a_tool_of_the_hub_is_refused() -> None:
-    assert "put what the tool takes into `arguments`" in refusal(understood(b'{"name":"find_tools","query":"x"}'))
-
-
 def test_an_argument_that_is_not_the_callers_to_give_is_refused_without_its_value() -> None:
     text = refusal(understood(b'{"name":"git_fixed","arguments":{"token":"mine"}}'))
     assert "'token'" in text and "git_fixed" in text and "t0k" not in text
@@ -350,10 +341,6 @@ async def test_a_failure_that_looks_like_the_arguments_has_the_definition_behind
 )
 async def test_any_other_result_is_passed_on_byte_for_byte(result: bytes, given: bytes) -> None:
     assert await explained(result, given) == result
-
-
-async def test_a_failure_without_content_gets_some() -> None:
-    assert len(json.loads(await explained(b'{"isError":true,"x":1}', b"{}"))["content"]) == 1
 
 
 async def test_what_the_settings_add_is_not_put_down_to_the_caller() -> None:

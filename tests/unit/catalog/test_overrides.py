@@ -159,12 +159,6 @@ def test_fixed_argument_that_the_schema_points_at_stays_in_it() -> None:
     assert schema == {"type": "object", "properties": own["properties"]}
 
 
-@pytest.mark.parametrize("own", [{"type": "object"}, {"type": "object", "properties": {}, "required": []}])
-def test_schema_without_arguments_takes_no_harm(own: dict[str, Any]) -> None:
-    schema = schema_of(view(tool("log", inputSchema=own), log=supplied({"a": 1}, {"b": 2})))
-    assert schema == {key: value for key, value in own.items() if key != "required"}
-
-
 def test_other_members_of_the_schema_stay_as_they_were_written() -> None:
     raw = b'{"name":"log","inputSchema":{"type":"object","properties":{"n" : {"maximum":1e400}},"required":["n"]}}'
     rules = ViewRules({"git": ServerRules("git", overrides={"log": supplied({"n": 1})})})

@@ -64,13 +64,6 @@ def test_the_order_of_members_and_white_space_change_nothing_nor_does_a_null() -
     assert fingerprint(fields({**TOOL, "annotations": None})).digest == fingerprint(fields(bare)).digest
 
 
-def test_what_is_written_as_before_is_not_looked_at_again() -> None:
-    pin = Pin(msgspec.structs.replace(pinned(), since=1.0), pinned(description="2"))
-    assert fingerprint(fields(TOOL), pin) is pin.approved
-    assert fingerprint(fields({**TOOL, "description": "2"}), pin, is_ordered=False) is pin.offered
-    assert fingerprint(fields({**TOOL, "description": "3"}), pin) == pinned(description="3")
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -141,13 +134,6 @@ def test_a_new_tool_is_trusted_unless_changes_are_blocked() -> None:
     (found,) = findings_of("bank", held, ["pay", "refund"], "block").values()
     assert (found.tool, found.kind, found.is_held) == ("refund", "new", True)
     assert not findings_of("bank", held, ["refund"], "warn")["refund"].is_held, "nor is it approved by another policy"
-
-
-def test_a_tool_that_went_away_is_compared_with_its_pin_when_it_comes_back() -> None:
-    record = after(Record(), "warn", pay=pinned(), other=pinned(name="other"))
-    gone = after(record, "warn", other=pinned(name="other"))
-    back = after(gone, "warn", other=pinned(name="other"), pay=pinned(description="Pays me."))
-    assert list(findings_of("bank", back, ["other", "pay"], "warn")) == ["pay"]
 
 
 def test_pins_are_bounded_and_tools_beyond_are_never_approved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,14 +72,6 @@ def test_properties_beyond_the_limit_are_not_looked_at() -> None:
         assert has(prepare(tool("server", "name", "", schema)), "distant") is is_read
 
 
-def test_a_word_counts_twice_in_a_field_and_no_more() -> None:
-    once, twice, often = (
-        prepare(tool("server", "name", "", {"properties": {f"colour_{n}": {} for n in range(count)}})).weights["colour"]
-        for count in (1, 2, 9)
-    )
-    assert once < twice == often
-
-
 def test_a_cyclic_or_deep_schema_ends() -> None:
     cyclic: dict[str, Any] = {"properties": {}}
     cyclic["properties"]["cycle"] = cyclic
@@ -103,8 +95,3 @@ def test_an_equal_tool_has_the_same_document_while_it_is_held() -> None:
     del first, other
     gc.collect()
     assert held() is None
-
-
-def test_lone_surrogates_and_control_characters_are_taken() -> None:
-    document = prepare(tool("s", "na\ud800me", "\x00\ud800 text\x1b[0m", {"properties": {"\udfff": {}}}))
-    assert has(document, "text")

@@ -92,19 +92,6 @@ def test_a_name_that_the_settings_give_is_kept_against_everybody_who_lists_it() 
         assert reached(view, "bank_pay") == "evil", "nobody else's: the bank's tool is called transfer"
 
 
-def test_a_name_that_the_settings_give_twice_is_nobodys() -> None:
-    """One file cannot say so of one server, of two it can."""
-    rules = ViewRules({server: ServerRules(server, rename={"pay": "transfer"}) for server in ("bank", "evil")})
-    view = build([BANK, offer("evil", "pay")], rules)
-    assert set(relation(view).values()) == {("bank", "pay"), ("evil", "pay")} and reached(view, "transfer") is None
-
-
-def test_a_server_that_lists_a_name_twice_has_one_tool_of_it_the_first() -> None:
-    first, second = offer("a", "pay").lists[Kind.TOOL][0], offer("b", "pay").lists[Kind.TOOL][0]
-    view = build([Snapshot("a", Era.MODERN, {Kind.TOOL: (first, second)})], ViewRules({"a": ServerRules(None)}))
-    assert list(relation(view).values()) == [("a", "pay")] and len(view.quarantined) == 1
-
-
 @pytest.mark.parametrize("name", sorted(RESERVED))
 @pytest.mark.parametrize("way", ["its own name", "a rename", "an override", "a prefix", "a name made legal"])
 def test_the_hubs_own_tools_keep_their_names(name: str, way: str) -> None:

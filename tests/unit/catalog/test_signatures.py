@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.discovery.signatures import WIDTH, counted, grouped_names, parameter_notes, signature
+from mcp_hub.catalog.discovery.signatures import WIDTH, grouped_names, parameter_notes, signature
 
 
 def tool(properties: Any = None, *, required: Any = (), description: Any = None, **members: Any) -> bytes:
@@ -87,14 +87,6 @@ def test_parameters_that_do_not_fit_are_counted() -> None:
     assert signature("t", raw, 110).startswith("t(parameter_0?:str, parameter_1?:str, +28?): word word")
 
 
-def test_all_parameters_are_shown_if_they_just_fit() -> None:
-    pair = {"one": {"type": "string"}, "two": {"type": "string"}}
-    whole = "t(one?:str, two?:str)"
-    assert signature("t", tool(pair), len(whole)) == whole
-    assert signature("t", tool(pair), len(whole) - 1) == "t(one?:str, +1?)"
-    assert signature("t", tool(pair), 15) == "t(+2?)"
-
-
 def test_a_name_that_is_no_word_is_shown_as_it_must_be_written() -> None:
     assert parameters({"a b": {}, "x\ny": {}, "\u202e": {}, "größe": {}, "": {}}) == (
         '"a b"?, "x\\ny"?, "\\u202e"?, größe?, ""?'
@@ -118,10 +110,6 @@ def test_a_name_that_is_no_word_is_shown_as_it_must_be_written() -> None:
 def test_what_is_no_definition_is_a_name(raw: bytes) -> None:
     assert signature("t", raw) == "t()"
     assert parameter_notes(raw, 100) == []
-
-
-def test_a_title_stands_in_for_a_description() -> None:
-    assert signature("t", b'{"title":"Ends all","description":""}') == "t(): Ends all"
 
 
 def test_no_description_can_make_a_line_of_its_own() -> None:
@@ -170,7 +158,3 @@ def test_names_over_the_limit_are_servers_and_counts() -> None:
     assert grouped_names(groups, limit - 1) == "c (3), a (2), b (2)"
     assert grouped_names(groups, 19) == "c (3), a (2), …"
     assert grouped_names(groups, 5) == "…"
-
-
-def test_no_server_name_can_make_a_line_of_its_own() -> None:
-    assert counted({"a\nb": 1, "x" * 99: 2}, 200) == "x" * 63 + "… (2), a b (1)"

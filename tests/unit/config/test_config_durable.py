@@ -65,20 +65,6 @@ def test_a_text_is_short_for_a_store_and_its_folder() -> None:
     assert hub("store: sqlite:streams/x").store == hub("store: {path: streams/x}").store
 
 
-def test_memory_is_a_store_without_a_folder() -> None:
-    assert hub("store: {type: memory, retention: 5m}").store.retention == 300.0
-
-
-def test_call_may_be_answered_with_a_task_at_once() -> None:
-    assert (hub("task_after: 0").task_after, hub("task_after: 250ms").task_after) == (0.0, 0.25)
-
-
-def test_limits_take_numbers_and_sizes() -> None:
-    limits = hub("limits: {detached_calls: 1, followers: 1, stream_events: 1, stream_size: 1MB, event: 1}").limits
-    assert (limits.detached_calls, limits.followers, limits.stream_events) == (1, 1, 1)
-    assert (limits.stream_size, limits.event) == (1_000_000, 1)
-
-
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -111,11 +97,6 @@ def test_limits_take_numbers_and_sizes() -> None:
 )
 def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:
     assert finding(body).startswith(f"servers.yaml:2: hub.{said}")
-
-
-def test_folder_below_a_home_that_is_unknown_is_a_finding() -> None:
-    found = finding("store: {path: ~/s}", {})
-    assert found == "servers.yaml:2: hub.store.path [variable_not_set]"
 
 
 SERVER = {"command": "x"}

@@ -56,11 +56,6 @@ def test_file_comes_without_one_trailing_newline(tmp_path: Path, content: str, r
     assert filled("${file:key}", tmp_path) == result
 
 
-def test_file_below_home_is_found(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("from-home")
-    assert resolve("${file:~/key}", {"HOME": str(tmp_path)}, Path("/nowhere"))[0] == "from-home"
-
-
 def test_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unresolved, match="cannot read file none: No such file"):
         filled("${file:none}", tmp_path)

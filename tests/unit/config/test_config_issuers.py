@@ -39,10 +39,6 @@ def test_an_issuer_with_its_keys_is_enough() -> None:
     assert issuer.accepted_algorithms() == ["RS256", "ES256"] and issuer.principal_claim == "sub"
 
 
-def test_without_the_section_there_is_none() -> None:
-    assert loaded(None).settings.hub.http.oauth is None
-
-
 def test_a_shared_key_is_secret_and_for_hmac() -> None:
     found = loaded(oauth({**HMAC, "shared_key": "${KEY}"}), {"KEY": SECRET})
     assert found.settings.hub.http.oauth is not None

@@ -111,12 +111,6 @@ def test_secrets_are_remembered_and_not_shown() -> None:
     assert "s3cr3t" not in repr(found)
 
 
-def test_address_to_listen_on_is_no_secret() -> None:
-    found = loaded("hub: {http: {host: '${TOKEN}'}}\nservers: {a: {command: x}}")
-    assert found.settings.hub.http.host == "s3cr3t-token"
-    assert found.secrets == frozenset()
-
-
 def test_missing_file_is_named_with_a_way_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "none.yaml", {})

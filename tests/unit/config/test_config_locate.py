@@ -94,18 +94,6 @@ def test_json_with_comments_and_trailing_commas_keeps_its_lines() -> None:
     assert document.lines[("b",)] == 4
 
 
-def test_json_escapes_are_read_as_json() -> None:
-    assert read_document(r'{"a": "\ud83d\ude00\/"}', "c.json").data == {"a": "\U0001f600/"}
-
-
-def test_json5_without_lines_is_still_read() -> None:
-    assert read_document("{a: 'x', b: +1, 'c': \"\\\n\"}", "c.json").data == {"a": "x", "b": 1, "c": ""}
-
-
-def test_text_in_braces_without_a_known_suffix_is_json() -> None:
-    assert read_document('{\t"a": 1}', "stdin").data == {"a": 1}
-
-
 def test_duplicate_key_in_json_names_both_lines() -> None:
     (finding,) = read_document('{"a": 1,\n"a": 2}', "c.json").findings
     assert (finding.path, finding.line, finding.code) == (("a",), 2, "duplicate_key")

@@ -103,9 +103,3 @@ async def test_large_bodies_of_one_principal_are_counted_until_their_requests_ar
     first.close()
     third.close()
     await received(admission, 1000, content_length="100000")
-
-
-async def test_small_bodies_are_not_counted() -> None:
-    admission = Admission(AdmissionLimits(), Clock())
-    assert await received(admission, content_length="99999") is None
-    assert await received(admission) is None

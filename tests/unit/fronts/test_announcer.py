@@ -9,7 +9,7 @@ import pytest
 
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.fronts.mcp import announcer as module
-from mcp_hub.fronts.mcp.announcer import EVERY_LIST, Announcer
+from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.types import JsonObject, Kind
 from tests.unit.fronts.small_hub import Hub
 from tests.unit.wire.raw_lines import WAIT
@@ -157,7 +157,3 @@ async def test_a_listener_is_told_what_it_asked_for_with_its_id_on_everything(hu
         ("prompts/list_changed", {"_meta": {ID: "7"}}),
         ("resources/updated", {"_meta": {"k": 1, ID: "7"}, "uri": "x:a"}),
     ]
-
-
-def test_every_kind_has_its_notification() -> None:
-    assert {f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources")} == EVERY_LIST

@@ -71,16 +71,6 @@ async def test_client_that_reads_slowly_is_not() -> None:
         assert len(server.server_state.connections) == 1
 
 
-async def test_answered_connection_may_rest_longer_than_a_head_may_take() -> None:
-    request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
-    async with serving(header_timeout=0.2, body_timeout=0.2) as (_, port):
-        async with await anyio.connect_tcp("127.0.0.1", port) as client:
-            for _ in range(2):
-                await client.send(request)
-                assert b" 200 " in await client.receive()
-                await anyio.sleep(0.5)
-
-
 async def test_many_connections_beyond_those_that_are_told_so_are_just_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_SPARE", 2)
     async with serving(max_connections=1) as (server, port):

@@ -114,13 +114,6 @@ def test_all_that_comes_before_the_result_is_sent_before_it_and_in_order() -> No
     assert client.delivery.ended and not client.delivery.has_more
 
 
-def test_nothing_follows_the_ending() -> None:
-    client = Client(token=b"7")
-    client.gets(Completed(b'{"n":1}'))
-    assert client.gets(Progressed(1), Completed(b'{"n":2}'), log("info")) == []
-    assert client.answer["result"] == {"n": 1} and client.record.log.refused == 3
-
-
 def test_a_client_is_woken_when_there_is_more_and_not_after_it_has_left() -> None:
     client = Client()
     woken = client.woken

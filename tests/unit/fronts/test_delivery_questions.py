@@ -228,15 +228,6 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     assert client.gets() == [] and client.result["content"] == [] and not client.delivery.parked
 
 
-async def test_a_call_that_ended_while_its_client_was_away_has_its_result_ready() -> None:
-    client = Client(Era.MODERN)
-    client.asked()
-    assert client.gets() == []
-    client.record.log.append(Completed(b'{"content":[]}'))
-    client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).after)
-    assert client.gets() == [] and client.result == {"resultType": "complete", "content": []}
-
-
 async def test_a_modern_servers_own_state_is_marked() -> None:
     client = Client(Era.MODERN)
     asks = b'{"resultType":"input_required","requestState":"abc","_meta":{"x":1}}'
@@ -244,14 +235,6 @@ async def test_a_modern_servers_own_state_is_marked() -> None:
     assert client.gets() == []
     state = client.hub.parking.mark(client.record.call, "abc")
     assert client.result == {"resultType": "input_required", "requestState": state, "_meta": {"x": 1}}
-
-
-@pytest.mark.parametrize("state", [b"7", b"{}"])
-async def test_a_state_that_is_no_text_is_an_error_and_not_silence(state: bytes) -> None:
-    client = Client(Era.MODERN)
-    client.record.log.append(Completed(b'{"resultType":"input_required","requestState":%s}' % state, Era.MODERN))
-    assert client.gets() == [] and client.delivery.answer is not None
-    assert "cannot be read" in json.loads(client.delivery.answer)["error"]["message"]
 
 
 async def test_a_url_that_must_be_opened_first_is_asked_for_in_the_modern_way() -> None:

@@ -171,14 +171,6 @@ async def test_a_delivery_that_was_paused_follows_again_from_any_place() -> None
     assert client.delivery.ended and client.delivery.answer is None
 
 
-@virtual
-async def test_a_paused_delivery_does_not_begin_to_follow_when_the_call_becomes_durable() -> None:
-    client = Client(by_cursor=True)
-    client.delivery.pause()
-    await client.happens(Progressed(1))
-    assert client.record.stream is not None and client.record.stream.readers == ()
-
-
 # -- the extension
 
 
@@ -283,17 +275,6 @@ async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_wha
     await sleep(0.2)
     assert client.delivery.has_more
     assert numbers(client.gets(1)) == [2] and client.delivery.detached and client.result == {"instead": True}
-
-
-@virtual
-async def test_it_comes_in_its_time_to_a_client_that_was_away_meanwhile() -> None:
-    client = Client(by_cursor=True, instead=Task())
-    await client.happens(Progressed(1))
-    client.delivery.pause()
-    await sleep(6)
-    assert client.record.stream is not None
-    client.delivery.follow(client.wake, client.record.stream.reader(client.wake, 0))
-    assert numbers(client.gets()) == [2] and client.delivery.detached
 
 
 @pytest.mark.parametrize("case", ["ended before", "not ready", "closed"])

@@ -132,12 +132,6 @@ async def test_request_with_an_envelope_gets_the_session_that_the_front_makes_of
         assert len(asked) == 1
 
 
-async def test_front_without_the_modern_era_says_so_and_goes_on(wire: Wire) -> None:
-    refused = await wire.ask(1, "tools/list", modern())
-    assert refused["error"] == {"code": -32022, "message": "not here"}
-    assert "result" in await wire.ask(2, "tools/list")
-
-
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_progress_leaves_in_an_earlier_write_than_the_answer(wire: Wire, is_late: bool) -> None:
     wire.is_congested = is_late

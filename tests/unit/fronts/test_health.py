@@ -147,13 +147,6 @@ async def test_details_take_a_token_where_there_are_tokens(path: str) -> None:
     assert (await Front(tokens=False).ask(f"{path}?verbose"))[0] == 200
 
 
-async def test_details_say_why_it_is_not_ready() -> None:
-    front = Front()
-    front.told.known = {"a": FAILED}
-    status, body, _ = await front.ask("/readyz?verbose", token="free")
-    assert status == 503 and [reason["code"] for reason in json.loads(body)["reasons"]] == ["no_server"]
-
-
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("query", ["", "?verbose"])
 async def test_host_and_origin_are_checked_here_too(path: str, query: str) -> None:

@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from mcp_hub.errors import UpstreamUnavailable
-from mcp_hub.events import Cancelled
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Chunk
-from mcp_hub.types import CallId
 from tests.unit.fronts.rest_peer import BOB, NARROW, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
 
@@ -47,12 +45,6 @@ async def test_call_that_is_done_in_time_is_answered_with_its_result(tmp_path: P
         assert kept.json["result"] == answer["result"]
 
 
-async def test_error_of_the_tool_is_a_result(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = await peer.call("fail", {"text": "broken"}).ended()
-        assert response.status == 200 and response.json["result"]["isError"] is True
-
-
 async def test_call_that_takes_longer_is_accepted_and_goes_on(tmp_path: Path) -> None:
     async with rest_hub(tmp_path) as peer:
         id_ = await peer.detached("hold", {"nonce": "a"})
@@ -64,15 +56,6 @@ async def test_call_that_takes_longer_is_accepted_and_goes_on(tmp_path: Path) ->
         assert (known["name"], known["tool"], known["server"], known["method"]) == (
             "hold", "hold", "local", "tools/call",
         )  # fmt: skip
-
-
-async def test_waiting_ends_with_the_call(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = peer.call("hold", {"nonce": "a"}, headers={"prefer": "respond-async, wait=300"})
-        await peer.tools.has_come("a")
-        assert not response.status
-        peer.tools.go.set()
-        assert (await response.ended()).json["result"]["content"][0]["text"] == "a"
 
 
 @pytest.mark.parametrize("prefer", ["wait=0", "respond-async", 'handling=lenient; wait="0"', "WAIT = 0"])
@@ -111,18 +94,6 @@ async def test_caller_of_both_forms_gets_json_for_a_quick_quiet_call_only(tmp_pa
         assert slow.headers["content-type"] == "text/event-stream"
         peer.tools.go.set()
         assert [event.event for event in (await slow.ended()).events] == ["start", "end", "closed"]
-
-
-async def test_caller_of_both_forms_gets_what_a_call_emitted_that_is_over_at_once(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        for tool, arguments, media in [
-            ("hurry", {"n": 1}, "text/event-stream"),
-            ("echo", {"text": "x"}, "application/json"),
-        ]:
-            key = {"idempotency-key": tool}
-            assert (await peer.call(tool, arguments, headers=key).ended()).status == 200
-            response = await peer.call(tool, arguments, headers={**key, **BOTH}).ended()
-            assert response.headers["content-type"] == media
 
 
 async def test_connection_that_closes_does_not_end_the_call(tmp_path: Path) -> None:
@@ -212,15 +183,6 @@ async def test_same_key_and_request_is_one_call_however_it_is_written(tmp_path: 
         assert len((await peer.ask("GET", "/v1/streams")).json["streams"]) == 1
 
 
-async def test_order_of_the_arguments_does_not_count_and_how_a_number_is_written_does(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        key = {"idempotency-key": "k"}
-        id_ = await peer.detached("wait", {"nonce": "a", "more": 1}, **key)
-        assert await peer.detached("wait", {"more": 1, "nonce": "a"}, **key) == id_
-        refused = await peer.call("wait", {"more": 1.0, "nonce": "a"}, headers=key).ended()
-        problem(refused, 422, "idempotency_key_reused")
-
-
 async def test_same_key_for_another_request_is_refused(tmp_path: Path) -> None:
     async with rest_hub(tmp_path) as peer:
         await peer.detached("hold", {"nonce": "a"}, **{"idempotency-key": "k"})
@@ -251,25 +213,6 @@ async def test_without_a_key_only_a_running_call_of_an_idempotent_tool_is_joined
         peer.tools.go.set()
         await peer.until(first, "completed")
         assert await peer.detached("hold", {"nonce": "a"}) != first
-
-
-async def test_call_that_is_being_cancelled_is_not_joined(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path, per_tool={"hold": {"idempotent": True}}) as peer:
-        first = await peer.detached("hold", {"nonce": "a"})
-        writer = peer.app.streams.owned(CallId(first))
-        assert writer is not None
-        writer.record.stopping = Cancelled("its server takes its time to obey")
-        assert await peer.detached("hold", {"nonce": "a"}) != first
-
-
-async def test_joined_caller_that_leaves_takes_nothing_from_the_other(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path, per_tool={"hold": {"orphan": 0.1}}) as peer:
-        stays, leaves = [peer.call("hold", {"nonce": "a"}, headers={"idempotency-key": "k"}) for _ in range(2)]
-        await peer.tools.has_come("a")
-        leaves.leave()
-        await leaves.done.wait()
-        peer.tools.go.set()
-        assert (await stays.ended()).status == 200 and peer.tools.cancelled == []
 
 
 async def test_call_with_a_key_is_sent_only_once_the_key_is_stored(

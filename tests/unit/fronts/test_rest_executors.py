@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.fronts.rest import executors, follow
+from mcp_hub.fronts.rest import executors
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, Response, RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
@@ -190,17 +190,6 @@ async def test_worker_that_comes_back_need_not_wait_for_a_connection_that_takes_
         await new.has(b'"n": 2')
 
 
-async def test_pages_asked_for_at_the_same_time_do_not_end_each_other(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        await register(peer)
-        pages = [peer.start("GET", "/v1/executors/w1/calls?epoch=1&limit=1") for _ in range(2)]
-        await anyio.wait_all_tasks_blocked()
-        for n in (1, 2):
-            peer.call("build", {"n": n})
-        found = [offered["arguments"]["n"] for page in pages for offered in (await page.ended()).json["offers"]]
-        assert sorted(found) == [1, 2]
-
-
 async def test_worker_may_poll_without_waiting(tmp_path: Path) -> None:
     async with rest_hub(tmp_path) as peer:
         await register(peer)
@@ -239,15 +228,6 @@ async def test_removed_executor_takes_its_tools_along(tmp_path: Path) -> None:
 async def test_registration_that_cannot_be_is_refused(tmp_path: Path, body: object, code: str) -> None:
     async with rest_hub(tmp_path) as peer:
         problem(await peer.ask("PUT", "/v1/executors/w1", body), 400, code)
-
-
-async def test_name_that_another_executor_has_is_refused(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        await register(peer)
-        taken = await peer.ask("PUT", "/v1/executors/w2", {"tools": [BUILD]})
-        assert problem(taken, 409, "name_taken")["holder"] == "w1"
-        foreign = await peer.ask("PUT", "/v1/executors/w2", {"tools": [BUILD]}, token=BOB)
-        assert "holder" not in problem(foreign, 409, "name_taken") and b"w1" not in foreign.body
 
 
 async def test_who_is_bound_to_a_profile_publishes_no_tools_beyond_it(tmp_path: Path) -> None:
@@ -344,13 +324,3 @@ async def test_answer_that_is_none_is_refused_and_the_question_stays(tmp_path: P
         await peer.until(stream, "input_required")
         problem(await peer.ask("POST", f"/v1/streams/{stream}/input", answer), 400, "invalid_body")
         assert len((await peer.ask("GET", f"/v1/streams/{stream}")).json["questions"]) == 1
-
-
-async def test_hub_that_stops_lets_its_workers_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
-    async with rest_hub(tmp_path) as peer:
-        await register(peer)
-        following = peer.start("GET", "/v1/executors/w1/calls?epoch=1", headers=SSE)
-        await anyio.wait_all_tasks_blocked()
-        peer.rest.close()
-        assert (await following.ended()).is_complete

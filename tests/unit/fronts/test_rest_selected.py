@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fronts.rest_peer import ALICE, NARROW, RestPeer, problem, rest_hub
+from tests.unit.fronts.rest_peer import NARROW, RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
 
@@ -41,11 +41,3 @@ async def test_key_of_a_call_gives_no_result_to_a_token_that_may_not_call_the_to
             assert first.status == 200 and (await call(peer, tool, arguments, headers=headers)).json == first.json
             foreign = await call(peer, tool, arguments, headers=headers, token=NARROW)
             assert b"n 0" not in foreign.body and b"Unknown tool: wait" in foreign.body
-
-
-@pytest.mark.parametrize("token", [ALICE, NARROW])
-async def test_key_is_shared_by_tokens_that_may_call_the_tool(tmp_path: Path, token: str) -> None:
-    async with rest_hub(tmp_path) as peer:
-        headers = {"idempotency-key": "k"}
-        first = await call(peer, "echo", {"text": "x"}, headers=headers)
-        assert (await call(peer, "echo", {"text": "x"}, headers=headers, token=token)).json == first.json

@@ -119,28 +119,6 @@ async def test_long_poll_waits_for_the_next_event_but_no_longer_than_it_may(tmp_
         assert [event["seq"] for event in (await polling.ended()).json["events"]][0] == 4
 
 
-async def test_who_does_not_wait_gets_what_the_store_has_though_it_takes_a_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, lines = await finished(peer)
-        fetch = peer.app.streams.store.fetch
-        moment = anyio.Event()
-
-        def slow(*about: Any) -> None:
-            async def later() -> None:
-                await moment.wait()
-                fetch(*about)
-
-            peer.tasks.start_soon(later)
-
-        monkeypatch.setattr(peer.app.streams.store, "fetch", slow)
-        polling = peer.start("GET", f"/v1/streams/{id_}/events?wait=0")
-        await anyio.wait_all_tasks_blocked()
-        moment.set()
-        assert (await polling.ended()).json["cursor"] == len(lines)
-
-
 async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_it(tmp_path: Path) -> None:
     async with rest_hub(tmp_path, per_tool={"hold": {"orphan": 0.01}}) as peer:
         session = Session("se_1", Caller("alice"), Era.HANDSHAKE, "2025-11-25")
@@ -161,18 +139,6 @@ async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_
             while peer.app.streams.owned(record.call.id) is not None:  # who asked would be somebody who has come back
                 await anyio.lowlevel.checkpoint()
         assert (await peer.until(record.call.id, "cancelled"))["reason"] == "its client did not come back"
-
-
-async def test_two_followers_of_a_running_call_get_the_same_bytes(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_ = await peer.detached("steps", {"n": 3})
-        both = [peer.start("GET", f"/v1/streams/{id_}/events?after=1", headers=SSE) for _ in range(2)]
-        for response in both:
-            await response.has(b"part 1")
-        late = peer.start("GET", f"/v1/streams/{id_}/events?after=1", headers=SSE)
-        peer.tools.go.set()
-        first, second, third = [(await response.ended()).body for response in (*both, late)]
-        assert first == second == third and b"part 3" in first
 
 
 async def test_follower_that_leaves_is_only_disconnected_and_can_resume(tmp_path: Path) -> None:

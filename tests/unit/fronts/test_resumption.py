@@ -9,8 +9,7 @@ import pytest
 
 from mcp_hub.calls.streams import stream as stream_module
 from mcp_hub.calls.streams.table import StreamLimits
-from mcp_hub.errors import RpcError
-from mcp_hub.events import BY_CLIENT, Cancelled, Failed, Log, Progressed
+from mcp_hub.events import BY_CLIENT, Cancelled, Log, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
@@ -87,20 +86,6 @@ async def test_a_client_that_takes_no_stream_is_given_no_place() -> None:
     assert (await call.comes_back(0)).status == 400
 
 
-@virtual
-async def test_a_client_that_pauses_reads_everything_once() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    call.post.stall()
-    await call.progresses(2)
-    await sleep(1)  # by now the exchange is known to be slow
-    await call.progresses(3)
-    call.post.go_on()
-    await call.ends()
-    assert values(call.post) == [1, 2, 3, "answer"]
-
-
 # -- coming back
 
 
@@ -121,22 +106,6 @@ async def test_a_client_gets_what_it_missed_and_then_what_comes() -> None:
 
 
 @virtual
-async def test_a_place_may_be_named_again_and_again() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(*range(1, 10))
-    await call.drops()
-    for after in (0, 5, 3, 10, 0):
-        resumed = await call.comes_back(after)
-        assert resumed.ids == [after, *range(max(after + 1, 2), 11)]
-        resumed.leave()
-        await sleep(0.01)
-    await call.ends()
-    for after in (0, 5, 3, 10, 0):
-        assert values(await call.comes_back(after))[-1] == "answer"
-
-
-@virtual
 async def test_the_answer_waits_for_a_client_that_was_away_when_it_came() -> None:
     world = World()
     call = MadeCall(world, world.client())
@@ -149,16 +118,6 @@ async def test_the_answer_waits_for_a_client_that_was_away_when_it_came() -> Non
 
 
 @virtual
-async def test_an_error_waits_too() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    await call.drops()
-    await call.happens(Failed(RpcError("no")))
-    assert (await call.comes_back(2)).messages[0]["error"]["message"] == "no"
-
-
-@virtual
 async def test_a_client_that_has_everything_is_told_that_nothing_follows() -> None:
     """An empty stream would have it come back for ever."""
     world = World()
@@ -167,19 +126,6 @@ async def test_a_client_that_has_everything_is_told_that_nothing_follows() -> No
     await call.ends()
     done = await call.comes_back(3)
     assert (done.status, done.body, done.is_complete) == (204, b"", True)
-
-
-@virtual
-async def test_a_cancelled_call_has_nothing_more_either() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    await call.drops()
-    await call.progresses(2)
-    await call.happens(Cancelled(BY_CLIENT))
-    assert (await call.comes_back(3)).status == 204
-    missed = await call.comes_back(2)
-    assert (missed.status, values(missed), missed.is_complete) == (200, [2], True)
 
 
 # -- one connection at a time
@@ -246,17 +192,6 @@ async def test_a_client_that_stops_reading_is_dropped_and_may_come_back() -> Non
     assert (await call.comes_back(2)).ids == [2, 3]
 
 
-@virtual
-async def test_a_client_that_leaves_while_it_is_written_to_has_left() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    await sleep(1)
-    call.post.stall()
-    await call.progresses(2)
-    await call.drops()
-
-
 # -- places that are refused
 
 
@@ -299,20 +234,6 @@ async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
     assert gone.status == 410 and "id" not in gone.error and gone.error["error"]["code"] == -32600
     kept = await call.comes_back(row.first - 1)
     assert kept.status == 200 and kept.ids[1:] == list(range(row.first, row.last + 1))
-
-
-@virtual
-async def test_a_place_is_looked_up_again_when_the_older_connection_is_closed() -> None:
-    world = World(store=long_store())
-    call = MadeCall(world, world.client())
-    await call.progresses(*range(1, 6))
-    call.post.stall()
-    await call.progresses(6)
-    resumed = await call.comes_back(2)
-    for number in range(7, 100):
-        await call.progresses(number)
-    await sleep(2)
-    assert resumed.status == 410
 
 
 @virtual

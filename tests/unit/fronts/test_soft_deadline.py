@@ -8,17 +8,14 @@ from msgspec import Raw, structs
 
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.exposure import exposed
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
-from mcp_hub.clock import SystemClock
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Progressed
 from mcp_hub.fronts.mcp.soft_deadline import SoftDeadlines, soft_answer
-from mcp_hub.notices import Notices
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import LOCAL, Caller, Session
-from mcp_hub.types import PROGRAM, CacheHint, Era, Kind, Snapshot
+from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.soft_hub import DEADLINE, EARLY, SoftHub, delta, in_virtual_time, said, soft
 from tests.unit.fronts.task_hub import TASKS, text
@@ -60,13 +57,6 @@ def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: A
     assert SoftDeadlines(Settings().soft_deadline)(session) == deadline
 
 
-def test_what_the_file_says_of_a_client_counts() -> None:
-    hub = {"clients": {"mine": {"soft_deadline": "7s", "matches": ["my-*"]}, "unknown": {"soft_deadline": "never"}}}
-    find = SoftDeadlines(Settings.model_validate({"hub": hub}).soft_deadline)
-    assert find(Session("s", LOCAL, H, "", client_info={"name": "My-Client"})) == 7
-    assert find(Session("s", STDIO, H, "", client_info={"name": "other"})) is None
-
-
 def test_no_name_is_too_long_to_be_looked_up() -> None:
     names: list[str | None] = []
 
@@ -106,14 +96,6 @@ async def test_a_call_that_is_over_in_time_is_an_ordinary_one(hub: SoftHub) -> N
     assert said(sent) == "quick"
     await sleep(DEADLINE)
     assert len(sent.messages) == 1
-
-
-@in_virtual_time
-async def test_nothing_is_said_of_a_call_that_has_said_nothing(hub: SoftHub) -> None:
-    await hub.hello()
-    sent = await hub.tool("slow")
-    await sleep(DEADLINE)
-    assert said(sent).endswith("Output so far: none") and soft(sent)
 
 
 @in_virtual_time
@@ -161,17 +143,6 @@ async def test_an_open_question_puts_the_answer_off(hub: SoftHub) -> None:
     hub.answered(question, {"action": "accept"})
     await sleep(1)
     assert hub.running.answers and soft(sent)
-
-
-@in_virtual_time
-async def test_a_call_that_ends_with_its_question_is_answered_as_usual(hub: SoftHub) -> None:
-    await hub.hello(elicitation={})
-    sent = await hub.tool("slow")
-    await hub.running.asks("sure?")
-    await sleep(DEADLINE * 2)
-    hub.answered(hub.sent_to_client[-1], {"action": "accept"})
-    await hub.running.ends(text("after all"))
-    assert said(sent) == "after all"
 
 
 @in_virtual_time
@@ -268,14 +239,6 @@ def test_a_list_that_depends_on_the_client_is_for_nobody_else() -> None:
         b'"cacheScope":"private"' in page and b'{"name":"t","inputSchema":{"type":"object"},"_meta":{"a":1.0}}' in page
     )
     assert early.page(Kind.PROMPT, M, None, 9) == plain.page(Kind.PROMPT, M, None, 9)
-
-
-def test_a_view_for_each_kind_of_client_is_kept() -> None:
-    catalog = Catalog({}, {None: ViewRules({})}, Notices(), SystemClock(), 0)
-    early = catalog.exposed(None, EARLY, None)
-    assert catalog.exposed(None, EARLY, None) is early is not catalog.exposed(None, PROGRAM, None)
-    assert [entry.exported for entry in early.entries(Kind.TOOL)] == ["hub_wait", "hub_cancel"]
-    assert catalog.exposed(None, PROGRAM, None).entries(Kind.TOOL) == ()
 
 
 def test_the_tools_cost_little_context() -> None:

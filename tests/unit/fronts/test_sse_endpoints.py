@@ -179,19 +179,6 @@ async def test_first_event_is_the_endpoint_and_answers_follow_on_the_stream(site
         assert reader.messages[-1]["result"]["content"][0]["text"] == "a\r\nb"
 
 
-async def test_everything_that_waits_leaves_at_once(site: Site) -> None:
-    async with site.session() as reader:
-        before = len(reader.writes)
-        reader.reads(False)
-        await reader.post("ping", id=0)
-        await anyio.wait_all_tasks_blocked()
-        for i in range(1, 50):
-            await reader.post("ping", id=i)
-        reader.reads(True)
-        await until(lambda: len(reader.answered) == 51)
-        assert len(reader.writes) == before + 2
-
-
 async def test_reader_that_stops_holds_up_nothing_but_itself_and_loses_nothing(site: Site) -> None:
     async with site.session() as slow, site.session("bob") as quick:
         slow.reads(False)

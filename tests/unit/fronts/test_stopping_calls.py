@@ -40,12 +40,3 @@ async def test_call_that_comes_after_that_is_not_sent_away_either_once_it_has_be
         await anyio.wait_all_tasks_blocked()
         late = await peer.call("hold", {"nonce": "a"}, headers={"accept": "text/event-stream"}).ended()
         assert late.status == 202 and late.headers["location"] == f"/v1/streams/{late.json['stream']}"
-
-
-async def test_events_that_were_begun_just_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
-    async with rest_hub(tmp_path) as peer:
-        following = peer.call("hold", {"nonce": "a"}, headers={"accept": "text/event-stream"})
-        await following.has(b"event: start")
-        peer.rest.close()
-        assert (await following.ended()).is_complete and [event.event for event in following.events] == ["start"]

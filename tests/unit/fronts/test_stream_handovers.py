@@ -10,7 +10,6 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.streams import stream as stream_module
 from mcp_hub.calls.streams.table import StreamLimits
-from mcp_hub.events import BY_CLIENT, Cancelled
 from mcp_hub.fronts.http import resume
 from mcp_hub.fronts.http.resume import ClientCalls
 from mcp_hub.sessions.session import LOCAL
@@ -31,20 +30,6 @@ class LateStore(MemoryStore):
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         return None if self.is_stale else await super().find(stream)
-
-
-@virtual
-async def test_nothing_is_said_before_it_is_known_whether_there_is_anything_to_say() -> None:
-    world = World(store=LateStore())
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    await call.drops()
-    await call.happens(Cancelled(BY_CLIENT))
-    await sleep(1)
-    resumed = await call.comes_back(2)
-    assert not resumed.status
-    await sleep(1)
-    assert (resumed.status, resumed.is_complete) == (204, True)
 
 
 @virtual

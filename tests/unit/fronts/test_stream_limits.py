@@ -78,17 +78,6 @@ async def test_a_stream_stays_after_its_end() -> None:
 
 
 @virtual
-async def test_the_response_that_is_being_sent_when_the_session_ends_is_sent() -> None:
-    world = World()
-    client = world.client()
-    running = MadeCall(world, client)
-    await running.progresses(1)
-    world.resumption.forget(client)
-    await running.ends()
-    assert values(running.post) == [1, "answer"] and client.requests == {}
-
-
-@virtual
 async def test_a_session_that_made_room_and_is_back_takes_its_streams_over() -> None:
     world = World()
     before, after = world.client(), world.client()

@@ -67,19 +67,6 @@ async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None
 
 
 @virtual
-async def test_nothing_is_waited_for_once_the_call_is_over() -> None:
-    world = World()
-    client = world.client()
-    call = MadeCall(world, client)
-    await call.asks()
-    await sleep(0.01)
-    await call.drops()
-    await call.ends()
-    await sleep(5)
-    assert client.asking._requests.pending == {}
-
-
-@virtual
 async def test_a_question_to_a_session_that_is_over_is_not_waited_for() -> None:
     world = World()
     client = world.client()

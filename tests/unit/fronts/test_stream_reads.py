@@ -113,15 +113,6 @@ async def test_what_is_no_longer_kept_is_left_out_and_said_so(hub: TaskHub) -> N
 
 
 @on_each_front
-async def test_whoever_has_read_follows_no_longer(hub: TaskHub) -> None:
-    stream = await started(hub, "a")
-    for cursor in ["1", "2"] * 10:
-        assert (await read(hub, stream, cursor)).result["cursor"] == "2"
-    writer = hub.streams.owned(hub.running.call.id)
-    assert writer is not None and not writer.stream.readers
-
-
-@on_each_front
 async def test_a_foreign_stream_is_as_unknown_as_none(hub: TaskHub) -> None:
     theirs = await started(hub, "a", principal="you")
     mine = await started(hub, "a")

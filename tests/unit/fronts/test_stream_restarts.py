@@ -13,7 +13,7 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
 from tests.unit.calls.virtual_time import sleep
-from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, values, virtual
+from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, virtual
 
 RESTARTED = 1006
 
@@ -84,18 +84,6 @@ async def test_a_call_that_ran_in_a_killed_hub_ends_with_an_error_once_and_for_a
 
 
 @virtual
-async def test_a_client_that_took_no_stream_has_nothing_to_come_back_to() -> None:
-    world = World()
-    call = MadeCall(world, world.client(), takes_sse=False)
-    await call.progresses(1)
-    await call.ends()
-    after = world.killed()
-    assert await after.store.session("s") is None
-    refused = await after.get(after.client(), call.place(1))
-    assert (refused.status, refused.error["error"]["message"]) == (400, "unknown event id")
-
-
-@virtual
 async def test_after_a_restart_nobody_else_can_come_back_either() -> None:
     world = World()
     call = MadeCall(world, world.client())
@@ -104,24 +92,6 @@ async def test_after_a_restart_nobody_else_can_come_back_either() -> None:
     refused = [await after.get(after.client(id_="other"), call.place(place)) for place in (0, 2, 99)]
     beyond = await after.get(await accepted_again(after), call.place(99))
     assert {(peer.status, peer.body) for peer in [*refused, beyond]} == {(400, beyond.body)}
-
-
-@virtual
-async def test_of_many_that_come_at_once_after_a_restart_the_last_one_follows() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
-    await call.progresses(1)
-    beside = world.beside()
-    client = await accepted_again(beside)
-    place = call.place(2)
-    peers = [
-        beside.open(lambda peer: beside.resumption.resume(client, place, peer.receive, peer.send)) for _ in range(5)
-    ]
-    await sleep(1)
-    await call.ends()
-    await sleep(1)
-    assert [peer.status for peer in peers] == [200] * 5 and all(peer.is_complete for peer in peers)
-    assert [values(peer) for peer in peers] == [[]] * 4 + [["answer"]]
 
 
 # -- beside another hub

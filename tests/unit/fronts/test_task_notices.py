@@ -5,14 +5,9 @@ from typing import Any
 import msgspec
 
 from mcp_hub.call import Question
-from mcp_hub.errors import RpcError
 from mcp_hub.events import Log, Progressed
-from mcp_hub.fronts.mcp import task_notices as module
 from mcp_hub.fronts.mcp.task_notices import MOST_TASKS
-from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.ids import new_call_id
-from mcp_hub.sessions.session import Session
-from mcp_hub.types import JsonObject
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts.task_hub import Sent, TaskHub, on_each_front, text
 
@@ -76,15 +71,6 @@ async def test_no_client_that_takes_no_tasks_may_listen_to_one(hub: TaskHub) -> 
 
 
 @on_each_front
-async def test_a_task_that_is_over_is_told_of_once(hub: TaskHub) -> None:
-    id_ = await hub.task()
-    await hub.running.fails(RpcError("broken"))
-    sent = await listen(hub, id_)
-    await sleep(60)
-    assert statuses(sent) == [("failed", "broken")]
-
-
-@on_each_front
 async def test_neither_progress_nor_log_messages_come_this_way(hub: TaskHub) -> None:
     id_ = await hub.task(token="t")
     sent = await listen(hub, id_)
@@ -92,29 +78,6 @@ async def test_neither_progress_nor_log_messages_come_this_way(hub: TaskHub) -> 
     await hub.running.says(1, "half")
     await sleep(0.5)
     assert set(sent.methods) == {"notifications/subscriptions/acknowledged", "notifications/tasks"}
-
-
-@on_each_front
-async def test_a_task_that_says_nothing_for_long_is_not_forgotten(hub: TaskHub) -> None:
-    id_ = await hub.task()
-    sent = await listen(hub, id_)
-    looks: list[StreamHandle] = []
-    detailed = module.detailed_task  # type: ignore[attr-defined]
-
-    async def counted(facade: HubPort, session: Session, row: StreamHandle) -> JsonObject:
-        looks.append(row)
-        return await detailed(facade, session, row)
-
-    module.detailed_task = counted  # type: ignore[attr-defined, assignment]
-    try:
-        await sleep(4)
-    finally:
-        module.detailed_task = detailed  # type: ignore[attr-defined]
-    assert looks == [], "nothing happens, and nobody looks"
-    await sleep(90)
-    await hub.running.ends()
-    await sleep(0.5)
-    assert [status for status, _ in statuses(sent)] == ["working", "completed"]
 
 
 @on_each_front
@@ -134,17 +97,6 @@ async def test_of_changes_in_a_row_the_last_is_told(hub: TaskHub) -> None:
     assert len(statuses(sent)) < 20
     (reader,) = (await hub.streams.open("me", id_)).readers
     assert reader.cursor > 100, "nothing piles up for who only wants to know the last"
-
-
-@on_each_front
-async def test_lists_are_told_of_beside_the_tasks(hub: TaskHub) -> None:
-    id_ = await hub.task()
-    sent = await listen(hub, id_, toolsListChanged=True)
-    hub.server.tools.append("another")
-    hub.facade.changes.bump()
-    await hub.running.says(1, "half")
-    await sleep(1)
-    assert sorted(sent.methods[2:]) == ["notifications/tasks", "notifications/tools/list_changed"]
 
 
 @on_each_front

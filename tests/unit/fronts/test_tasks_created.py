@@ -30,26 +30,10 @@ async def test_a_call_that_takes_long_is_answered_with_a_task(hub: TaskHub) -> N
 
 
 @on_each_front
-async def test_a_call_that_is_over_in_time_is_an_ordinary_one(hub: TaskHub) -> None:
-    sent = await hub.call("slow")
-    await sleep(AFTER - 0.5)
-    await hub.running.ends(text("quick"))
-    assert sent.result["resultType"] == "complete" and sent.result["content"][0]["text"] == "quick"
-    await sleep(AFTER)
-    assert len(sent.messages) == 1
-
-
-@on_each_front
 async def test_a_tool_that_always_makes_tasks_makes_one_at_once(hub: TaskHub) -> None:
     for tool in ("always", "required"):
         sent = await hub.call(tool)
         assert sent.result["resultType"] == "task"
-
-
-@on_each_front
-async def test_a_task_can_be_asked_for_as_soon_as_it_is_told_of(hub: TaskHub) -> None:
-    sent = await hub.call("always")
-    assert (await hub.get(sent.result["taskId"]))["status"] == "working"
 
 
 @pytest.mark.parametrize("tool", ["slow", "always"])
@@ -65,15 +49,6 @@ def test_no_client_that_did_not_say_so_gets_a_task(tool: str) -> None:
 
     for front in task_hub.FRONTS:
         scenario(front)
-
-
-@on_each_front
-async def test_a_tool_of_no_tasks_makes_none(hub: TaskHub) -> None:
-    sent = await hub.call("never")
-    await sleep(AFTER * 3)
-    assert not sent.is_answered
-    await hub.running.ends()
-    assert sent.result["resultType"] == "complete"
 
 
 @on_each_front
@@ -167,17 +142,6 @@ async def test_a_task_that_nobody_asks_after_ends_in_an_hour_and_one_that_is_pol
         assert (await hub.get(polled))["status"] == "working"
     assert second.is_cancelled and not first.is_cancelled
     assert await hub.get(forgotten) == {**await hub.get(forgotten), "status": "cancelled"}
-
-
-@on_each_front
-async def test_a_tool_may_have_less_patience(hub: TaskHub) -> None:
-    id_ = await hub.task("kept")
-    await sleep(50)
-    await hub.get(id_)
-    await sleep(50)
-    assert not hub.running.is_cancelled
-    await sleep(20)
-    assert hub.running.is_cancelled
 
 
 @on_each_front

@@ -118,24 +118,6 @@ async def test_a_call_that_cannot_be_made_durable_stays_an_ordinary_one(hub: Tas
     assert not sent.is_answered
 
 
-@on_each_front
-async def test_no_more_is_passed_on_than_was_asked(hub: TaskHub) -> None:
-    """To another process each answer would be a letter."""
-    id_ = await hub.task()
-    key = await hub.running.asks()
-    passed_on: list[str] = []
-    answer = hub.streams.answer
-
-    async def counting(principal: str, id_: str, key: str, outcome: RawJson | RpcError) -> Any:
-        passed_on.append(key)
-        return await answer(principal, id_, key, outcome)
-
-    hub.streams.answer = counting  # type: ignore[method-assign]
-    responses: dict[str, Any] = {f"n{number}": {} for number in range(99)}
-    await hub.send("tasks/update", {"taskId": id_, "inputResponses": {**responses, key: {}}})
-    assert passed_on == [key]
-
-
 def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own() -> None:
     async def scenario() -> None:
         call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})

@@ -79,17 +79,6 @@ async def test_a_task_that_has_ended_is_acknowledged_and_stays_as_it_is(hub: Tas
 
 
 @on_each_front
-async def test_looking_changes_nothing(hub: TaskHub) -> None:
-    id_ = await hub.task()
-    first = await hub.get(id_)
-    await sleep(3)
-    again = await hub.get(id_)
-    assert {**again, "ttlMs": None} == {**first, "ttlMs": None}
-    await hub.running.ends()
-    assert await hub.get(id_) == await hub.get(id_)
-
-
-@on_each_front
 async def test_a_task_is_kept_for_the_time_that_it_says(hub: TaskHub) -> None:
     id_ = await hub.task()
     await sleep(3000)

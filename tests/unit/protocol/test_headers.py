@@ -154,14 +154,6 @@ def test_tools_are_used_by_the_rules_of_their_schema_or_left_out_by_name() -> No
     assert mirrors.headers(params("plain", a="eu")) is None and mirrors.headers(params("bad", a=1)) is None
 
 
-def test_what_was_learnt_is_forgotten_with_the_next_list() -> None:
-    mirrors = Mirrors()
-    mirrors.learn([tool("x", of(a=annotated("string")))])
-    mirrors.learn([tool("x", of()), tool("y", of(b=annotated("string", "B")))])
-    assert mirrors.headers(params("x", a="eu")) is None
-    assert mirrors.headers(params("y", b="eu")) == {"mcp-param-b": "eu"}
-
-
 @pytest.mark.parametrize("arguments", [b'{"a":"\\ud800"}', b"[", b"5", b"null"])
 def test_arguments_that_cannot_be_read_have_no_headers(arguments: bytes) -> None:
     mirrors = Mirrors()

@@ -8,12 +8,10 @@ import pytest
 
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.protocol.questions import (
-    MAX_QUESTIONS,
     MAX_STATE,
     QUESTIONS,
     action_of,
     can_answer,
-    capability_for,
     for_version,
     input_requests,
     input_required_result,
@@ -73,11 +71,6 @@ def test_malformed_params_are_judged_all_the_same(method: str, params: bytes) ->
 def test_a_reason_is_short_whatever_was_asked() -> None:
     for method, params in ((ELICIT, {"mode": "x" * 10**5}), ("x" * 10**5, {})):
         assert len(can_answer({"elicitation": {}}, NEW, method, encoded(params)) or "") < 200
-
-
-def test_what_is_no_question_takes_no_capability() -> None:
-    with pytest.raises(KeyError):
-        capability_for("tools/list", b"{}")
 
 
 def shaped(method: str, params: object, version: str) -> Any:
@@ -140,11 +133,6 @@ def test_other_results_ask_for_nothing(result: object) -> None:
     assert input_requests(encoded(result)) is None
 
 
-def test_params_may_be_absent() -> None:
-    found = input_requests(encoded({"resultType": "input_required", "inputRequests": {"r": {"method": ROOTS}}}))
-    assert found is not None and bytes(found.requests["r"][1]) == b"{}"
-
-
 @pytest.mark.parametrize(
     ("members", "match"),
     [
@@ -166,12 +154,6 @@ def test_what_a_server_cannot_ask_is_an_error_that_says_why(members: JsonObject,
     assert caught.value.code == -32603 and len(str(caught.value)) < 300
 
 
-def test_the_limits_themselves_are_allowed() -> None:
-    many = dict.fromkeys(map(str, range(MAX_QUESTIONS)), (ROOTS, b"{}"))
-    found = input_requests(input_required_result(many, "x" * MAX_STATE))
-    assert found is not None and len(found.requests) == MAX_QUESTIONS
-
-
 def raws(params: JsonObject) -> RawObject:
     return {name: msgspec.Raw(encoded(value)) for name, value in params.items()}
 
@@ -181,12 +163,6 @@ def test_a_retry_is_parted_from_the_request() -> None:
     responses, state = take_retry(params)
     assert responses is not None and state == "s" and list(params) == ["name"]
     assert {key: json.loads(bytes(raw)) for key, raw in responses.items()} == {"a": {"action": "accept"}}
-
-
-@pytest.mark.parametrize("params", [{}, {"inputResponses": None, "requestState": None}])
-def test_a_first_try_carries_neither(params: JsonObject) -> None:
-    given = raws({"name": "t", **params})
-    assert take_retry(given) == (None, None) and list(given) == ["name"]
 
 
 @pytest.mark.parametrize(

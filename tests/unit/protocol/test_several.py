@@ -99,9 +99,3 @@ def test_no_line_takes_long() -> None:
             decode(line)
             several(line, BAD)
             assert time.process_time() - began < 2, "a guard against quadratic time, which would be hours"
-
-
-@pytest.mark.parametrize("broken", [b"{", b"x", b"{}}"])
-def test_a_message_behind_something_broken_is_not_taken_for_the_only_one(broken: bytes) -> None:
-    line = b"INFO " + ANSWER + broken + NOTE
-    assert isinstance(decode(line), BadMessage)

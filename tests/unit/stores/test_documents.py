@@ -120,12 +120,6 @@ async def test_anybodys_oldest_make_room_for_the_whole(documents: Documents, clo
     assert sum([sum(await kept(documents, principal, bodies(4, 10))) for principal in "efg"]) == 9
 
 
-async def test_what_is_put_again_counts_once_and_is_the_newest(documents: Documents, clock: Clock) -> None:
-    some = bodies(4, 1200)
-    await put(documents, clock, "me", [*some, some[0], *bodies(1, 1000, "n")])
-    assert await kept(documents, "me", some) == [True, False, True, True]
-
-
 async def test_what_no_room_can_be_made_for_is_refused_and_drives_out_nothing(
     documents: Documents, clock: Clock
 ) -> None:
@@ -240,20 +234,6 @@ async def test_what_has_expired_is_swept_at_the_start(files: FileDocuments, tmp_
     restarted = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
     await restarted.open()
     assert [name[-13:] for name in names(tmp_path / FOLDER)] == [document_id(b"new")]
-
-
-async def test_smaller_bounds_hold_from_the_start(files: FileDocuments, tmp_path: Path, clock: Clock) -> None:
-    await put(files, clock, "me", bodies(4, 100))
-    restarted = FileDocuments(tmp_path / FOLDER, DocumentLimits(total_count=2), clock)
-    await restarted.open()
-    assert await kept(restarted, "me", bodies(4, 100)) == [False, False, True, True]
-
-
-async def test_a_folder_that_went_away_is_made_again(files: FileDocuments, tmp_path: Path) -> None:
-    (tmp_path / FOLDER).rmdir()
-    assert await files.read("me", document_id(b"text"), 0, 9) is None
-    id_ = await files.put("me", b"text")
-    assert await files.read("me", id_, 0, 9) == (b"text", 4)
 
 
 async def test_a_folder_that_cannot_be_used_is_an_error_of_whoever_puts(tmp_path: Path, clock: Clock) -> None:

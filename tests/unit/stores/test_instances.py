@@ -25,14 +25,6 @@ def test_who_asks_at_the_same_time_is_not_taken_for_the_owner(tmp_path: Path) ->
     os.close(asks)
 
 
-def test_one_is_never_gone_for_itself(tmp_path: Path) -> None:
-    own = Instances(tmp_path, "in_own")
-    assert not own.is_gone("in_own")
-    own.enter()
-    own.leave()
-    assert not own.is_gone("in_own")
-
-
 def test_one_is_there_until_it_leaves(tmp_path: Path) -> None:
     one, two, three = (Instances(tmp_path, f"in_{name}") for name in ("one", "two", "three"))
     one.enter()

@@ -16,7 +16,6 @@ from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.retry import FIRST
-from mcp_hub.stores.sqlite.schema import VERSION
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import append, create, events, fetch, found, new_row, numbered, opened, replayed
@@ -173,16 +172,6 @@ async def test_closing_commits_what_was_asked_for(tmp_path: Path) -> None:
         assert await again.orphans() == []
 
 
-async def test_a_closed_store_says_so(tmp_path: Path) -> None:
-    store = new_store(tmp_path)
-    async with opened(store):
-        row = await create(store, new_row(store))
-    with pytest.raises(StoreFault, match="is closed"):
-        await append(store, row, 2)
-    with pytest.raises(StoreFault, match="is closed"):
-        await store.find(row.id)
-
-
 async def test_closing_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path, StoreLimits(), HandClock())
     async with opened(store):
@@ -217,14 +206,6 @@ async def test_nobody_else_may_look_at_the_files(tmp_path: Path) -> None:
         assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
 
 
-async def test_the_version_is_in_the_file(tmp_path: Path) -> None:
-    async with opened(new_store(tmp_path)):
-        db = sqlite3.connect(tmp_path / FILE)
-        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
-        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        db.close()
-
-
 async def test_many_stores_may_begin_one_file_at_once(tmp_path: Path) -> None:
     stores = [new_store(tmp_path) for _ in range(6)]
     async with anyio.create_task_group() as tasks:
@@ -255,17 +236,3 @@ async def test_what_cannot_be_stored_is_left_out_of_its_batch(tmp_path: Path) ->
         assert "cannot be stored" in str(told[2])
         for number, row in enumerate(rows):
             assert (await store.find(row.id) is None) is (number % 4 == 2)
-
-
-async def test_after_a_batch_that_failed_the_next_one_is_done(tmp_path: Path) -> None:
-    async with opened(store := new_store(tmp_path)):
-        row = await create(store, new_row(store))
-        with pytest.raises(StoreFault, match="no such table"):
-            await store._write(_half_done)
-        await append(store, row, 2)
-        assert await store.session("se_half") is None
-
-
-def _half_done(db: sqlite3.Connection) -> None:
-    db.execute("INSERT INTO sessions VALUES ('se_half', 'local', '', 9e9)")
-    db.execute("INSERT INTO nowhere VALUES (1)")

@@ -51,15 +51,6 @@ async def test_in_memory_a_stream_that_grows_alone_lets_go_of_its_own_past() -> 
     assert len(await replayed(store, row)) == 1
 
 
-async def test_what_a_stream_let_go_no_longer_counts() -> None:
-    store = MemoryStore(StoreLimits(stream_bytes=3000, memory_bytes=10_000))
-    ended = await create(store, new_row(store, status="completed"), 1, 4000)
-    row = await create(store, new_row(store))
-    for number in range(2, 100):
-        await append(store, row, number, size=900)
-    assert await store.find(ended.id) == ended
-
-
 # -- the file
 
 

@@ -57,21 +57,6 @@ async def test_an_id_is_used_once(store: EventStore) -> None:
     assert await replayed(store, row) == numbered(1, 1)
 
 
-async def test_a_stream_does_not_begin_with_a_hole(store: EventStore) -> None:
-    row = new_row(store)
-    with pytest.raises(StoreError, match="begins with event 2"):
-        await settled(lambda done: store.create(row, events(2, 1), done))
-    assert await store.find(row.id) is None
-
-
-async def test_events_come_behind_the_last_ones(store: EventStore) -> None:
-    row = await create(store, new_row(store), 2)
-    await append(store, row, 3, 1)
-    await append(store, row, 4, 5)
-    assert await replayed(store, row) == numbered(1, 8)
-    assert (await found(store, row)).last == 8
-
-
 async def test_appending_changes_what_it_names_of_the_row_and_nothing_else(store: EventStore) -> None:
     row = await create(store, new_row(store, message="old", info=b"old", continuation=b"old"))
     await append(store, row, 2, updated=150.0, message="new")
@@ -90,20 +75,6 @@ async def test_appending_changes_what_it_names_of_the_row_and_nothing_else(store
     assert kept.expires is None
     await append(store, row, 4, continuation=b"again")
     assert ((await found(store, row)).info, (await found(store, row)).continuation) == (b"i", b"again")
-
-
-async def test_extras_may_come_after_the_beginning(store: EventStore) -> None:
-    row = await create(store, new_row(store))
-    await append(store, row, 2, info=b"i")
-    assert ((await found(store, row)).info, (await found(store, row)).continuation) == (b"i", None)
-
-
-async def test_an_empty_chunk_changes_the_row_alone(store: EventStore) -> None:
-    row = await create(store, new_row(store), 2)
-    await append(store, row, 1, 0, message="still here")
-    kept = await found(store, row)
-    assert (kept.last, kept.message) == (2, "still here")
-    assert await replayed(store, row) == numbered(1, 2)
 
 
 async def test_lines_are_kept_byte_for_byte(store: EventStore) -> None:
@@ -161,26 +132,6 @@ async def test_nothing_comes_after_an_ending(store: EventStore, status: Status) 
     assert await replayed(store, row) == numbered(1, 2)
 
 
-async def test_an_ending_may_set_how_long_it_is_kept(store: EventStore) -> None:
-    row = await create(store, new_row(store, ttl=10.0))
-    await append(store, row, 2, updated=200.0, status="completed", ttl=3.0)
-    assert (await found(store, row)).expires == 203.0
-
-
-async def test_a_stream_may_end_as_it_begins(store: EventStore) -> None:
-    row = await create(store, new_row(store, status="completed", ttl=10.0), 2)
-    assert row.expires == 110.0
-    with pytest.raises(Fenced, match="ended"):
-        await append(store, row, 3)
-
-
-async def test_a_stream_that_is_not_there_is_fenced(store: EventStore) -> None:
-    row = new_row(store)
-    with pytest.raises(Fenced, match="no longer kept"):
-        await append(store, row, 1)
-    assert await store.find(row.id) is None
-
-
 async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: EventStore) -> None:
     """They may be committed together."""
     told: list[Any] = []
@@ -218,11 +169,6 @@ async def test_behind_the_end_there_is_an_empty_page(store: EventStore, after: i
     row = await create(store, new_row(store), 3)
     page = await fetch(store, row, after)
     assert (page.lines, page.first, page.row.last) == ((), 4, 3)
-
-
-async def test_there_is_no_page_of_an_unknown_stream(store: EventStore) -> None:
-    row = new_row(store)
-    assert await settled(lambda done: store.fetch(row.id, 0, 10, done)) is None
 
 
 async def test_a_page_is_bounded_in_bytes_but_never_empty_for_that(large: EventStore) -> None:
@@ -268,25 +214,9 @@ async def test_the_oldest_events_are_let_go_when_there_are_too_many(store: Event
     assert (page.first, list(page.lines)) == (kept.first, numbered(kept.first, kept.first + 2))
 
 
-async def test_the_oldest_events_are_let_go_when_they_are_too_large(store: EventStore) -> None:
-    row = await create(store, new_row(store), 1, 990)
-    for number in range(2, 12):
-        await append(store, row, number, size=990)
-        kept = await found(store, row)
-        assert sum(map(len, await replayed(store, row))) <= 4000
-    assert kept.last == 11
-    assert kept.last - kept.first + 1 >= 3
-
-
 async def test_the_newest_chunk_stays_however_large_it_is(store: EventStore) -> None:
     row = await create(store, new_row(store), 3)
     await append(store, row, 4, 50)
     assert await replayed(store, row) == numbered(4, 53)
     await append(store, row, 54, 1, size=9000)
     assert await replayed(store, row) == numbered(54, 54, 9000)
-
-
-async def test_a_stream_within_its_limits_loses_nothing(store: EventStore) -> None:
-    row = await create(store, new_row(store), 39)
-    await append(store, row, 40)
-    assert (await found(store, row)).first == 1

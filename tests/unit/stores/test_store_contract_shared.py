@@ -50,15 +50,6 @@ async def test_a_key_that_a_stream_lets_go_of_is_free_at_once(store: EventStore)
     assert await replayed(store, row) == numbered(1, 3)
 
 
-async def test_a_refused_key_leaves_nothing_behind(store: EventStore) -> None:
-    await create(store, new_row(store, key="k"))
-    refused = new_row(store, key="k", info=b"i")
-    with pytest.raises(KeyTaken):
-        await create(store, refused)
-    assert await store.find(refused.id) is None
-    assert len(await store.rows("local", 10)) == 1
-
-
 async def test_a_principals_streams_are_listed_newest_first(store: EventStore) -> None:
     rows = [await create(store, new_row(store, created=created)) for created in (5.0, 9.0, 1.0, 5.0)]
     await create(store, new_row(store, principal="other", created=99.0))
@@ -165,12 +156,6 @@ async def test_a_claim_of_what_is_no_longer_so_does_nothing(store: EventStore) -
     assert await store.claim(new_row(store, owner=GONE), [], Change(300.0)) is None
 
 
-async def test_the_own_streams_are_not_for_claiming(store: EventStore) -> None:
-    row = await create(store, new_row(store))
-    assert await store.claim(row, numbered(2, 2), Change(300.0)) is None
-    assert await found(store, row) == row
-
-
 async def test_a_claim_that_cannot_be_stored_leaves_the_stream_to_its_owner(store: EventStore) -> None:
     row = await create(store, new_row(store, owner=GONE))
     with pytest.raises(StoreError, match="line break"):
@@ -218,13 +203,6 @@ async def test_a_session_is_kept_replaced_and_dropped(store: EventStore) -> None
     assert await store.session("se_1") is None
 
 
-async def test_expired_sessions_are_swept(store: EventStore) -> None:
-    for number in (1, 2, 3):
-        await store.put_session(SessionRow(f"se_{number}", "local", b"", float(number)))
-    await store.sweep(2.0)
-    assert [await store.session(f"se_{number}") is None for number in (1, 2, 3)] == [True, True, False]
-
-
 async def test_sessions_are_bounded(store: EventStore) -> None:
     for number in range(5):
         await store.put_session(SessionRow(f"se_{number}", "local", b"", 50.0 + number))
@@ -232,16 +210,6 @@ async def test_sessions_are_bounded(store: EventStore) -> None:
 
 
 # -- the rest
-
-
-async def test_closing_twice_is_like_closing_once(store: EventStore) -> None:
-    await store.close()
-    await store.close()
-
-
-async def test_nobody_else_wrote(store: EventStore) -> None:
-    await create(store, new_row(store))
-    assert not await store.has_news()
 
 
 async def test_instances_have_ids_of_their_own(kind: str, tmp_path: Path) -> None:

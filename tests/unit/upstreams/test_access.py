@@ -276,22 +276,6 @@ async def test_a_lock_that_is_kept_by_another_process_is_waited_for_no_longer_th
     assert not guard.refreshes
 
 
-@pytest.mark.processes
-async def test_a_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
-    lines = "import fcntl, sys, time", "f = open(sys.argv[1], 'w')", "fcntl.flock(f, 2)", "print(1, flush=True)"
-    script = "; ".join([*lines, "time.sleep(60)"])
-    store = GrantStore(tmp_path)
-    async with await anyio.open_process([sys.executable, "-c", script, str(tmp_path / "k.lock")]) as process:
-        assert process.stdout is not None and await process.stdout.receive()
-        with pytest.raises(LoginFailed):
-            async with store.locked("k", 0.05):
-                pass
-        process.kill()
-        await process.wait()
-    async with store.locked("k", WAIT):
-        pass
-
-
 async def test_what_a_killed_process_left_half_written_is_no_login_and_goes(tmp_path: Path) -> None:
     store = GrantStore(tmp_path)
     (tmp_path / ".k.0123.new").write_bytes(b" " * 100)

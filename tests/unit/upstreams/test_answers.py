@@ -141,32 +141,6 @@ async def test_metadata_that_is_none_is_one_sentence_with_its_place(tmp_path: Pa
     assert f"{guard.base} was asked for metadata and answered what makes no sense" in said
 
 
-@pytest.mark.parametrize("answer", [b"x" * ((1 << 20) + 1), b""])
-async def test_a_token_endpoint_that_answers_nonsense_may_do_better_tomorrow(tmp_path: Path, answer: bytes) -> None:
-    async with serving(Authorization(token_answer=(200, answer))) as server:
-        client = machine(server.url.removesuffix("/mcp"))
-        with pytest.raises(LoginFailed) as caught:
-            await logged_in(server, GrantStore(tmp_path), client, show=never)
-    assert not caught.value.is_final
-
-
-@pytest.mark.parametrize(("scope", "asked"), [(b"\xe9", None), (b"r\xe9ad write", "rad write")])
-async def test_a_challenge_that_is_not_ascii_is_taken_without_what_no_header_can_carry(
-    tmp_path: Path, scope: bytes, asked: str | None
-) -> None:
-    guard = Authorization()
-
-    async def script(request: Request, reply: Reply) -> None:
-        if request.path != "/mcp":
-            return await guard(request, reply)
-        head = b'HTTP/1.1 401 No\r\ncontent-length: 0\r\nwww-authenticate: Bearer scope="%b"\r\n\r\n'
-        reply._writer.write(head % scope)
-
-    async with serving(script) as server:
-        grant = await logged_in(server, GrantStore(tmp_path))
-    assert grant.asked == asked
-
-
 async def test_a_challenge_with_an_address_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     async def script(request: Request, reply: Reply) -> None:
         await reply.status(401, www_authenticate='Bearer resource_metadata="https://a:x/"')

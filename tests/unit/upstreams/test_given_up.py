@@ -33,9 +33,3 @@ def test_one_that_is_answered_after_all_says_no_more() -> None:
     assert heard(calls, 11.0)
     calls.answered(1)
     assert not heard(calls, 11.0)
-
-
-def test_nobody_in_flight_is_another_session() -> None:
-    calls = AbandonedCalls()
-    calls.add(1, "a", 10.0)
-    assert heard(calls, 11.0, None)

@@ -133,15 +133,6 @@ async def test_a_session_that_is_forgotten_again_and_again_fails_the_call(any_se
     )
 
 
-async def test_a_session_that_does_not_last_is_a_failure() -> None:
-    remote = Remote()
-    async with serving(remote) as server, supervised(server) as far:
-        await ready(far)
-        remote.session = "s-2"
-        assert await run(far)
-        assert far._keeper.life.deaths, "it was not left out of account"
-
-
 async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_session_counts: None) -> None:
     async def lost(request: Request, reply: Reply) -> None:
         await reply.status(404)

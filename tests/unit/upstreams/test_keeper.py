@@ -10,7 +10,6 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.calls import virtual_time
 from tests.unit.upstreams.toy_servers import Kept, Toys, kept, plays
 
@@ -37,14 +36,6 @@ async def test_an_idle_server_is_stopped_after_its_time_and_started_by_the_next_
 
 
 @plays
-async def test_a_server_without_an_idle_rule_is_never_stopped() -> None:
-    async with kept() as far:
-        await far.until(READY)
-        await anyio.sleep(80_000)
-        assert (far.state, far.toys.starts) == (READY, 1)
-
-
-@plays
 async def test_a_call_that_runs_keeps_it_up_and_the_time_begins_with_its_end() -> None:
     async with kept(Toys(calls=3000.0), idle_stop=600.0) as far:
         await far.until(READY)
@@ -52,15 +43,6 @@ async def test_a_call_that_runs_keeps_it_up_and_the_time_begins_with_its_end() -
         await far.until(STOPPED)
         assert far.outcomes == [(3000.5, "ok")]
         assert 3600.5 <= far.now <= 3750.5
-
-
-@plays
-async def test_calls_that_come_in_time_keep_it_up() -> None:
-    async with kept(idle_stop=60.0) as far:
-        for _ in range(20):
-            await anyio.sleep(50)
-            assert await far.call() == "ok"
-        assert far.toys.starts == 1
 
 
 @plays
@@ -99,17 +81,6 @@ async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
         assert (far.state, far.toys.starts) == (READY, 2)
 
 
-@plays
-async def test_a_server_that_dies_is_started_again_and_rests_then() -> None:
-    async with kept(idle_stop=60.0) as far:
-        await far.until(READY)
-        assert far.toys.last is not None
-        far.toys.last.die()
-        await far.until(BACKING_OFF)
-        await far.until(STOPPED)
-        assert (far.toys.starts, far.status.restarts, far.status.rests) == (2, 1, True)
-
-
 # -- waiting
 
 
@@ -127,16 +98,6 @@ async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> No
         assert far.now == 25.2
         assert await far.call() == 'upstream "toy" is starting: boom'
         assert far.now == 30.2
-
-
-@plays
-async def test_a_call_that_wakes_a_server_which_does_not_start_says_why() -> None:
-    async with kept(idle_stop=60.0, restart=RestartRule(0)) as far:
-        await far.until(READY)
-        await far.until(STOPPED)
-        far.toys.fails = [StartFailed("start_failed", "no disk")]
-        assert await far.call() == 'upstream "toy" is failed: no disk (gave up after 1 failures in 60 s)'
-        assert (far.state, far.status.rests) == (FAILED, False)
 
 
 # -- drain
@@ -197,21 +158,6 @@ def test_what_does_not_run_is_drained_at_once(when: UpstreamState) -> None:
             assert (far.state, far.toys.starts, far.toys.alive) == (STOPPED, starts, 0)
 
     virtual_time.run(main)
-
-
-@plays
-async def test_a_server_that_dies_while_it_drains_is_not_started_again() -> None:
-    async with kept(Toys(calls=100.0)) as far:
-        await far.until(READY)
-        far.start_call()
-        await anyio.sleep(1)
-        far.tasks.start_soon(far.supervisor.drain, 60.0)
-        await anyio.sleep(1)
-        assert far.toys.last is not None
-        far.toys.last.die()
-        await far.until(STOPPED)
-        await anyio.sleep(100)
-        assert (far.toys.starts, far.state) == (1, STOPPED)
 
 
 # -- restart
@@ -318,25 +264,6 @@ async def test_what_is_of_another_era_is_not_tried_again() -> None:
 
 
 @plays
-async def test_more_failures_than_allowed_are_the_end_and_fewer_are_not() -> None:
-    """Ready in between is no excuse: a server that crashes every minute works, one that crashes at once does not."""
-    async with kept(restart=RestartRule(intensity=3, period=60.0)) as far:
-        for count in range(10):
-            await far.until(READY, starts=count + 1)
-            assert far.toys.last is not None
-            await anyio.sleep(30)
-            assert far.toys.last is not None
-            far.toys.last.die()
-            await far.until(BACKING_OFF)
-        for count in range(10, 12):
-            await far.until(READY, starts=count + 1)
-            assert far.toys.last is not None
-            far.toys.last.die()
-            await far.until(BACKING_OFF, FAILED)
-        assert far.state is FAILED and "gave up after 4 failures in 60 s" in (far.status.reason or "")
-
-
-@plays
 async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -> None:
     async with kept(Toys(closing=0.0), restart=RestartRule(None)) as far:
         pauses = []
@@ -366,7 +293,3 @@ async def test_a_server_that_has_just_died_hears_of_a_log_level_when_it_is_back(
         await far.until(BACKING_OFF)
         await far.until(READY)
         assert far.toys.levels == ["debug"]
-
-
-def test_limits_are_what_they_say() -> None:
-    assert SupervisorRules().idle_stop is None and not SupervisorRules().lazy

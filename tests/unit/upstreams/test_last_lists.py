@@ -63,10 +63,6 @@ def test_keys_tell_entries_apart() -> None:
     assert list_key("a", "x", ["y"]) == list_key("a", "x", ["y"])
 
 
-def test_without_a_folder_nothing_is_kept() -> None:
-    assert ListCache(None).of("git", list_key("git")) is None
-
-
 def write_raw(text: bytes) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         path.write_bytes(text)

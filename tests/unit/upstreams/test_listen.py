@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_hub.errors import DeadlineExceeded, InvalidParams, MethodNotFound, RpcError, UpstreamLost
+from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError, UpstreamLost
 from mcp_hub.types import Era, JsonObject, Kind
 from mcp_hub.upstreams.peer import listen_stream as module
 from tests.unit.upstreams.following import UPDATED, Following, silent
@@ -128,24 +128,6 @@ async def test_what_the_server_does_not_grant_is_refused_and_asked_for_no_more(o
         assert one.noted("x:a") == [], "nothing was missed"
 
 
-async def test_a_wish_that_was_refused_is_tried_again_for_the_next_one_who_wants_it(one: Following) -> None:
-    async with one.connected(**WATCHES) as server:
-
-        async def refuse() -> None:
-            await acknowledge(server, await listening(server))
-
-        for _ in range(2):
-            with pytest.raises(InvalidParams):
-                await together(refuse(), one.subscribe("x:a"))
-
-
-async def test_a_server_that_watches_nothing_is_not_asked_to(one: Following) -> None:
-    async with one.connected(granting, **LISTS) as server:
-        with pytest.raises(MethodNotFound, match='upstream "git" has no subscriptions'):
-            await one.subscribe("x:a")
-        await silent(server)
-
-
 async def test_a_stream_that_cannot_be_opened_leaves_the_last_one_as_it_is(one: Following) -> None:
     async with one.connected(**WATCHES) as server:
         first = await _first(one, server)
@@ -212,26 +194,6 @@ async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_
         assert one.peer.wake.is_set() and one.peer.changed == set(Kind)
 
 
-async def test_what_the_next_stream_does_not_grant_any_more_is_watched_no_more(one: Following) -> None:
-    async with one.connected(**WATCHES) as server:
-        await together(granting(server), one.subscribe("x:a"))
-
-        async def script() -> None:
-            await acknowledge(server, await listening(server), "x:b")
-            await server.expect(CANCELLED)
-
-        await together(script(), one.subscribe("x:b"))
-        await together(granting(server), one.subscribe("x:a"))
-
-
-async def test_a_wish_that_is_taken_back_before_it_was_sent_is_nothing(one: Following) -> None:
-    async with one.connected(**WATCHES) as server, anyio.create_task_group() as tasks:
-        tasks.start_soon(one.subscribe, "x:a")
-        await anyio.lowlevel.checkpoint()
-        one.release("x:a")
-        await silent(server)
-
-
 async def test_a_stream_that_ends_while_the_next_one_is_opened_leaves_a_gap(one: Following) -> None:
     async with one.connected(granting, **WATCHES, **LISTS) as server:
         await together(granting(server), one.subscribe("x:a"))
@@ -262,19 +224,6 @@ async def test_lists_are_read_again_once_the_first_stream_is_open_at_last(
         await granting(server)
         await silent(server)
         assert one.peer.changed == set(Kind)
-
-
-async def test_a_refusal_that_was_overcome_does_not_count_later(
-    one: Following, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_PAUSE", 0.01)
-    async with one.connected(**WATCHES) as server:
-        with pytest.raises(RpcError):
-            await together(server.refuse(LISTEN, -32601), one.subscribe("x:a"))
-        one.release("x:a")
-        await together(granting(server), one.subscribe("x:b"))
-        await server.send(id=2, result={})
-        await granting(server)
 
 
 async def test_a_stream_that_ends_at_once_every_time_is_opened_less_and_less_often(

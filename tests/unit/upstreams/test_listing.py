@@ -147,16 +147,6 @@ async def test_tools_that_are_announced_and_cannot_be_listed_are_a_failed_start(
     assert caught.value.code == "list_failed"
 
 
-@pytest.mark.parametrize("cursor", ["5", "{}", "[]"])
-async def test_a_cursor_that_is_no_text_is_an_error_not_an_end(cursor: str) -> None:
-    async def script(server: Server) -> None:
-        await server.reply("tools/list", f'"result":{{"tools":[],"nextCursor":{cursor}}}')
-
-    with pytest.raises(StartFailed) as caught:
-        await listed(script, TOOL)
-    assert caught.value.code == "list_failed"
-
-
 @pytest.mark.parametrize(("code", "warned"), [(-32601, False), (-32603, True)])
 async def test_other_kinds_stay_empty_and_a_missing_method_is_nothing_special(code: int, warned: bool) -> None:
     async def script(server: Server) -> None:
@@ -171,16 +161,6 @@ async def test_other_kinds_stay_empty_and_a_missing_method_is_nothing_special(co
     assert names(found[TOOL]) == ["a"]
     for kind in (RESOURCE, TEMPLATE, PROMPT):
         assert found[kind].raws == [] and bool(found[kind].warnings) == warned
-
-
-async def test_what_was_read_before_a_page_failed_stays() -> None:
-    async def script(server: Server) -> None:
-        first = {"prompts": [{"name": "a"}], "nextCursor": "1"}
-        await server.answer("prompts/list", first)
-        await server.refuse("prompts/list", -32603)
-
-    found = (await listed(script, capabilities={"prompts": {}}))[PROMPT]
-    assert names(found) == ["a"] and len(found.warnings) == 1
 
 
 BAD_PAGES = [
@@ -246,17 +226,6 @@ async def test_a_list_that_ends_with_a_bad_page_is_no_list_later_on() -> None:
     with pytest.raises(StartFailed) as caught:
         await listed(script, TOOL)
     assert caught.value.code == "list_failed"
-
-
-async def test_a_server_that_is_gone_before_the_second_page_has_failed_to_start() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", nextCursor="1"))
-        await server.expect("tools/list")
-        server.close()
-
-    with pytest.raises(StartFailed) as caught:
-        await listed(script, TOOL, silence=WAIT)
-    assert caught.value.code == "closed_output"
 
 
 async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> None:

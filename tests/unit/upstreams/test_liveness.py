@@ -83,18 +83,6 @@ def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Peer], No
 
 
 @plays
-async def test_a_server_that_answers_another_call_lives() -> None:
-    async with kept(request_timeout=60.0) as far:
-        await far.until(READY)
-        far.toys.slow = {"ping": 1e6, "tools/list": 1e6, "tools/call": 1e6}
-        await give_up(far)
-        far.toys.slow["tools/call"] = 50.0
-        assert await far.call() == "ok"
-        await anyio.sleep(1000)
-        assert (far.state, far.toys.starts) == (READY, 1)
-
-
-@plays
 async def test_a_call_that_its_caller_gives_up_proves_nothing() -> None:
     async with kept(request_timeout=60.0) as far:
         await far.until(READY)
@@ -102,20 +90,3 @@ async def test_a_call_that_its_caller_gives_up_proves_nothing() -> None:
         await give_up(far, is_overdue=False)
         await anyio.sleep(1000)
         assert (far.state, far.toys.starts) == (READY, 1)
-
-
-@plays
-async def test_what_was_suspected_of_a_process_is_not_held_against_the_next() -> None:
-    async with kept(request_timeout=60.0) as far:
-        await far.until(READY)
-        far.toys.frozen = True
-        await give_up(far)
-        assert far.toys.last is not None
-        far.toys.last.die()
-        await far.until(BACKING_OFF)
-        far.supervisor._keeper.suspicion.raise_()
-        far.toys.frozen = False
-        await far.until(READY)
-        far.toys.frozen = True
-        await anyio.sleep(1000)
-        assert (far.state, far.toys.starts) == (READY, 2)

@@ -14,7 +14,7 @@ import structlog.testing
 from mcp_hub import events
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.examples import jobs
-from mcp_hub.types import JsonObject, Kind, UpstreamState
+from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.registry import Context, Registry, Result
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from tests.unit.upstreams.local_calls import Recorder, request, run, text
@@ -229,28 +229,9 @@ async def test_absent_and_null_arguments_are_none() -> None:
         assert json.loads(bytes(completed.result)) == text("4")
 
 
-async def test_example_job_streams_lines_and_ends_with_a_structured_result() -> None:
-    channel = Recorder()
-    upstream = LocalUpstream("jobs", jobs.registry)
-    with anyio.fail_after(5):
-        completed = await upstream.call(request("run_job", {"steps": 3, "seconds": 0}), channel)
-    result = json.loads(bytes(completed.result))
-    assert result["structuredContent"] == {"steps": 3, "seconds": 0, "status": "done"}
-    assert [type(event).__name__ for event in channel.sent] == ["Progressed", "Delta"] * 3
-
-
 async def test_other_examples_answer() -> None:
     upstream = LocalUpstream("jobs", jobs.registry)
     counted = await upstream.call(request("count_words", {"text": "a b\nc"}), Recorder())
     assert json.loads(bytes(counted.result))["structuredContent"] == {"words": 3, "lines": 2, "characters": 5}
     waited = await upstream.call(request("wait", {"seconds": 0}), Recorder())
     assert json.loads(bytes(waited.result)) == text("waited 0 s")
-
-
-def test_snapshot_lists_the_tools_in_order() -> None:
-    upstream = LocalUpstream("jobs", jobs.registry)
-    snapshot = upstream.snapshot()
-    assert snapshot is not None
-    assert [json.loads(tool)["name"] for tool in snapshot.lists[Kind.TOOL]] == ["run_job", "count_words", "wait"]
-    assert all(json.loads(tool)["description"] for tool in snapshot.lists[Kind.TOOL])
-    assert upstream.status().state is UpstreamState.READY

@@ -45,12 +45,6 @@ def test_a_place_that_cannot_be_written_costs_only_the_memory(tmp_path: Path) ->
     assert memory.get("a") is Era.MODERN
 
 
-def test_without_a_file_it_lasts_as_long_as_the_hub() -> None:
-    memory = EraCache(None)
-    memory.put("a", Era.HANDSHAKE)
-    assert memory.get("a") is Era.HANDSHAKE
-
-
 def test_the_oldest_verdicts_make_room(tmp_path: Path) -> None:
     path = tmp_path / "eras.json"
     path.write_text(json.dumps({f"k{number}": "modern" for number in range(500)}))

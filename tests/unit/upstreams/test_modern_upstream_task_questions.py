@@ -88,17 +88,6 @@ async def test_the_questions_of_a_task_that_has_ended_are_withdrawn() -> None:
         assert not made.record.open_questions
 
 
-async def test_a_question_after_another_is_asked_under_its_own_key() -> None:
-    async with running() as (_, server, made):
-        for key in ("a", "b"):
-            await server.answer("tasks/get", asks(key))
-            (name,) = await made.asked()
-            made.record.answer(name, b'{"action":"decline"}')
-            assert await updated(server, key) == {key: {"action": "decline"}}
-        await server.answer("tasks/get", state("completed", result=DONE))
-        assert await made.result() == DONE
-
-
 async def test_a_caller_that_answers_with_an_error_fails_the_call_and_cancels_the_task() -> None:
     async with running() as (_, server, made):
         await server.answer("tasks/get", asks("a", "b"))

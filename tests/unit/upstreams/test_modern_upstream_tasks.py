@@ -15,7 +15,6 @@ from tests.unit.upstreams.scripted import talking
 from tests.unit.upstreams.task_calls import (
     BORN,
     DONE,
-    HANDSHAKE,
     META,
     TASKS,
     Running,
@@ -139,36 +138,9 @@ async def test_only_a_tools_call_can_become_a_task() -> None:
         assert "prompts/get with a task" in (await made.error()).message
 
 
-async def test_a_result_that_merely_speaks_of_tasks_is_one() -> None:
-    async with talking(Era.MODERN) as (peer, server), group() as tasks:
-        made = Running(tasks, peer.call, call())
-        await server.answer("tools/call", {"content": [{"type": "text", "text": '"task"'}], "kind": "task"})
-        assert (await made.result())["kind"] == "task"
-
-
-async def test_a_handshake_server_that_looks_as_if_it_made_one_did_not() -> None:
-    async with talking() as (peer, server), group() as tasks:
-        made = Running(tasks, peer.call, call())
-        await server.answer("tools/call", created())
-        assert (await made.result())["taskId"] == "t1"  # towards a client, `shape` refuses it
-
-
 async def test_a_task_that_has_ended_when_it_is_made_is_fetched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_poll, "_POLL", (WAIT * 2, WAIT * 2, WAIT * 2))
     async with running(created(status="completed")) as (_, server, made):
-        await server.answer("tasks/get", state("completed", result=DONE))
-        assert await made.result() == DONE
-
-
-async def test_what_the_server_asked_before_is_settled_before_the_task(quick_polls: None) -> None:
-    async with talking(Era.MODERN) as (peer, server), group() as tasks:
-        made = Running(tasks, peer.call, call(**HANDSHAKE))
-        wants = {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}, "requestState": "s"}
-        await server.answer("tools/call", wants)
-        (key,) = await made.asked()
-        made.record.answer(key, b'{"roots":[]}')
-        retry = await server.answer("tools/call", created())
-        assert retry["params"]["inputResponses"] == {"k": {"roots": []}}
         await server.answer("tasks/get", state("completed", result=DONE))
         assert await made.result() == DONE
 
@@ -187,13 +159,6 @@ async def test_a_new_status_message_is_a_step_of_progress() -> None:
             {"progress": 2, "message": "a"},
             {"progress": 3, "message": "b"},
         ]
-
-
-async def test_nobody_is_told_who_did_not_ask_for_progress() -> None:
-    async with running(created(statusMessage="queued")) as (_, server, made):
-        await server.answer("tasks/get", state("completed", result=DONE))
-        await made.result()
-        assert made.steps == []
 
 
 async def test_the_server_is_heard_of_at_each_look_but_not_while_the_caller_is_waited_for(

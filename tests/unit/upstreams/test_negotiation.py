@@ -184,17 +184,6 @@ async def test_a_server_that_refuses_both_says_why(code: int, data: JsonObject |
     assert caught.value.code == said
 
 
-async def test_a_server_that_refuses_modern_and_handshake_by_version_has_no_version_of_ours() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("server/discover", {**DISCOVERED, "supportedVersions": ["2031-01-01"]})
-        await server.refuse("initialize", -32022)
-        await server.answer("server/discover", {**DISCOVERED, "supportedVersions": ["2031-01-01"]})
-
-    with pytest.raises(StartFailed, match="2031-01-01") as caught:
-        await settled(script)
-    assert caught.value.code == "era_mismatch"
-
-
 async def test_what_a_server_says_of_itself_in_wrong_types_is_left_out() -> None:
     async def script(server: Server) -> None:
         await server.answer(

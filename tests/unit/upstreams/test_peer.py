@@ -97,11 +97,6 @@ async def _asked(server: Server, asking: Awaitable[object]) -> JsonObject:
     return seen[0]
 
 
-async def test_without_meta_of_the_caller_a_handshake_server_sees_none() -> None:
-    async with talking() as (peer, server):
-        assert "_meta" not in (await _asked(server, peer.call(call(), Recorder())))["params"]
-
-
 async def test_a_progress_token_is_the_hubs_own_and_only_there_when_wanted() -> None:
     async with talking() as (peer, server):
         request = await _asked(server, peer.call(call(wants_progress=True, meta={"k": 1}), Recorder()))
@@ -291,20 +286,6 @@ async def test_a_log_message_goes_to_whom_it_must_belong_or_to_nobody(sessions: 
             (event,) = channels[place].sent
             assert isinstance(event, Log) and event.level == "warning"
             assert json.loads(bytes(event.params)) == MESSAGE
-        tasks.cancel_scope.cancel()
-
-
-async def test_after_the_other_session_is_done_messages_belong_to_the_one_that_is_left() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        calls = Calls(peer, tasks)
-        one, two = calls.start(call("a")), calls.start(call("b"))
-        first = await server.expect("tools/call")
-        await server.expect("tools/call")
-        await server.send(method="notifications/message", params=MESSAGE)
-        await server.send(id=first["id"], result={})
-        await server.send(method="notifications/message", params=MESSAGE)
-        await flushed(server)
-        assert (len(one.sent), len(two.sent)) == (0, 1)
         tasks.cancel_scope.cancel()
 
 

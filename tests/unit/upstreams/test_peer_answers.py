@@ -10,13 +10,6 @@ from tests.unit.upstreams.test_peer_doubts import CALL
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("members", ['"result":{"x":1},"error":null', '"error": null ,"result":{"x":1}'])
-async def test_a_result_beside_an_error_that_is_null_is_the_result(members: str) -> None:
-    async with talking() as (peer, server):
-        done = await together(server.reply("tools/call", members), peer.call(CALL, Recorder()))
-        assert bytes(done.result) == b'{"x":1}'
-
-
 @pytest.mark.parametrize(
     "members",
     ['"result":null,"error":{"code":-1,"message":"mine"}', '"result":{},"error":{"code":-1,"message":"mine"}'],

@@ -172,13 +172,3 @@ async def test_a_result_among_members_that_are_null_is_a_result(nulls: bytes) ->
     async with talking() as (peer, server):
         done = await together(answering(server), peer.call(CALL, Doubting()))
     assert bytes(done.result) == b'{"content":[]}'
-
-
-async def test_an_answer_whose_method_is_no_name_is_a_typed_error_at_once() -> None:
-    async def answering(server: Server) -> None:
-        await server.expect("tools/call")
-        await server.write(b'{"jsonrpc":"2.0","id":1,"method":5,"result":{"content":[]}}\n')
-
-    async with talking() as (peer, server):
-        with pytest.raises(UpstreamLost, match="cannot be read"):
-            await together(answering(server), peer.call(CALL, Doubting()))

@@ -144,14 +144,6 @@ def test_after_the_end_only_what_was_taken_before_is_a_duplicate() -> None:
     refused(p, post(9), posts.Ended)
 
 
-def test_after_the_end_no_post_of_a_new_epoch_is_a_duplicate() -> None:
-    p = production()
-    assert p.receive(post(1, STEP), 1) is not None
-    p.end()
-    refused(p, post(1, complete=True, result=b"{}", epoch=2), posts.Ended, epoch=2)
-    refused(p, post(1, STEP), posts.Stale, epoch=2)
-
-
 def test_events_cost_credit_until_readers_have_caught_up_and_the_end_costs_none() -> None:
     p = production(window=3)
     assert p.receive(post(1, STEP, STEP), 1) and p.credit == 1

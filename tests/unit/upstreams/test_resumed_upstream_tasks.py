@@ -274,17 +274,6 @@ async def test_looks_do_not_miss_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(server.of("tasks/get")) == 3
 
 
-async def test_a_session_that_is_forgotten_under_a_task_begins_anew_and_the_task_goes_on() -> None:
-    remote = Tasking(Era.HANDSHAKE, state())
-    async with serving(remote) as server, supervised(server) as far, group() as tasks:
-        made = Running(tasks, far.call, call())
-        await server.until("tasks/get", 2)
-        remote.session, remote.shown = "s-2", [ended(Era.HANDSHAKE)]
-        assert await made.result() == DONE
-        assert len(server.of("tools/call")) == 1 and len(server.of("initialize")) == 2
-        assert not server.of("tasks/cancel")
-
-
 @asynccontextmanager
 async def come_back(remote: Remote, server: HttpServer) -> AsyncIterator[HttpServer]:
     """The server goes away and is there again, at the same place."""

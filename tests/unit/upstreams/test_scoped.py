@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.errors import RpcError, StartFailed
+from mcp_hub.errors import RpcError
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
@@ -131,14 +131,6 @@ async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists
             await supervisor.call(request("x"), Recorder())
         tasks.cancel_scope.cancel()
     assert seen == [1, 2] and toys.starts == 2
-
-
-@plays
-async def test_a_server_whose_program_was_missing_is_tried_again() -> None:
-    async with sessions() as far:
-        far.toys.fails = [StartFailed("start_failed", "no such command")] * 2
-        assert "is failed: no such command" in await far.call()
-        assert far.scoped.revive() and await far.call() == "ok"
 
 
 @plays

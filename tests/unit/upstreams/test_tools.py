@@ -11,7 +11,7 @@ from pydantic import Field
 
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.registry import Context, Registry
-from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, first_paragraph, plain
+from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
 
 
 def listed(function: Callable[..., object], **options: object) -> JsonObject:
@@ -311,7 +311,3 @@ def test_what_json_cannot_carry_is_named() -> None:
         plain({"a": [1, float("inf")]})
     with pytest.raises(TypeError, match="^a Registry has no JSON form$"):
         plain([Registry()])
-
-
-def test_first_paragraph_of_nothing_is_none() -> None:
-    assert first_paragraph(None) is first_paragraph("  \n ") is None

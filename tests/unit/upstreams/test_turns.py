@@ -110,17 +110,6 @@ async def test_a_turn_that_does_not_come_is_busy_and_says_what_to_set() -> None:
     assert turns.enter_now("c"), "who gave up left nothing behind"
 
 
-async def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind() -> None:
-    turns = on()
-    turns.enter_now("a")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(turns.enter, "b")
-        await anyio.wait_all_tasks_blocked()
-        tasks.cancel_scope.cancel()
-    turns.leave("a")
-    assert turns.enter_now("c")
-
-
 async def test_whoever_is_cancelled_as_the_turn_comes_gives_it_back() -> None:
     turns = on()
     turns.enter_now("a")

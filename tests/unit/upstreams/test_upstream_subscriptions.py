@@ -53,14 +53,6 @@ async def test_wishes_for_one_resource_at_once_share_one_request_and_its_outcome
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:a"))
 
 
-async def test_the_servers_error_is_the_servers_own(one: Following) -> None:
-    raw = '{"code":-32002,"message":"no","data":{"x":1.10},"extra":1}'
-    async with one.connected(**CAN) as server:
-        with pytest.raises(RpcError) as caught:
-            await together(server.reply(SUBSCRIBE, f'"error":{raw}'), one.subscribe("x:a"))
-    assert bytes(caught.value.encoded()) == raw.encode()
-
-
 @pytest.mark.parametrize("capabilities", [{}, {"subscribe": False}, {"subscribe": 1}, None, []])
 async def test_a_server_without_subscriptions_is_named_and_asked_nothing(one: Following, capabilities: object) -> None:
     async with one.connected(resources=capabilities) as server:

@@ -60,15 +60,6 @@ async def test_a_task_is_made_followed_and_its_result_is_the_calls() -> None:
         assert json.loads(bytes(outcome.result)) == {"content": [], "n": 2**70, "_meta": {"mine": 1}}
 
 
-async def test_an_error_of_the_task_is_the_calls() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        calls, record, _ = await started(peer, server, tasks)
-        await server.answer("tasks/get", task("failed"))
-        await server.refuse("tasks/result", -32050, {"why": 1})
-        outcome = await calls.outcome(record)
-        assert isinstance(outcome, RpcError) and outcome.code == -32050
-
-
 async def test_a_task_that_wants_input_asks_the_caller_even_beside_others_calls() -> None:
     async with talking() as (peer, server), anyio.create_task_group() as tasks:
         calls, record, _ = await started(peer, server, tasks)
@@ -189,27 +180,6 @@ async def test_a_caller_that_gives_up_a_task_that_has_asked_cancels_it() -> None
                 pass
 
 
-async def test_the_server_says_how_long_to_wait_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with talking() as (peer, server):
-        monkeypatch.setattr(task_poll, "_POLL", (0.1, 1.0, 30.0))
-        slept: list[float] = []
-
-        async def sleep(seconds: float) -> None:
-            slept.append(seconds)
-
-        async def script() -> None:
-            await server.answer("tools/call", {"task": task(pollInterval=1500)})
-            for status, wait in (("working", 250), ("working", None), ("completed", 1)):
-                await server.answer("tasks/get", task(status, pollInterval=wait))
-            await server.answer("tasks/result", {"content": []})
-
-        monkeypatch.setattr("mcp_hub.upstreams.peer.tasks.anyio.sleep", sleep)
-        peer.task_tools = frozenset({"x"})
-        made = call()
-        await together(script(), peer.call(made, record_of(made)))
-        assert slept == [1.5, 0.25, 1.0]
-
-
 async def test_a_hub_that_leaves_its_tasks_to_another_does_not_cancel_them() -> None:
     async with talking() as (peer, server):
         async with anyio.create_task_group() as tasks:
@@ -250,16 +220,6 @@ async def test_a_result_that_cannot_be_read_is_fetched_again() -> None:
         await server.reply("tasks/result", '"result":null')
         await server.answer("tasks/result", {"content": []})
         assert isinstance(await calls.outcome(record), Completed)
-
-
-async def test_a_message_about_a_task_that_has_ended_is_nobodys() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        calls, record, _ = await started(peer, server, tasks)
-        await server.answer("tasks/get", task("completed"))
-        await server.answer("tasks/result", {"content": []})
-        await calls.outcome(record)
-        await server.send(id="q", method="roots/list", params={"_meta": {RELATED: {"taskId": "t1"}}})
-        assert "nobody to ask" in (await server.line())["error"]["message"]
 
 
 async def test_an_answer_without_a_task_is_the_result() -> None:

@@ -77,13 +77,3 @@ async def test_a_real_task_tells_its_steps_fails_as_it_says_and_is_cancelled_wit
             await until(lambda: never.record.continuation)
             never.scope.cancel()
             await until(lambda: [event["nonce"] for event in events(journal, "cancelled")] == ["n"])
-
-
-async def test_a_real_task_that_asks_two_things_gets_both_answers() -> None:
-    async with HttpUpstream("--tasks-extension", era="modern") as child, supervised(child) as far, group() as tasks:
-        made = Running(tasks, far.call, call("task_asks", {"kinds": ["form", "roots"]}))
-        for key in await made.asked(2):
-            is_form = made.record.open_questions[key].method == "elicitation/create"
-            made.record.answer(key, ANSWER if is_form else b'{"roots":[]}')
-        answers = (await made.result())["structuredContent"]["answers"]
-        assert answers == {"form": {"result": json.loads(ANSWER)}, "roots": {"result": {"roots": []}}}

@@ -1,7 +1,6 @@
 """Calls of virtual tools: what the worker fetches and posts, and what the client gets."""
 
 import json
-from typing import Any
 
 import anyio
 import pytest
@@ -48,23 +47,6 @@ async def test_an_error_of_the_worker_is_the_calls() -> None:
         end = await hub.calls.end()
         assert isinstance(end, RpcError) and (end.code, end.message) == (7, "no")
         assert await hub.fetch() == [], "the worker knows"
-
-    await play(script)
-
-
-async def test_a_worker_waits_until_there_is_a_call() -> None:
-    async def script(hub: Hub) -> None:
-        got: list[Any] = []
-
-        async def worker() -> None:
-            got.extend(await hub.fetch(wait=60))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(worker)
-            await anyio.wait_all_tasks_blocked()
-            assert got == []
-            await hub.calls.start()
-        assert len(got) == 1
 
     await play(script)
 
@@ -163,19 +145,6 @@ async def test_a_question_that_the_caller_cannot_be_asked_is_declined_at_once() 
         await hub.post(id_, 1, ASK)
         (offer,) = await hub.fetch()
         assert isinstance(offer, InputOffer) and offer.error and not channel.asked
-
-    await play(script)
-
-
-async def test_an_answer_after_the_end_goes_nowhere_and_unread_ones_go_with_the_call() -> None:
-    async def script(hub: Hub) -> None:
-        channel, _ = await hub.calls.start(call=can_elicit())
-        id_ = await hub.fetch_one()
-        await hub.post(id_, 1, ASK, ASK.replace(b"mine", b"other"))
-        channel.asked[0].answered(b"{}")
-        await hub.post(id_, 2, complete=True)
-        channel.asked[1].answered(b"{}")
-        assert await hub.fetch() == []
 
     await play(script)
 

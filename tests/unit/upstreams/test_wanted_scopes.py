@@ -22,12 +22,6 @@ async def test_scopes_that_calls_have_missed_one_after_the_other_are_all_kept_in
         assert stored(access, tmp_path).wanted == "write admin audit"
 
 
-async def test_a_refusal_that_names_no_scope_leaves_none(tmp_path: Path) -> None:
-    async with held(Authorization(), tmp_path) as (_, access):
-        assert await access.denied(403, lacking(None)) is not None
-        assert stored(access, tmp_path).wanted is None
-
-
 async def test_of_too_many_scopes_the_newest_are_kept(tmp_path: Path) -> None:
     async with held(Authorization(), tmp_path) as (_, access):
         for number in range(100):

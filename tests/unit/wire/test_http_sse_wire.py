@@ -174,18 +174,6 @@ async def test_a_message_over_the_limit_is_skipped_and_ends_only_the_request_tha
         assert wire.can_send and not told.reasons
 
 
-async def test_a_message_over_the_limit_that_names_nothing_at_its_beginning_answers_the_only_request() -> None:
-    old = OldServer()
-    async with opened(old) as (wire, _, server):
-        pending = wire.request("tools/call", b"{}")
-        await server.until("tools/call")
-        assert old.stream is not None
-        await old.stream.event('{"method":"n","params":{"t":"' + "x" * LIMIT + '"},"jsonrpc":"2.0"}')
-        await old.stream.event('{"result":{"t":"' + "x" * LIMIT + '"},"jsonrpc":"2.0","id":1}')
-        answer = await answered(wire, pending)
-        assert "over the limit" in bytes(answer.error).decode()  # type: ignore[arg-type]  # set
-
-
 async def test_why_the_stream_is_given_up_does_not_name_the_server_whose_connection_it_was() -> None:
     async def script(request: Request, reply: Reply) -> None:
         await reply.status(503)
@@ -233,24 +221,9 @@ async def test_an_endpoint_may_be_written_in_full() -> None:
         assert sent.path == "/elsewhere"
 
 
-async def test_a_server_without_such_a_stream_refuses_the_hub() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.status(404)
-
-    error = await failing(script)
-    assert isinstance(error, HttpRefused) and error.status == 404
-
-
 async def test_a_stream_that_ends_before_the_endpoint_is_no_connection() -> None:
     async def script(request: Request, reply: Reply) -> None:
         await (await reply.stream()).end()
 
     error = await failing(script)
     assert isinstance(error, StartFailed) and error.code == "no_endpoint"
-
-
-async def test_nobody_there_is_said_as_such() -> None:
-    async with serving(OldServer()) as gone:
-        pass
-    error = await failing(OldServer(), gone.url)
-    assert str(error) == f"cannot connect to http://127.0.0.1:{gone.port}: Connection refused"

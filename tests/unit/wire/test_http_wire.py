@@ -313,12 +313,3 @@ async def test_closing_lets_go_of_every_connection() -> None:
             await talk.server.until(method)
         talk.wire.close()
         await until(lambda: len(gone) == 3)
-
-
-async def test_what_closes_a_wire_is_told_once() -> None:
-    async with wired(echo) as talk:
-        talk.wire.close("one")
-        talk.wire.close("two")
-        assert talk.told.reasons == ["one"]
-        talk.wire.send(b"{}")
-        assert talk.server.seen == []

@@ -81,13 +81,6 @@ async def test_what_was_to_be_no_answer_is_passed_over(event: str) -> None:
         assert len(talk.told.bad) == 1 and doubts(talk.told) == [] and not slow.future.done()
 
 
-async def test_a_method_that_is_null_makes_no_answer_bad() -> None:
-    event = '{"jsonrpc":"2.0","id":2,"method":null,"result":{"fine":1},"error":null}'
-    async with wired(OneBad(event, answers=False)) as talk:
-        talk.wire.request("tools/call", b"{}")
-        assert bytes((await talk.ask()).result) == b'{"fine":1}'  # type: ignore[arg-type]  # set
-
-
 @pytest.mark.parametrize("id_", ['"id":null,', ""])
 async def test_an_error_that_names_no_request_answers_that_of_its_stream(id_: str) -> None:
     event = '{"jsonrpc":"2.0",' + id_ + '"error":{"code":-32603,"message":"inner"}}'

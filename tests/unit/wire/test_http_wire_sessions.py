@@ -39,16 +39,6 @@ async def test_without_a_session_nothing_can_be_lost(script: Script) -> None:
         assert not talk.wire.is_forgotten
 
 
-async def test_an_unknown_method_is_no_unknown_session() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.error(request, -32601, 404)
-
-    async with wired(with_session(script)) as talk:
-        await talk.begin()
-        assert (await talk.ask()).error
-        assert not talk.wire.is_forgotten
-
-
 @pytest.mark.parametrize(("id_", "message"), [(None, "Bad Request: no such version"), (2, "no session for you")])
 async def test_a_bad_request_of_another_kind_is_an_answer(id_: int | None, message: str) -> None:
     async def script(request: Request, reply: Reply) -> None:
@@ -119,12 +109,6 @@ async def test_a_session_is_ended_unless_it_is_lost(lost: bool) -> None:
         await talk.wire.end()
         ended = [request.headers["mcp-session-id"] for request in talk.server.of("DELETE")]
         assert ended == ([] if lost else ["s-1"])
-
-
-async def test_without_a_session_there_is_nothing_to_end() -> None:
-    async with wired(bare_not_found) as talk:
-        await talk.wire.end()
-        assert talk.server.seen == []
 
 
 async def test_a_session_may_begin_on_a_stream() -> None:

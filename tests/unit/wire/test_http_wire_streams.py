@@ -10,7 +10,7 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire import http
 from tests.unit.wire.http_server import Reply, Request, Stream, serving
-from tests.unit.wire.http_wires import LIMIT, Talk, bare_not_found, wired, with_session
+from tests.unit.wire.http_wires import Talk, bare_not_found, wired, with_session
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.child import until
 
@@ -128,22 +128,6 @@ async def test_a_server_that_restarts_is_asked_again_for_its_stream(status: int)
     async with wired(script) as talk:
         assert (await talk.ask()).result
         assert [request.headers.get("last-event-id") for request in talk.server.seen] == [None, "1", "1"]
-
-
-async def test_a_server_that_stays_away_is_given_up_after_some_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_SHORTEST", 0.001)
-
-    async def script(request: Request, reply: Reply) -> None:
-        if request.method == "GET":
-            return await reply.status(503)
-        stream = await reply.stream()
-        await stream.event(id="1", retry=1)
-        await stream.end()
-
-    async with wired(script) as talk:
-        with pytest.raises(UpstreamLost, match="did not resume it: HTTP 503$"):
-            await talk.ask()
-        assert len(talk.server.of("GET")) == 5
 
 
 @pytest.mark.parametrize("status", [405, 404, 400])
@@ -290,25 +274,6 @@ async def test_a_server_that_is_gone_is_noticed_by_the_stream() -> None:
 )
 async def test_the_stream_is_asked_for_ever_less_often_and_for_ever(pause: float, silent: int, seconds: float) -> None:
     assert http._longer(pause, silent) == seconds
-
-
-async def test_a_message_over_the_limit_does_not_end_the_stream_of_the_session() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if request.method == "GET":
-            stream = await reply.stream()
-            await stream.event('{"result":{"t":"' + "x" * LIMIT + '"},"jsonrpc":"2.0","id":1}')
-            await changed(stream)
-            await stream.gone()
-        elif request.rpc == "tools/call":
-            await reply.gone()
-
-    async with wired(script) as talk:
-        pending = talk.wire.request("tools/call", b"{}")
-        await talk.server.until("tools/call")
-        await talk.wire.listen()
-        await talk.told.until("notifications")
-        assert len(talk.server.of("GET")) == 1 and len(talk.told.bad) == 1
-        assert not pending.future.done()  # the answer comes on its own stream
 
 
 async def test_a_late_answer_on_the_stream_is_told_as_one() -> None:

@@ -83,14 +83,6 @@ async def test_very_many_messages_on_a_line_are_no_trap() -> None:
         assert len(told.bad) == 1 and not pipe.is_closed
 
 
-async def test_an_answer_behind_noise_is_recovered_in_whatever_order() -> None:
-    async with connected(Told(), kind=ServerPipe) as (pipe, other):
-        pipe.request("m", b"{}")
-        pending = pipe.request("m", b"{}")
-        await other.write(b'INFO done {"result":{"n":1},"jsonrpc":"2.0","id":2}\n')
-        assert bytes((await answer(pipe, pending)).result) == b'{"n":1}'  # type: ignore[arg-type]  # set
-
-
 @pytest.mark.parametrize("half", [b'{"jsonrpc":"2.0","id":1,"resu', b'{"jsonrpc":"2.0","result":{"x":NaN},"id":1}'])
 async def test_half_an_answer_at_the_end_leaves_the_reason_to_the_end(half: bytes) -> None:
     told = Told()

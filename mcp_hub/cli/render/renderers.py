@@ -1,12 +1,12 @@
-"""The three ways in which `mcp-hub call` shows a call: JSON lines, quietly, and live on a terminal.
+"""The three renderers of a running call: JSON lines, the result alone, and a live view on a terminal.
 
-A show never waits and never decides: it gets the events in order and the outcome or the error last. What a server
-wrote reaches a terminal, and stderr wherever that goes, without control characters.
+A renderer never waits and never decides: it gets the events in order, and the outcome or the error last. Text of a
+server reaches a terminal, and stderr wherever that leads, without control characters.
 """
 
 import hashlib
 import sys
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
@@ -24,107 +24,83 @@ _TAIL: Final = 400
 """Characters shown of a streamed line that has not ended yet."""
 
 
-class Show(Protocol):
-    """How a call is shown."""
+class Show:
+    """A renderer that shows nothing of a call on stdout; messages for people go to stderr."""
 
     def doing(self, what: str) -> None:
-        """What the hub does while there is nothing else to see."""
-        ...
+        """What the hub waits for while there is no event; empty when it no longer waits."""
 
-    def event(self, event: CallEvent) -> None: ...
+    def event(self, event: CallEvent) -> None:
+        """One event that is not an ending."""
 
-    def outcome(self, outcome: ShownResult) -> None: ...
+    def outcome(self, outcome: ShownResult) -> None:
+        """The result."""
+        if outcome.is_error:
+            sys.stdout.flush()
+            click.echo("the tool reported an error", err=True)
 
     def error(self, error: RpcError, message: str) -> None:
         """The call failed; `message` says so to people."""
-        ...
+        self._say(message, "red")
 
     def cancelled(self, reason: str | None) -> None:
         """The call was ended before it was done."""
-        ...
+        self._say(f"the call was cancelled: {reason}" if reason else "the call was cancelled", "yellow")
 
     def note(self, text: str) -> None:
-        """Something for people that is no event of the call."""
-        ...
+        """Something for people that is not an event of the call."""
+        self._say(text, "dim")
 
     def close(self) -> None:
         """Nothing more follows. Idempotent."""
-        ...
+
+    def _say(self, text: str, style: str) -> None:
+        click.echo(results.visible(text), err=True)
 
 
-class JsonLines:
+class JsonLines(Show):
     """One JSON object a line for each event, the ending included; the same as messages on stderr for errors."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
 
-    def doing(self, what: str) -> None:
-        """Not an event of the call."""
-
     def event(self, event: CallEvent) -> None:
-        line = results.event_line(event)
-        if line is not None:
-            self._write(line)
+        self._write(results.event_line(event))
 
     def outcome(self, outcome: ShownResult) -> None:
         self._write(results.result_line(outcome))
-        if outcome.is_error:
-            _say_tool_error()
+        super().outcome(outcome)
 
     def error(self, error: RpcError, message: str) -> None:
         self._write(results.error_line(error))
-        click.echo(results.visible(message), err=True)
+        super().error(error, message)
 
     def cancelled(self, reason: str | None) -> None:
         self._write(results.cancelled_line(reason))
-        click.echo(_cancelled(reason), err=True)
+        super().cancelled(reason)
 
-    def note(self, text: str) -> None:
-        click.echo(results.visible(text), err=True)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def _write(self, line: bytes) -> None:
-        self._out.write(line)
-        self._out.flush()
+    def _write(self, line: bytes | None) -> None:
+        if line is not None:
+            self._out.write(line)
+            self._out.flush()
 
 
-class Quiet:
+class Quiet(Show):
     """The result and nothing else on stdout: its text, or (`as_json`) the result object as the server sent it."""
 
     def __init__(self, out: BinaryIO, as_json: bool = False) -> None:
         self._out = out
         self._as_json = as_json
 
-    def doing(self, what: str) -> None:
-        """Quiet."""
-
-    def event(self, event: CallEvent) -> None:
-        """Quiet."""
-
     def outcome(self, outcome: ShownResult) -> None:
         if self._as_json or outcome.text:
             body = bytes(outcome.raw) if self._as_json else outcome.text.encode("utf-8", "replace")
             self._out.write(body if body.endswith(b"\n") else body + b"\n")
             self._out.flush()
-        if outcome.is_error:
-            _say_tool_error()
-
-    def error(self, error: RpcError, message: str) -> None:
-        click.echo(results.visible(message), err=True)
-
-    def cancelled(self, reason: str | None) -> None:
-        click.echo(_cancelled(reason), err=True)
-
-    def note(self, text: str) -> None:
-        click.echo(results.visible(text), err=True)
-
-    def close(self) -> None:
-        """Nothing is open."""
+        super().outcome(outcome)
 
 
-class OnTerminal:
+class OnTerminal(Show):
     """A progress bar with streamed content above it; both make room for the result.
 
     Streamed text is printed line by line; the line that still grows is part of the live region. `err` gets log
@@ -165,9 +141,9 @@ class OnTerminal:
             case Delta(channel="content"):
                 self._content(event.index, results.content_text(event.content))
             case Delta():
-                self._log(results.visible(results.content_text(event.content)))
+                self.note(results.content_text(event.content))
             case Log():
-                self._log(results.visible(results.log_text(event)))
+                self.note(results.log_text(event))
             case _:
                 pass
 
@@ -182,11 +158,12 @@ class OnTerminal:
         if newline:
             _print(self._out, lines)
 
-    def _log(self, text: str) -> None:
-        if self._shares_terminal:
+    def _say(self, text: str, style: str) -> None:
+        is_live = self._shares_terminal and self._live.is_started
+        if is_live:
             self._live.stop()
-        _print(self._err, text, "dim")
-        if self._shares_terminal:
+        _print(self._err, text, style)
+        if is_live:
             self._live.start()
 
     def outcome(self, outcome: ShownResult) -> None:
@@ -194,19 +171,15 @@ class OnTerminal:
         said = outcome.joined.encode("utf-8", "replace")
         if not self._has_streamed or hashlib.sha256(said).digest() != self._streamed.digest():
             _print(self._out, outcome.text)
-        if outcome.is_error:
-            _say_tool_error()
+        super().outcome(outcome)
 
     def error(self, error: RpcError, message: str) -> None:
         self.close()
-        _print(self._err, results.visible(message), "red")
+        super().error(error, message)
 
     def cancelled(self, reason: str | None) -> None:
         self.close()
-        _print(self._err, _cancelled(reason), "yellow")
-
-    def note(self, text: str) -> None:
-        self._log(results.visible(text))
+        super().cancelled(reason)
 
     def close(self) -> None:
         rest, self._growing = self._growing, ""
@@ -228,12 +201,3 @@ def _print(console: "Console", text: str, style: str = "") -> None:
     if text:
         shown = results.visible(text).removesuffix("\n")
         console.print(Text(shown, style=style), soft_wrap=True, highlight=False)
-
-
-def _cancelled(reason: str | None) -> str:
-    return results.visible(f"the call was cancelled: {reason}" if reason else "the call was cancelled")
-
-
-def _say_tool_error() -> None:
-    sys.stdout.flush()
-    click.echo("the tool reported an error", err=True)

@@ -13,7 +13,7 @@ __all__ = ["CALLS", "CODES", "COMMANDS", "CONFIGURATION", "GROUPS", "HTTP", "SER
 
 
 class Advice(NamedTuple):
-    """What a code means, and what to do about it."""
+    """The meaning of a code and the advice for it."""
 
     meaning: str
     fix: str
@@ -210,7 +210,7 @@ CONFIGURATION: Final[Mapping[str, Advice]] = MappingProxyType(
         "suspicious_tool": Advice("A tool's description looks like an attack.", "Look at it before you use it."),
     }
 )
-"""What is wrong with a configuration: `mcp-hub check`, start and reload."""
+"""Findings about a configuration: `mcp-hub check`, start and reload."""
 
 CALLS: Final[Mapping[str, Advice]] = MappingProxyType(
     {

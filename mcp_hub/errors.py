@@ -1,36 +1,7 @@
-"""The hub's own errors, one shallow tree; each that can reach a client knows its JSON-RPC code.
+"""The hub's own errors: one shallow tree below `HubError`.
 
-    HubError
-    ├── ConfigError            exit 2: servers.yaml, flags
-    ├── ProtocolError          a peer broke the wire format
-    │   └── FrameTooLong       one line over the limit
-    ├── RpcError               goes to the client as a JSON-RPC error, with code and data
-    │   ├── InvalidParams      -32602
-    │   │   ├── UnknownEntry   -32602 (handshake resources: -32002), names the nearest entries
-    │   │   └── UnknownStream  -32602, the same for one that is foreign, expired or never was
-    │   ├── MethodNotFound     -32601
-    │   ├── UpstreamUnavailable   hub code 1001: not ready, with state and reason
-    │   ├── UpstreamLost       hub code 1002: gone or garbled while the call ran, outcome unknown
-    │   │   └── HttpRefused    a remote server answered with a status instead
-    │   ├── DeadlineExceeded   hub code 1003: silent for too long
-    │   ├── Busy               hub code 1004: a limit of the hub is reached
-    │   ├── HubStopping        hub code 1005: the hub ends while the call runs, outcome unknown, or before it was sent
-    │   ├── HubRestarted       hub code 1006: the hub that ran the call is gone, outcome unknown
-    │   ├── CallCancelled      hub code 1009: somebody else than this caller has cancelled the call
-    │   ├── NotApproved        hub code 1010: the tool has changed, or is new, and was not approved
-    │   ├── ExecutorLost       hub code 1007: the client that executes a virtual tool is gone, outcome unknown
-    │   └── EventsGone         hub code 1008: the events behind a cursor are no longer kept
-    ├── StoreError             the store cannot do what it was asked to
-    │   ├── Fenced             another process owns the stream now, or it has ended
-    │   └── KeyTaken           the principal has a stream with this idempotency key
-    ├── KeyReused              an idempotency key that stands for another request
-    ├── HubMisuse              a host program used the library's hub in a way that cannot work
-    ├── ModelMismatch          a result does not fit the model that a host program asked for
-    ├── NotKept                a worker's post was taken but not stored in time
-    ├── PostRefused            a worker asked for something that it does not get
-    └── StartFailed            an upstream did not come up; the message is for people
-
-Hub codes lie outside -32768…-32000, which JSON-RPC reserves.
+A `RpcError` goes to the client as a JSON-RPC error, with its code and data. Codes of the hub's own, 1001 to 1010, lie
+outside -32768…-32000, which JSON-RPC reserves. The others stay inside the hub, or end a command or a start.
 """
 
 from collections import Counter
@@ -76,11 +47,11 @@ __all__ = [
 
 
 class HubError(Exception):
-    """Anything the hub itself reports; the message is lower-case, names the thing and helps."""
+    """Any error of the hub itself. The message names the thing and says what to do."""
 
 
 class ConfigFinding(msgspec.Struct, frozen=True):
-    """One thing about the configuration: its code, the sentence for people, and the place as far as it is known.
+    """One mistake or warning about the configuration: its code, a sentence for people, and the place if it is known.
 
     `path` is that of the key, as people write it: `servers.git.args[0]`.
     """
@@ -100,7 +71,7 @@ class ConfigFinding(msgspec.Struct, frozen=True):
 
 
 class ConfigError(HubError):
-    """Configuration that cannot be used; the message has one finding a line."""
+    """An invalid configuration; the message has one finding a line."""
 
     def __init__(self, *findings: ConfigFinding) -> None:
         super().__init__("\n".join(map(str, findings)))
@@ -108,7 +79,7 @@ class ConfigError(HubError):
 
     @property
     def code(self) -> str:
-        """That of the first finding."""
+        """The code of the first finding."""
         return self.findings[0].code
 
 
@@ -135,13 +106,13 @@ class HubMisuse(HubError):
 
 
 class ModelMismatch(HubError):
-    """A result does not fit the model that a host program asked for; the raw JSON can be had."""
+    """A result does not fit the model that a host program asked for; it is available as raw JSON."""
 
     code = "model_mismatch"
 
 
 class NotKept(HubError):
-    """The post was taken, but the store has not got it in time: to be posted again under the same number."""
+    """The post was taken, but not stored in time: post it again under the same number."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the store has not taken this within {seconds:g} s; post it again under the same number")
@@ -152,7 +123,7 @@ class StoreError(HubError):
 
 
 class Fenced(StoreError):
-    """Another process owns the stream now, or it has ended: what was to be appended is refused."""
+    """Another process owns the stream now, or it has ended: nothing can be appended."""
 
 
 class KeyTaken(StoreError):
@@ -164,7 +135,7 @@ class KeyReused(HubError):
 
 
 class PostRefused(HubError):
-    """Something that a worker asked for and does not get; nothing has changed. `members` tell programs more."""
+    """A refused request of a worker; nothing has changed. `members` are details for programs."""
 
     code: ClassVar[str]
 
@@ -232,7 +203,7 @@ class RpcError(HubError):
 
     @property
     def about_upstream(self) -> JsonObject:
-        """What `data` says of the server: its name and state, and the code of why it failed."""
+        """The part of `data` about the server: its name, its state, and the code of its failure."""
         found = (self.data or {}).get("upstream")
         return found if isinstance(found, dict) else {}
 
@@ -254,6 +225,8 @@ class RpcError(HubError):
 
 
 class InvalidParams(RpcError):
+    """The parameters do not fit."""
+
     code = -32602
     symbol = "invalid_params"
 
@@ -265,16 +238,22 @@ class UnknownEntry(InvalidParams):
 
 
 class MethodNotFound(RpcError):
+    """The hub or the server does not have the method."""
+
     code = -32601
     symbol = "method_not_found"
 
 
 class UpstreamUnavailable(RpcError):
+    """The server is not ready; nothing was sent."""
+
     code = 1001
     symbol = "upstream_unavailable"
 
 
 class UpstreamLost(RpcError):
+    """The connection to the server was lost during the call; the outcome is unknown."""
+
     code = 1002
     symbol = "upstream_crashed"
 
@@ -307,6 +286,8 @@ def _code_of_status(status: int) -> str:
 
 
 class DeadlineExceeded(RpcError):
+    """The call took too long."""
+
     code = 1003
     symbol = "deadline_exceeded"
 
@@ -324,7 +305,7 @@ class Busy(RpcError):
 
     @classmethod
     def at(cls, what: str, setting: str, value: float, *, retry_after: int = 5) -> Self:
-        """One for a limit that is configuration: `data` has its name, value and key, and the seconds to wait."""
+        """The error for a limit of the configuration: `data` has its name, value and key, and the seconds to wait."""
         limit = setting.rpartition(".")[2]
         cls.refusals[setting] += 1
         data: JsonObject = {"limit": limit, "value": value, "setting": setting, "retryAfter": retry_after}
@@ -338,34 +319,42 @@ class Busy(RpcError):
 
 
 class HubStopping(RpcError):
+    """The hub stopped during the call, or before it was sent."""
+
     code = 1005
     symbol = "hub_stopped"
 
 
 class HubRestarted(RpcError):
+    """The hub that ran the call has ended; the outcome is unknown."""
+
     code = 1006
     symbol = "hub_restarted"
 
 
 class ExecutorLost(RpcError):
+    """The client that executes the tool has gone; the outcome is unknown."""
+
     code = 1007
     symbol = "executor_lost"
 
 
 class CallCancelled(RpcError):
+    """Somebody other than its caller cancelled the call."""
+
     code = 1009
     symbol = "cancelled"
 
 
 class NotApproved(InvalidParams):
-    """The tool is held back until a person approves what its server says of it now; nothing was sent."""
+    """The tool is held back until a person approves its current definition; nothing was sent."""
 
     code = 1010
     symbol = "not_approved"
 
 
 class UnknownStream(InvalidParams):
-    """No such stream, or not this caller's: nobody can tell the two apart."""
+    """The stream does not exist, or belongs to somebody else; the error does not say which."""
 
     symbol = "unknown_stream"
 
@@ -374,7 +363,7 @@ class UnknownStream(InvalidParams):
 
 
 class EventsGone(RpcError):
-    """Events behind the cursor were let go; `earliest` is the first that can still be had."""
+    """Events behind the cursor are no longer kept; `earliest` is the first that is."""
 
     code = 1008
     symbol = "events_gone"

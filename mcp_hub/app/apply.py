@@ -1,4 +1,4 @@
-"""How a running hub comes to go by other settings, all at once: part of the composition root."""
+"""Puts other settings into a running hub, all at once: part of the composition root."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -21,17 +21,15 @@ from mcp_hub.types import UpstreamState
 __all__ = ["Applier"]
 
 _SEEN_BY_SESSIONS: Final = ("hub.expose", "hub.budget", "hub.clients", "profiles.")
-"""Settings of which a session remembers what they came to when it began."""
+"""Settings whose effect a session looks up once, when it begins."""
 _OF_LISTS: Final = ("hub.limits.pages", "hub.limits.tools_per_server")
-"""Settings of the hub that every server has a share in."""
-
-
+"""Settings of the hub that hold for every server."""
 _CHANGED: Final = "its configuration changed"
 _GONE: Final = "removed from the configuration"
 
 
 class Forgets(Protocol):
-    """What remembers answers of the settings."""
+    """A cache of answers that depend on the settings."""
 
     def forget(self) -> None: ...
 
@@ -50,17 +48,17 @@ class Applier(msgspec.Struct, frozen=True):
     virtual: str | None
 
     def state(self, server: str) -> UpstreamState:
-        """That of a configured server."""
+        """The state of a configured server."""
         return self.fleet.upstreams[server].status().state
 
     def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
-        """Goes by `settings` from now on; servers that are `restarted` are made anew.
+        """Puts `settings` in place; servers that are `restarted` are replaced.
 
-        Nothing is waited for: no call sees half of it, and clients hear once of what is another list now.
+        It waits for nothing: no call sees half of a change, and clients are notified once of each changed list.
         Raises `ConfigError`, and then nothing has changed.
         """
         if self.virtual in settings.servers:
-            said = "tools that clients execute have this name until the hub is started again"
+            said = "tools that clients execute have this name until the hub's next start; choose another one"
             raise ConfigError(ConfigFinding("name_taken", said, path=f"servers.{self.virtual}"))
         virtual = self.virtual or virtual_name(settings)
         rules, limits = view_rules(settings, virtual), time_limits(settings, virtual)
@@ -85,11 +83,11 @@ class Applier(msgspec.Struct, frozen=True):
         self.fleet.put(fresh, stays, settings.hub.drain_timeout, lambda name: _CHANGED if name in stays else _GONE)
 
     def revive(self, server: str) -> bool:
-        """Lets processes of its sessions that were given up be started anew; False if there are none."""
+        """Lets failed processes of its sessions start again; False if there are none."""
         return self.fleet.revive(server)
 
     def restart(self, server: str, why: str = "restarted on request") -> None:
-        """Makes a server anew; what runs at the old one may end. Raises `KeyError` for one that is not configured."""
+        """Replaces a server; calls at the old one may end. Raises `KeyError` for one that is not configured."""
         settings = self.current.settings
         fresh = {server: self.sources.make(settings, server)}
         stays = (*settings.servers, *([self.virtual] if self.virtual else ()))

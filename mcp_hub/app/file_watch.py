@@ -1,8 +1,8 @@
-"""Tells when a file is another one, by looking at it: what `stat` says of it, once a second.
+"""Finds out when a file has changed, by calling `stat` once a second.
 
-Looking needs no handle on the file, so it survives editors that put a new file in its place, links that are turned to
-another file or folder (as Kubernetes does), mounted folders and network file systems, none of which report changes
-reliably. It costs about 20 µs a second, in a worker thread: a file system that hangs does not hold up the hub.
+That needs no handle on the file. So it works with editors that replace the file, with links that are turned to another
+place (as Kubernetes does), and with mounted folders and network file systems, which do not report changes reliably. It
+costs about 20 µs a second, in a worker thread: a file system that hangs does not hold up the hub.
 """
 
 import os
@@ -20,13 +20,13 @@ __all__ = ["changed", "stamp_of"]
 _LOOK: Final = 1.0
 """Seconds between two looks."""
 _SETTLED: Final = 0.25
-"""Seconds that a file has to stay the same before it is read: who writes it may not be done."""
+"""Seconds that a file has to stay the same before it is read: its writer may not be done."""
 _LATEST: Final = 5.0
-"""Seconds after which a file that is written all the time is read all the same."""
+"""Seconds after which a file that keeps changing is read anyway."""
 
 
 def stamp_of(path: Path) -> FileStamp | None:
-    """What tells this file from the one that was there before; None if there is none that can be looked at."""
+    """The stamp that differs between two versions of the file; None if it cannot be looked at."""
     try:
         found = os.stat(path)
     except OSError:
@@ -37,7 +37,7 @@ def stamp_of(path: Path) -> FileStamp | None:
 async def changed(
     path: Path, known: FileStamp | None, stamp: Callable[[Path], FileStamp | None] = stamp_of
 ) -> FileStamp | None:
-    """Waits until the file is not the `known` one and nobody seems to write it; what it is then."""
+    """Waits until the file is not the `known` one and is no longer being written; its stamp then."""
     while (seen := await _look(path, stamp)) == known:  # noqa: ASYNC110 - a file sets no event
         await anyio.sleep(_LOOK)
     with anyio.move_on_after(_LATEST):

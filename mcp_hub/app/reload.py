@@ -1,7 +1,7 @@
 """Reloads of the configuration in a running hub: read, plan, apply; part of the composition root.
 
-A file that cannot be used changes nothing and says why. What can be used is put in place between two steps of the event
-loop: servers whose connection changed are replaced, all others are not touched. One reload at a time.
+An invalid file changes nothing; the log says why. Valid settings are put in place between two steps of the event loop:
+servers whose connection changed are replaced, all others are not touched. One reload runs at a time.
 """
 
 from collections.abc import Callable
@@ -28,15 +28,15 @@ log = get_logger(__name__)
 _READING: Final = 30.0
 """Seconds that reading the file may take, `${file:…}` included."""
 _MOST_FINDINGS: Final = 50
-"""Findings of one file that are told."""
+"""Findings of one file that are reported."""
 _GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """What came of one reload. `trigger` is file, signal or request; `at` in seconds since the epoch.
+    """The outcome of one reload. `trigger` is file, signal or request; `at` in seconds since the epoch.
 
-    `errors` are what is wrong with the file, a finding each; with any of them nothing has changed. `revived` are
-    servers that had failed, or whose processes of sessions had, and are tried again.
+    `errors` are the findings about the file; with any of them nothing has changed. `revived` are servers that had
+    failed, or whose processes of sessions had, and are tried again.
     """
 
     trigger: str
@@ -51,26 +51,26 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 class Target(Protocol):
-    """The hub whose settings change."""
+    """The hub whose settings change (`Applier`)."""
 
     def state(self, server: str) -> UpstreamState:
-        """That of a configured server."""
+        """The state of a configured server."""
         ...
 
     def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
-        """Goes by `settings` from now on; servers that are `restarted` are made anew. Without a pause."""
+        """Puts `settings` in place, without a pause; servers that are `restarted` are replaced."""
         ...
 
     def revive(self, server: str) -> bool:
-        """Lets processes of its sessions that were given up be started anew; False if there are none."""
+        """Lets failed processes of its sessions start again; False if there are none."""
         ...
 
 
 class Reloader:
-    """Keeps the settings in line with their file. `read` loads that, in a worker thread. Raises: ConfigError.
+    """Keeps the settings in line with their file. `read` loads the file, in a worker thread.
 
-    `checks` refuse settings that this hub cannot have, by a ConfigError. So may `prepares`, each of which returns what
-    is to be done the moment the settings hold. `last` is the last reload; `settings` are those that hold.
+    `checks` refuse settings that this hub cannot have, by a `ConfigError`. So may `prepares`; each returns a callback
+    for the moment when the settings hold. `last` is the last reload; `settings` are those that hold.
     """
 
     def __init__(self, loaded: Loaded, read: Callable[[], Loaded], target: Target) -> None:
@@ -87,7 +87,7 @@ class Reloader:
         self._turn = anyio.Lock()
 
     async def reload(self, trigger: str) -> Reload:
-        """Reads the file and applies it; what came of it, which is logged, too."""
+        """Reads the file and applies it. The outcome is logged, too."""
         async with self._turn:
             stamp = self._stamp
             try:
@@ -96,9 +96,9 @@ class Reloader:
                 return self._applied(trigger, stamp, await self._loaded())
             except ConfigError as error:
                 return self._refused(trigger, stamp, tuple(map(str, error.findings)))
-            except Exception as error:  # the boundary to a file that anybody may have written
+            except Exception as error:  # the boundary to a file that may hold anything
                 log.exception("reload_crashed")
-                said = f"internal error: {type(error).__name__}; the log has the details"
+                said = f"internal error: {type(error).__name__}. The log has the details."
                 finding = ConfigFinding("internal_error", said)
                 return self._refused(trigger, stamp, (str(finding),))
 
@@ -119,7 +119,7 @@ class Reloader:
     async def _loaded(self) -> Loaded:
         with anyio.move_on_after(_READING):
             return await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
-        said = f"reading it took more than {_READING:g} s"
+        said = f"reading the file took more than {_READING:g} s"
         raise ConfigError(ConfigFinding("config_unreadable", said, str(self._path)))
 
     def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
@@ -144,7 +144,7 @@ class Reloader:
         return self.last
 
     def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> Reload:
-        self._stamp = stamp  # it is not read again before it is another one
+        self._stamp = stamp  # not read again before it changes
         if len(findings) > _MOST_FINDINGS:
             findings = (*findings[:_MOST_FINDINGS], f"… and {len(findings) - _MOST_FINDINGS} more findings")
         self.failed += 1
@@ -154,7 +154,7 @@ class Reloader:
 
 
 def _tell(done: Reload) -> None:
-    """One line for each reload: names of servers and keys, no values."""
+    """Logs one line for each reload: names of servers and keys, no values."""
     change = done.plan
     told = {
         "added": change.added,
@@ -170,5 +170,5 @@ def _tell(done: Reload) -> None:
     )
     if change.next_start:
         log.warning(
-            "reload_incomplete", settings=list(change.next_start), reason="these hold from the next start of the hub on"
+            "reload_incomplete", settings=list(change.next_start), reason="these hold from the hub's next start"
         )

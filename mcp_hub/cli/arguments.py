@@ -1,7 +1,7 @@
 """The arguments of `mcp-hub call`: `--arg name=value` and JSON text become one encoded object.
 
-Texts are checked before a server is started; only the type of an `--arg` has to wait for the tool's schema. JSON
-travels as it was written, so numbers of any size stay what they are.
+Texts are checked before a server is started; only the type of an `--arg` has to wait for the tool's schema. JSON is
+sent as it was written, so numbers of any size keep their digits.
 """
 
 import json
@@ -43,13 +43,13 @@ def split_pairs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise click.UsageError(f"--arg {text!r}: write it as name=value")
+            raise click.UsageError(f"Write --arg {text!r} as name=value.")
         if name in pairs:
-            raise click.UsageError(f"--arg {name}: given twice; write a list as {name}='[…, …]'")
+            raise click.UsageError(f"--arg {name} is given twice. Write a list as {name}='[…, …]'.")
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise click.UsageError(f"--arg {name!r}: not UTF-8 text") from None
+            raise click.UsageError(f"--arg {name!r} is not UTF-8 text.") from None
         pairs[name] = value
     return pairs
 
@@ -63,19 +63,19 @@ def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
         text = _text(source, option, stdin)
         if not text.strip():
             where = "on standard input" if source == "-" else f"in {source[1:]}" if source.startswith("@") else "there"
-            raise click.UsageError(f"{option}: no JSON {where}")
+            raise click.UsageError(f"{option}: there is no JSON {where}.")
         return msgspec.json.decode(text, type=RawObject)
     except msgspec.ValidationError:
-        raise click.UsageError(f'{option}: the arguments of a tool are a JSON object: {{"name": value}}') from None
+        raise click.UsageError(f'{option}: give the arguments as a JSON object, {{"name": value}}.') from None
     except (msgspec.DecodeError, RecursionError) as problem:
         said = "holds half of a character (a lone surrogate)" if _has_half(text) else str(problem)
         raise click.UsageError(f"{option}: {said}") from None
     except UnicodeError:
-        raise click.UsageError(f"{option}: not UTF-8 text") from None
+        raise click.UsageError(f"{option}: the text is not UTF-8.") from None
 
 
 def _has_half(text: bytes) -> bool:
-    """Whether JSON that cannot be decoded is so but for a lone surrogate."""
+    """Whether JSON cannot be decoded only because of a lone surrogate."""
     try:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -97,7 +97,7 @@ def _text(source: str, option: str, stdin: BinaryIO) -> bytes:
 
 
 def compose(base: RawObject, pairs: dict[str, str], definition: RawJson) -> msgspec.Raw:
-    """The encoded arguments: `base`, over it each pair as what the tool's `definition` makes of its text."""
+    """The encoded arguments: `base`, over it each pair with the type that the tool's `definition` says."""
     properties, root = _properties(definition)
     typed = {name: _typed(text, _admitted(properties.get(name), root)) for name, text in pairs.items()}
     return msgspec.Raw(msgspec.json.encode({**base, **typed}))
@@ -150,7 +150,7 @@ def _admitted(schema: object, root: JsonObject, depth: int = 0) -> frozenset[str
 
 
 def _referred(reference: str, root: JsonObject) -> object:
-    """What a local `$ref` (`#/$defs/Name`) points to; None for any other."""
+    """The target of a local `$ref` (`#/$defs/Name`); None for any other."""
     at: object = root
     start, *steps = reference.split("/")
     for step in steps:

@@ -1,4 +1,4 @@
-"""Reloads of a hub that serves: by SIGHUP, when the file changes, and within what it was started as."""
+"""Reloads of a hub that serves: by SIGHUP and when the file changes, within the options of its start."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def check_started_as(caller: Caller) -> Callable[[Settings], None]:
 
     def check(settings: Settings) -> None:
         if caller.profile is not None and caller.profile not in settings.profiles:
-            said = f'no "{caller.profile}" any more, which this hub was started with (--profile)'
+            said = f'must keep "{caller.profile}": this hub was started with it (--profile)'
             raise ConfigError(ConfigFinding("unknown_profile", said, path="profiles"))
         if caller.client is not None:
             settings.require_client(caller.client)

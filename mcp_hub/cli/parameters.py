@@ -1,4 +1,4 @@
-"""What several commands take; anything else is a usage error."""
+"""Types and arguments that several commands share."""
 
 import math
 from collections.abc import Callable
@@ -10,10 +10,10 @@ __all__ = ["Seconds", "stream_argument"]
 
 
 class Seconds(click.FloatRange):
-    """A finite number within bounds: NaN is within all of them."""
+    """A finite number within bounds; without this class, NaN would be within all bounds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """As click asks for it; refuses infinity and NaN."""
+        """The number; refuses infinity and NaN."""
         seconds = float(super().convert(value, param, ctx))
         if not math.isfinite(seconds):
             self.fail(f"{value} is not a finite number.", param, ctx)
@@ -22,7 +22,7 @@ class Seconds(click.FloatRange):
 
 def _named(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not value.strip():  # a variable that is not set, most often
-        raise click.BadParameter("the id of a stream is missing; mcp-hub streams lists them.")
+        raise click.BadParameter("The id of a stream is missing. mcp-hub streams lists them.")
     return value
 
 

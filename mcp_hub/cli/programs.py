@@ -1,4 +1,4 @@
-"""What a configured server would run, or where it is, looked up without running or reaching it."""
+"""Looks up the program or address of a configured server, without running or reaching it."""
 
 import importlib.machinery
 import importlib.util
@@ -14,17 +14,19 @@ __all__ = ["find_program"]
 
 
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
-    """The absolute path of the server's program, its `local` reference, or its URL without what follows the path (that
-    may be secret); `folder` is that of the configuration.
+    """The path of the server's program, its `local` reference, or its URL without the query, which may be secret.
 
-    Of a `local` only the top module is looked for: looking further would import it. Raises: `StartFailed`.
+    `folder` is that of the configuration. Of a `local` only the top module is looked for: looking further would import
+    it. Raises `StartFailed`.
     """
     if server.url is not None:
         return server.url.partition("?")[0].partition("#")[0]
     if server.local is not None:
         top = server.local.partition(":")[0].partition(".")[0]
         if not _is_module(top, folder):
-            raise StartFailed("module_not_found", f"no module {top} (searched: {', '.join([*sys.path, folder])})")
+            raise StartFailed(
+                "module_not_found", f"module not found: {top} (searched: {', '.join([*sys.path, folder])})"
+            )
         return server.local
     path = server.env.get("PATH", env.get("PATH"))
     return commands.resolve(server.command or "", path, str(Path.home()), folder)

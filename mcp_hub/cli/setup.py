@@ -1,4 +1,4 @@
-"""What every command shares: finding and loading the configuration, running on the right event loop, exit codes."""
+"""Shared by all commands: finding and loading the configuration, running on the right event loop, exit codes."""
 
 import os
 import signal
@@ -50,8 +50,8 @@ EXIT_INTERRUPTED = 130
 
 _T = TypeVar("_T")
 _TURN: Final = 0.0005
-"""Seconds after which a busy event loop lets another thread run. Each step of a commit waits that long beside a flood
-of notifications: at the interpreter's 5 ms a commit takes up to 150 ms there, and progress is merged meanwhile."""
+"""Seconds after which a busy event loop lets another thread run. During a flood of notifications each step of a commit
+waits that long: with the interpreter's 5 ms a commit takes up to 150 ms, and progress is merged meanwhile."""
 
 config_option: Callable[[Any], Any] = click.option(
     "--config",
@@ -77,7 +77,7 @@ def read_config(path: str | None) -> "Loaded":
 
 
 def load_config(path: str | None) -> "Loaded":
-    """The configuration; on a mistake prints every finding and exits with 2, nothing started."""
+    """The configuration. If it is invalid, prints every finding and exits with 2."""
     try:
         loaded = read_config(path)
     except ConfigError as exc:
@@ -114,16 +114,16 @@ def fail(code: str, message: str, exit_code: int) -> Any:
 
 
 def fail_with(error: ConfigError, file: Path | None = None) -> NoReturn:
-    """Ends the command with what is wrong with the configuration; `file` is the one that a finding is about."""
+    """Ends the command with the findings of an invalid configuration; `file` is the file they are about."""
     for finding in error.findings:
         click.echo(visible(str(finding if file is None else replace(finding, file=str(file)))), err=True)
     raise SystemExit(EXIT_CONFIG)
 
 
 def leave() -> None:
-    """Ends the process now if a thread still runs a function that was given up: joining it could take for ever.
+    """Ends the process now if a thread still runs an abandoned function: joining it could take forever.
 
-    Or if nobody reads its output any more, of which the interpreter would make an exit code.
+    Also if the output has lost its reader: the interpreter would turn that into an exit code.
     """
     try:
         sys.stdout.flush()
@@ -135,7 +135,7 @@ def leave() -> None:
 
 
 def run(main: Callable[[], Awaitable[_T]]) -> _T:
-    """Runs `main` on uvloop where there is one, else plain asyncio. Threads get their turns as `_TURN` says."""
+    """Runs `main` on uvloop, on Windows on plain asyncio. Threads get their turns as `_TURN` says."""
     sys.setswitchinterval(_TURN)
     try:
         return anyio.run(main, backend_options={"use_uvloop": sys.platform != "win32"})
@@ -144,7 +144,7 @@ def run(main: Callable[[], Awaitable[_T]]) -> _T:
 
 
 def quiet_logs(verbose: int) -> None:
-    """Logs for a command whose output a person reads: errors only, unless asked for more."""
+    """Sets up the log of a command whose output a person reads: errors only, unless asked for more."""
     logs.configure(("error", "info", "debug")[min(verbose, 2)], "console")
 
 
@@ -156,10 +156,10 @@ def run_with_app(loaded: "Loaded", main: Callable[["App"], Awaitable[int]]) -> N
 
 
 def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]) -> NoReturn:
-    """Runs `main` with what `opened` opens, closes that, and exits with its code.
+    """Runs `main` with the object that `opened` opens, closes it, and exits with the code of `main`.
 
-    SIGINT or SIGTERM cancels `main`, which may clean up while it still has that, and exits with 130. A reader of
-    stdout that went away (`| head`) ends it, too, without a traceback.
+    SIGINT or SIGTERM cancels `main`, which may clean up while the object is still open, and exits with 130. A reader
+    of stdout that leaves (`| head`) ends it, too, without a traceback.
     """
     code = EXIT_TOOL
     try:

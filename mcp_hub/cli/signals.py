@@ -1,7 +1,7 @@
-"""What signals mean to a hub that serves: SIGINT and SIGTERM end it, SIGHUP has it read its configuration again.
+"""The signals of a hub that serves: SIGINT and SIGTERM end it, SIGHUP makes it reload its configuration.
 
-SIGHUP is also what a terminal sends when it is closed. Then the terminal cannot be asked anything any more, and the hub
-ends, as every program that somebody has started there, unless it was started so that it survives that (`nohup`).
+A terminal sends SIGHUP, too, when it is closed. Then the terminal does not answer any more, and the hub ends, as every
+program that was started there, unless it was started with `nohup`.
 """
 
 import os
@@ -22,7 +22,7 @@ log = get_logger(__name__)
 
 
 class Signals:
-    """Those that came. `stopped` is set by the first that ends the hub; further ones do no harm."""
+    """The signals received so far. The first that ends the hub sets `stopped`; further ones change nothing."""
 
     def __init__(self, was_hung_up: Callable[[], bool]) -> None:
         self.stopped = anyio.Event()
@@ -30,7 +30,7 @@ class Signals:
         self._was_hung_up = was_hung_up
 
     def receive(self, number: signal.Signals) -> None:
-        """One more."""
+        """Takes in a signal."""
         if number == signal.SIGHUP and not self._was_hung_up():
             self._reload.set()
             return
@@ -45,7 +45,7 @@ class Signals:
 
 
 class _Held:
-    """What came of SIGHUP while the hub started; `terminal` as `_terminal` had it at the beginning."""
+    """Whether SIGHUP came while the hub started; `terminal` as `_terminal` returned it at the beginning."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -60,9 +60,9 @@ _held = _Held()
 
 
 def hold_hangups() -> None:
-    """From now on a SIGHUP is remembered for `received_signals`: it does not end a hub that still starts."""
+    """Remembers SIGHUP for `received_signals` from now on: it does not end a hub that still starts."""
     is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # what is ignored stays so: it ends nothing
+    if is_main and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # an ignored signal stays ignored
         _held.is_on, _held.terminal = True, _terminal()
         signal.signal(signal.SIGHUP, _held.receive)
 
@@ -100,7 +100,7 @@ async def _receive(signals: Signals, *, task_status: anyio.abc.TaskStatus[None])
 
 
 def _terminal() -> int | None:
-    """A handle on the terminal that the process belongs to; None without one, and if its end is to be survived."""
+    """A handle on the terminal of the process; None without one, and if the process ignores SIGHUP."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return None
     try:

@@ -1,4 +1,4 @@
-"""When a client that lost its hub tries again, and when it gives up. No I/O, no clock of its own."""
+"""The pauses of a client that lost its hub: when it tries again, and when it gives up. No I/O, no clock."""
 
 from collections.abc import Callable
 from typing import Final
@@ -23,11 +23,11 @@ class Patience:
         self._failures = 0
 
     def worked(self) -> None:
-        """An attempt was of use: the next failure is a first one."""
+        """An attempt succeeded: the next failure is a first one."""
         self._since, self._failures = None, 0
 
     def pause(self, now: float, wanted: float = 0.0) -> float | None:
-        """Seconds to wait after an attempt that failed, `wanted` at least if there is time; None: enough tried."""
+        """Seconds to wait after a failed attempt, at least `wanted` if there is time; None to give up."""
         if self._since is None:
             self._since = now
         left = self._since + self.seconds - now

@@ -1,7 +1,4 @@
-"""Reads the events of a stream out of an answer of the REST front. No I/O.
-
-Source: streams.md §1, §2 "REST".
-"""
+"""Reads the events of a stream out of an answer of the REST front. No I/O."""
 
 import msgspec
 
@@ -22,9 +19,9 @@ class _Head(msgspec.Struct):
 class EventDecoder:
     """Reads one answer with events, in whatever portions it comes: those behind `after`, each once, without a gap.
 
-    `stream` is known from the first one on. It `is_over` when the hub has said so (`is_closed`: nothing will follow;
-    `problem`: why it cannot go on), when it sent what is no event (`broken` says what), or when events are missing
-    (`is_torn`): nothing that follows them is given out.
+    `stream` is known from the first event on. The answer `is_over` when the hub says so (`is_closed`: nothing follows;
+    `problem`: the reason why it stopped), when it sends something else than an event (`broken` describes it), or when
+    events are missing (`is_torn`): later ones are not given out.
     """
 
     def __init__(self, url: str, after: int, limit: int = LIMIT) -> None:
@@ -62,7 +59,7 @@ class EventDecoder:
         try:
             head = msgspec.json.decode(line, type=_Head)
         except (msgspec.DecodeError, RecursionError) as exc:
-            self.broken = f"{self._url} sent something that is no event of a stream: {exc}"
+            self.broken = f"{self._url} sent a message that is not an event of a stream: {exc}"
             return
         self.stream = head.stream
         self.is_torn = head.seq > self._last + 1

@@ -1,8 +1,8 @@
-"""The events of one durable call, whatever becomes of the connections that they come over.
+"""The events of one durable call, over as many connections as it takes.
 
-A call is made with an idempotency key, so one whose answer was lost is asked for again without being made twice. From
-its first event on it goes by the id of its stream, and each new connection begins behind the last event that was given
-out: never a gap, never a repeat, one ending.
+A call is made with an idempotency key: if its answer is lost, the client asks again and the call is not made twice.
+From its first event on it is known by the id of its stream, and each new connection begins behind the last event that
+was given out. So there is never a gap, never a repeat, and one ending.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ __all__ = ["HubStream", "OnPause", "Start", "StreamInterrupted", "ignore", "star
 _EVENTS: Final = "text/event-stream"
 _CLOSING: Final = 2.0
 _HELD: Final = 5.0
-"""Seconds after which a connection was of use though nothing came over it: the call is silent, not the hub."""
+"""Seconds after which a silent connection counts as working: the call is silent, not the hub."""
 
 
 OnPause = Callable[[str], object]
@@ -52,10 +52,9 @@ class _Started(msgspec.Struct):
 
 
 class StreamInterrupted(UpstreamLost):
-    """The hub could not be reached for too long. `HubClient.resume(stream, cursor)` goes on where this stopped.
+    """The hub could not be reached for too long. `HubClient.resume(stream, cursor)` continues where this stopped.
 
-    Without a `stream` nothing was heard of the call: whether it was made is unknown, and the same call with `key` is
-    that one.
+    Without a `stream` it is unknown whether the call was made; the same call with `key` is not made twice.
     """
 
     def __init__(self, message: str, stream: str | None, cursor: int, key: str | None) -> None:
@@ -69,11 +68,11 @@ class StreamInterrupted(UpstreamLost):
 class HubStream:
     """The events of a call, to be iterated once, inside the block; `Completed`, `Failed` or `Cancelled` is the last.
 
-    There is none if the stream had ended at the cursor already. Leaving the block is only a disconnect: the call goes
-    on (`cancel` ends it). `stream` is the id once it is known, `cursor` the number of the event that was given out
-    last; events that this version does not know are passed over. `on_pause` is told, in words, why there is a pause.
+    There is not an event if the stream had already ended at the cursor. Leaving the block only disconnects: the call
+    continues (`cancel` ends it). `stream` is the id once it is known, `cursor` the number of the event that was given
+    out last; events that this version does not know are skipped. `on_pause` is called with the reason for each pause.
 
-    Iterating raises the `RpcError` for which there is no such call or stream, `ConfigError` when the URL is none of a
+    Iterating raises `RpcError` if the call or the stream cannot be had, `ConfigError` when the URL does not belong to a
     hub or the hub refuses this client, and `StreamInterrupted`.
     """
 
@@ -127,7 +126,7 @@ class HubStream:
                 return event
 
     async def cancel(self) -> None:
-        """Asks the hub to end the call, if it was made at all; finds out which one it is if that is not known yet.
+        """Asks the hub to end the call, if it was made at all; first finds out its id if that is not known yet.
 
         Raises what iterating does.
         """
@@ -140,7 +139,7 @@ class HubStream:
     # -- connections
 
     async def _read(self) -> None:
-        """Takes in what comes next, connecting first if need be."""
+        """Reads the next portion, connecting first if necessary."""
         try:
             if self._answer is None:
                 await self._connect()
@@ -182,7 +181,7 @@ class HubStream:
             self._events.extend(events)
 
     async def _over(self, reader: EventDecoder) -> None:
-        """All that the answer had is given out, and no ending was there."""
+        """All events of the answer are given out, and no ending was among them."""
         if reader.broken is not None:
             raise UpstreamLost(reader.broken)
         if reader.problem is not None:
@@ -235,7 +234,7 @@ class HubStream:
 
 
 async def started(rest: RestClient, start: Start, patience: Patience) -> str:
-    """Makes the call and leaves it alone: the id of its stream. Raises what `HubStream` raises."""
+    """Starts a detached call; the id of its stream. Raises what `HubStream` raises."""
     is_first = True
     headers = {"idempotency-key": start.key, "prefer": "wait=0"}
     while True:
@@ -245,7 +244,7 @@ async def started(rest: RestClient, start: Start, patience: Patience) -> str:
             return decoded(start.url, answer, _Started).stream
         except RequestRefused as refused:
             if refused.problem is not None and refused.problem.stream is not None:
-                return refused.problem.stream  # it has failed already, as whoever follows it will see
+                return refused.problem.stream  # it has already failed, as its followers will see
             if not refused.is_passing or (is_first and refused.problem is not None):
                 raise refused.error from None
             reason, wanted = str(refused), refused.wait

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: findings, one line each, with file, line, path and a proposal."""
+"""Findings about a configuration, one line each, with file, line, path and a proposal."""
 
 import difflib
 import json
@@ -16,7 +16,7 @@ DataPath = tuple[str | int, ...]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing to mend, or to know; the line is looked up by path when it is not given."""
+    """One mistake or warning; the line is looked up by path when it is not given."""
 
     path: DataPath
     code: str
@@ -25,7 +25,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Flaw(NamedTuple):
-    """A key of the mapping being validated, and what is wrong with it."""
+    """A key of the mapping being validated, and its mistake."""
 
     key: str
     code: str
@@ -35,8 +35,8 @@ class Flaw(NamedTuple):
 class Findings(msgspec.Struct):
     """Collects findings about one file, so that a person sees all of them at once.
 
-    `lines` is keyed by paths as written; `written` gives the file's own word for a top-level key.
-    `slips` are warnings that may be what errors come from: they are told with these.
+    `lines` is keyed by paths as written; `written` gives the file's own word for a top-level key. `slips` are warnings
+    that may explain an error: they are reported with errors only.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Findings(msgspec.Struct):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "…"?` for a likely slip, else nothing."""
+    """`; did you mean "…"?` if a known word is similar, else an empty text."""
     close = difflib.get_close_matches(word[:64], list(known), n=1)
     return f"; did you mean {quoted(close[0])}?" if close else ""
 
@@ -87,7 +87,7 @@ def quoted(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """`text` with line breaks and what a terminal might obey or cannot show as escapes."""
+    """`text` with line breaks and control characters as escapes."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The difference of two settings, by what is to be done; names in the order of the file.
+    """The difference of two settings; names in the order of the file.
 
     `restarted` are servers whose connection changes, `adjusted` those of which only rules and limits do, effective
     values included; `kept` are all others. `at_once` and `next_start` are keys outside of servers, written with dots.
@@ -46,7 +46,7 @@ class Plan:
 
 
 def plan(old: Settings, new: Settings) -> Plan:
-    """What leads from `old` to `new`; empty if they say the same, the order of servers and profiles included."""
+    """The plan that leads from `old` to `new`; empty if they are equal, the order of servers and profiles included."""
     common = [name for name in new.servers if name in old.servers]
     restarted = tuple(name for name in common if _connection(old, name) != _connection(new, name))
     adjusted = tuple(name for name in common if name not in restarted and _rules(old, name) != _rules(new, name))
@@ -122,7 +122,7 @@ def _is_at_once(path: Path) -> bool:
 
 
 def _connection(settings: Settings, name: str) -> list[object]:
-    """Whatever the server's process or connection depends on. A scope that is left out is `shared`."""
+    """All that the server's process or connection depends on. A scope that is left out is `shared`."""
     own, general = settings.servers[name], settings.effective(name)
     keys = [key for key in ServerSettings.model_fields if not holds_at_once(ServerSettings, key)]
     values = {key: getattr(general if key in Defaults.model_fields else own, key) for key in keys}

@@ -1,4 +1,4 @@
-"""Whose word a configuration is: it names commands that will run, so only its user may have written it."""
+"""Checks who could have written a configuration: it names commands that will run."""
 
 import os
 import stat
@@ -9,18 +9,18 @@ from typing import Final
 __all__ = ["OVERRIDE", "problem_of_config", "problem_of_secret"]
 
 OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
-"""Set to 1, any file is trusted: for containers, where the files of the host belong to somebody unknown. A variable
-and no key of the file, which cannot vouch for itself.
+"""Set to 1, any file is trusted: for containers, where files of the host belong to unknown users. It is a variable, and
+not a key of the file, because a file cannot vouch for itself.
 """
 
 
 def problem_of_config(
     found: os.stat_result, env: Mapping[str, str], user: int | None = None, power: str = "have the hub run any command"
 ) -> str | None:
-    """Why what this file says must not be done, and how to mend it; None if it may.
+    """The reason why this file must not be used, and how to fix it; None if it may be used.
 
-    `user` is who runs the hub, by default the effective user; `power` is what somebody else could do by the file. Not
-    checked where there are no owners (Windows).
+    `user` runs the hub, by default the effective user; `power` is what another writer of the file could do. Not
+    checked where files do not have owners (Windows).
     """
     user = _user() if user is None else user
     if user is None or env.get(OVERRIDE) == "1":
@@ -28,23 +28,23 @@ def problem_of_config(
     if found.st_uid not in (user, 0):
         return (
             f"belongs to user {_name(found.st_uid)}, who could {power} as {_name(user)}; "
-            f"make it yours (chown), or set {OVERRIDE}=1 if you trust everybody who can write it"
+            f"change its owner (chown), or set {OVERRIDE}=1 if you trust everybody who can write it"
         )
     writers = _others(found, stat.S_IWGRP, stat.S_IWOTH)
     if writers is not None:
         return (
-            f"can be written by {writers}, who could {power}; mend it with chmod go-w, "
+            f"can be written by {writers}, who could {power}; run chmod go-w on it, "
             f"or set {OVERRIDE}=1 if you trust them"
         )
     return None
 
 
 def problem_of_secret(found: os.stat_result) -> str | None:
-    """Who else can read a file that holds a secret; None if nobody, or if there are no owners here."""
+    """The reason why a file is a bad place for a secret: others can read it; None if they cannot, and on Windows."""
     if _user() is None:
         return None
     readers = _others(found, stat.S_IRGRP, stat.S_IROTH)
-    return None if readers is None else f"can be read by {readers}; mend it with chmod go-rwx"
+    return None if readers is None else f"can be read by {readers}; run chmod go-rwx on it"
 
 
 def _others(found: os.stat_result, of_group: int, of_all: int) -> str | None:
@@ -56,7 +56,7 @@ def _others(found: os.stat_result, of_group: int, of_all: int) -> str | None:
 
 
 def _is_private_group(found: os.stat_result) -> bool:
-    """Whether the group is that of the owner alone, as many systems make one for each user."""
+    """Whether the group has its owner as its only member: many systems make such a group for each user."""
     import grp
     import pwd
 

@@ -29,15 +29,16 @@ class ToolUse:
 
 
 class Model(Protocol):
-    """Whatever chooses the next step: a tool, or the answer."""
+    """The part that chooses the next step: a tool, or the answer."""
 
     def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str: ...
 
 
 class ScriptedModel:
-    """Looks up the time once, then answers with what it was told."""
+    """Looks up the time once, then answers with the result."""
 
     def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str:
+        """The tool to call, or the answer."""
         if len(messages) == 1:
             (clock,) = [tool.name for tool in tools if tool.name.endswith("get_current_time")]
             return ToolUse(clock, {"timezone": "Europe/Berlin"})
@@ -57,8 +58,9 @@ async def answer(client: Client, model: Model, question: str) -> str:
 
 
 async def main() -> None:
+    """Asks the model one question."""
     async with Hub.from_config(CONFIG) as hub, hub.connect() as client:
-        await hub.list_tools()  # waits until the servers are there: the client is listed what is ready
+        await hub.list_tools()  # waits for the servers: the client only sees those that are ready
         print(await answer(client, ScriptedModel(), "What time is it in Berlin?"))
 
 

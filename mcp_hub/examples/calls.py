@@ -18,7 +18,7 @@ CONFIG = {
 
 
 async def find(hub: Hub) -> None:
-    """All tools, and those that fit a wish."""
+    """All tools, and those that fit a query."""
     print("tools:", ", ".join(tool.name for tool in await hub.list_tools()))
     best, *_ = await hub.search("what time is it in another city")
     print("best hit:", best.name)
@@ -37,7 +37,7 @@ async def call(hub: Hub) -> None:
 
 
 async def stream_and_resume(hub: Hub) -> None:
-    """The events of a call. It goes on when this stops following; `resume` gives the rest, without gap or repeat."""
+    """The events of a call. It continues when this stops following; `resume` gives the rest, without gap or repeat."""
     async with hub.stream_tool("mine_count_down", {"start": 5}) as stream:
         async for event in stream:
             print(f"event {stream.cursor}: {event.message if isinstance(event, Progressed) else type(event).__name__}")
@@ -55,6 +55,7 @@ async def stream_and_resume(hub: Hub) -> None:
 
 
 async def main() -> None:
+    """Runs the three parts on one hub."""
     async with Hub.from_config(sys.argv[1] if len(sys.argv) > 1 else CONFIG) as hub:
         await find(hub)
         await call(hub)

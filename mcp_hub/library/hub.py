@@ -1,4 +1,4 @@
-"""The public `Hub`: the servers of one configuration, for the program that opens it."""
+"""The public `Hub`: the servers of one configuration, inside the program that opens it."""
 
 import json
 import os
@@ -28,7 +28,7 @@ __all__ = ["AsgiApplication", "Hub"]
 
 _Message = MutableMapping[str, Any]
 AsgiApplication = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
-"""What Starlette, FastAPI and every ASGI server take; `Any` as in ASGI itself."""
+"""An application for Starlette, FastAPI and every ASGI server; `Any` as in ASGI itself."""
 
 _WAIT: Final = 30.0
 _MAPPING: Final = "settings"
@@ -66,8 +66,8 @@ class Hub:
     ) -> Self:
         """A hub that is not open yet. Reads the configuration and starts nothing.
 
-        `config` is the path of a file, or what such a file would hold; None searches the usual places, as the command
-        line does. `profile` restricts what is seen. Servers may take `wait` seconds to start. `env` stands for
+        `config` is the path of a file, or its content as a mapping; None searches the usual places, as the command
+        line does. `profile` restricts the servers and tools. Servers may take `wait` seconds to start. `env` stands for
         `os.environ`. Raises `ConfigError` with every finding, a line each.
         """
         env = os.environ if env is None else env
@@ -87,7 +87,7 @@ class Hub:
     async def __aenter__(self) -> Self:
         """Starts the servers and waits for none of them. Raises `HubMisuse` if the hub is open."""
         if self._exit is not None:
-            raise HubMisuse("hub_open_already", "this hub is open: use it there, or make another one")
+            raise HubMisuse("hub_open_already", "This hub is already open. Use it, or make another one.")
         self._exit = AsyncExitStack()
         self._task = anyio.get_current_task().id
         self._secrets.learn(self._loaded.secrets)
@@ -105,9 +105,9 @@ class Hub:
     ) -> bool | None:
         """Gives calls their ending and stops the servers. Raises `HubMisuse` in a task that did not enter."""
         if self._exit is None:
-            raise HubMisuse("hub_not_open", "this hub is not open: nothing is to be closed")
+            raise HubMisuse("hub_not_open", "This hub is not open, so it cannot be closed.")
         if anyio.get_current_task().id != self._task:
-            raise HubMisuse("hub_other_task", "close the hub in the task that opened it: keep `async with` in one task")
+            raise HubMisuse("hub_other_task", "Close the hub in the task that opened it, in one `async with`.")
         self._inner = None
         try:
             return await self._exit.__aexit__(kind, error, trace)
@@ -174,9 +174,9 @@ class Hub:
         meta: Mapping[str, object] | None = None,
         raw: bool = False,
     ) -> CallToolResult | bytes:
-        """Calls a tool and waits for its result; `is_error` says that the tool itself failed.
+        """Calls a tool and waits for its result; `is_error` means that the tool itself failed.
 
-        `on_event` is handed progress, partial output and log messages. `on_question` answers what the server asks
+        `on_event` is called with progress, partial output and log messages. `on_question` answers what the server asks
         meanwhile; without it questions are declined. `meta` becomes `_meta` of the request. `raw`: the result as JSON
         text. Cancelling the task that waits cancels the call at its server.
         Raises `RpcError` for an error answer, `CallCancelled`, `ModelMismatch`.
@@ -244,7 +244,7 @@ class Hub:
 
     def _running(self) -> InnerHub:
         if self._inner is None:
-            raise HubMisuse("hub_not_open", "the hub is not open: use it inside `async with hub`")
+            raise HubMisuse("hub_not_open", "The hub is not open. Use it inside `async with hub`.")
         return self._inner
 
     def _forget(self) -> None:

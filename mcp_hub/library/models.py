@@ -19,7 +19,7 @@ __all__ = ["Answer", "encoded_answer", "encoded_arguments", "encoded_meta", "res
 log = get_logger(__name__)
 
 Answer = Mapping[str, object] | BaseModel | None
-"""What a question is answered with: the result object of its method. None declines."""
+"""The answer to a question: the result object of its method. None declines."""
 
 _DECLINED: Final = b'{"action":"decline"}'
 _REJECTED: Final = -1

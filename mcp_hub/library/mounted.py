@@ -1,7 +1,7 @@
-"""The hub's HTTP front below somebody else's routes: an ASGI application that can be mounted anywhere.
+"""The hub's HTTP front below the routes of another application: an ASGI application that can be mounted anywhere.
 
-Paths are taken relative to the mount (`root_path`), and places that the hub names get its prefix. The hub's own guard
-stays in front: Host, Origin, tokens. A hub without tokens answers this machine only, whatever the host listens on.
+Paths are relative to the mount (`root_path`), and a Location of the hub gets its prefix. The hub's own guard stays in
+front: Host, Origin, tokens. A hub without tokens answers only this machine, whatever address the host listens on.
 """
 
 from collections.abc import Callable, MutableMapping
@@ -19,11 +19,11 @@ from mcp_hub.library.inner import InnerHub
 __all__ = ["MountedHub"]
 
 _PLACES: Final = b"/v1/"
-"""How a Location of the hub begins."""
+"""The prefix of each Location that the hub sends."""
 
 
 class MountedHub:
-    """The ASGI application. `running` is asked at each request; `owning` says whose secrets a request learns."""
+    """The ASGI application. `running` returns the hub for each request; `owning` is the owner of secrets in it."""
 
     def __init__(self, running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> None:
         self._running = running
@@ -46,8 +46,8 @@ class MountedHub:
             return
         if not (inner.is_authenticated or inner.is_public or _is_local(scope)):
             what = (
-                "this hub has no tokens, so only this machine may use it: set hub.tokens or hub.http.oauth, "
-                "or hub.http.allow_public if the host program guards it"
+                "This hub has no tokens, so only this machine may use it. Set hub.tokens or hub.http.oauth, "
+                "or hub.http.allow_public if the host program guards it."
             )
             await _refuse(send, 403, "not_public", what)
             return

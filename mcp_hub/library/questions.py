@@ -1,4 +1,4 @@
-"""Following a call to its end while the questions of its server are answered beside its events."""
+"""Follows a call to its end and answers the questions of its server meanwhile."""
 
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
@@ -14,13 +14,13 @@ from mcp_hub.library.models import Answer, encoded_answer
 __all__ = ["OnEvent", "OnQuestion", "completed", "to_end"]
 
 OnEvent = Callable[[CallEvent], Awaitable[None] | None]
-"""Is handed each event before the ending, in order; the next one waits until it has returned."""
+"""Called with each event before the ending, in order; the next event waits until it has returned."""
 OnQuestion = Callable[[InputRequired], Awaitable[Answer] | Answer]
 """Answers one question. It is cancelled if the server withdraws the question."""
 
 
 async def to_end(call: CallFollower, on_event: OnEvent | None, on_question: OnQuestion | None) -> Ending:
-    """How the call ends. What `on_event` or `on_question` raises is raised here."""
+    """Follows the call to its ending. Raises whatever `on_event` or `on_question` raises."""
     if on_question is None:
         return await _followed(call, on_event, lambda event: None)
     ending: Ending | None = None

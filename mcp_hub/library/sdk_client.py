@@ -64,7 +64,7 @@ async def _taken(front: InProcessFront, messages: MemoryObjectReceiveStream[Sess
 
 
 async def _given(front: InProcessFront, messages: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    """Until the connection is closed, which the client is told by the end of the stream."""
+    """Hands messages to the client until the connection is closed; the end of the stream says so."""
     async with messages:
         while frames := await front.next():
             for frame in frames:

@@ -1,4 +1,4 @@
-"""A call that is followed by its events and survives its follower: what `Hub.stream_tool` and `Hub.resume` return."""
+"""`ToolStream`: the events of a call that continues without its follower."""
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -18,12 +18,12 @@ __all__ = ["ToolStream"]
 class ToolStream:
     """The events of one call, to be iterated once; the last one is `Completed`, `Failed` or `Cancelled`.
 
-    Leaving the block, or the loop at the ending, only stops following: the call goes on and `Hub.resume(stream.id,
+    Leaving the block, or the loop at the ending, only stops following: the call continues, and `Hub.resume(stream.id,
     after=stream.cursor)` follows it again. `cancel` ends the call. Without a block, leave the loop at the ending only,
     or call `close`.
 
     `cursor` is the number of the last event that was given out. The call starts when the block is entered, or with the
-    first event. That raises `RpcError` if there is no such tool, `UnknownStream`, `EventsGone`, `Busy`.
+    first event. That raises `RpcError` for an unknown tool, `UnknownStream`, `EventsGone`, `Busy`.
     """
 
     def __init__(self, begin: Callable[[], Awaitable[CallFollower]], name: str) -> None:
@@ -100,7 +100,7 @@ class ToolStream:
         await (await self._started()).cancel()
 
     def close(self) -> None:
-        """Stops following; the call goes on. Idempotent."""
+        """Stops following; the call continues. Idempotent."""
         self._is_closed = True
         if self._call is not None:
             self._call.close()

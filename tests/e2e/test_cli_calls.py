@@ -100,8 +100,8 @@ def test_server_that_is_down_or_dies_ends_with_3(folder: Path) -> None:
 
 def test_bad_arguments_end_with_2_and_start_nothing(folder: Path) -> None:
     for options, message in [
-        (["--arg", "text"], "write it as name=value"),
-        (["--args-json", "[1]"], "are a JSON object"),
+        (["--arg", "text"], "as name=value"),
+        (["--args-json", "[1]"], "as a JSON object"),
         (["--json", "{oops"], "JSON is malformed"),
         (["--json", "{}", "--args-json", "{}"], "both give arguments"),
     ]:

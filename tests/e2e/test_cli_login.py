@@ -68,11 +68,11 @@ async def test_a_hub_that_runs_gets_in_when_its_user_logs_in_and_out_when_he_log
         await client.initialize()
         await client.wait_stderr("mcp-hub login far")
         done = await ran(tmp_path, "login", "far", BROWSER=f"{sys.executable} {browser} {visited} %s")
-        assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "logged in to far")
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "Logged in to far.")
         assert done.stdout.strip() == visited.read_text()
         assert "result" in await answer(client, '"content"')
         done = await ran(tmp_path, "logout", "far")
-        assert (done.returncode, done.stderr) == (0, "logged out of far\n")
+        assert (done.returncode, done.stderr) == (0, "Logged out of far.\n")
         await answer(client, "mcp-hub login far")
         assert "a-700" not in client.stderr + json.dumps(client.transcript)
         assert await client.close() == 0
@@ -96,8 +96,8 @@ async def test_without_a_browser_the_place_is_printed_for_programs_and_people(tm
                 said = b"".join([chunk async for chunk in process.stderr]).decode().splitlines()
     assert said == [
         f"far logs in at {guard.base}",
-        "open this in a browser on this machine:",
-        "logged in to far with scope read; it cannot be renewed: you will have to log in again when it ends",
+        "Open this page in a browser on this machine:",
+        "Logged in to far with scope read. The login cannot be renewed: log in again when it expires.",
     ]
 
 
@@ -112,9 +112,9 @@ async def test_a_login_that_nobody_makes_ends_with_the_reason(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"command": "x"}, 'server "far" is not remote: it has no url to log in to'),
-        ({"url": "http://a.example/mcp"}, 'server "far" has an http:// url, where everybody on the way could read'),
-        ({"url": "https://a.example/mcp", "bearer": "t"}, 'server "far" has credentials in bearer or headers already'),
+        ({"command": "x"}, 'server "far" is not remote: it does not have a url to log in to'),
+        ({"url": "http://a.example/mcp"}, 'server "far" has an http:// url, where others could read'),
+        ({"url": "https://a.example/mcp", "bearer": "t"}, 'server "far" already has credentials in bearer or headers'),
         (None, 'no server "far"; remote servers: other'),
     ],
 )

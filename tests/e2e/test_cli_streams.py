@@ -105,7 +105,7 @@ async def test_detached_call_is_followed_to_its_end(place: Place, url: bool) -> 
     assert (text.returncode, text.stdout) == (0, b'{"steps":3,"seconds":1.5,"status":"done"}\n')
     over = await place.run("resume", stream, "--after", "8", url=url)
     assert (over.returncode, over.stdout) == (0, b"")
-    assert over.stderr.decode() == f"{stream} has ended; nothing comes behind event 8\n"
+    assert over.stderr.decode() == f"{stream} has ended; event 8 is its last\n"
     beyond = await place.run("resume", stream, "--after", "9", url=url)
     assert beyond.returncode == 2
     said = beyond.stderr.decode()
@@ -138,7 +138,7 @@ async def test_call_is_cancelled_by_its_stream(place: Place, url: bool) -> None:
         assert done.stderr.decode() == f"{stream} is being cancelled\n"
         assert await ended(process) == (130, "the call was cancelled: its client has cancelled it\n")
     again = await place.run("cancel", stream, url=url)
-    assert (again.returncode, again.stderr.decode()) == (0, f"{stream} has ended already: cancelled\n")
+    assert (again.returncode, again.stderr.decode()) == (0, f"{stream} had already ended: cancelled\n")
     calls = received(place.root / "journal", "tools/call")
     [asked] = [call["id"] for call in calls if call["params"]["arguments"].get("nonce") == nonce]
 
@@ -158,7 +158,7 @@ async def test_interrupt_of_a_follower_leaves_the_call_alone(place: Place, url: 
         code, said = await ended(process)
     assert code == 130
     words, _, cursor = said.removesuffix("\n").rpartition(" ")
-    assert words == f"no longer following {stream}, which goes on: mcp-hub resume {stream} --after"
+    assert words == f"Stopped following {stream}. The call continues: mcp-hub resume {stream} --after"
     async with place.running("resume", stream, "--json", "--after", cursor) as process:
         event = await first_line(process)
         assert event["type"] == "progress"
@@ -170,7 +170,7 @@ async def test_interrupt_of_a_follower_leaves_the_call_alone(place: Place, url: 
 async def test_streams_are_listed(tmp_path: Path) -> None:
     async with placed(tmp_path) as own:
         for url in (True, False):
-            assert (await own.run("streams", url=url)).stdout == b"no streams\n"
+            assert (await own.run("streams", url=url)).stdout == b"There are no streams.\n"
         first = await own.detached("jobs_run_job", steps=2, seconds=0)
         await own.run("resume", first)
         second = await own.detached("jobs_wait", seconds=60)
@@ -223,7 +223,7 @@ async def test_looking_makes_no_store(place: Place, tmp_path: Path) -> None:
     env = {**place.env, "MCP_HUB_STATE_DIR": str(tmp_path / "none")}
     with anyio.fail_after(SECONDS):
         done = await anyio.run_process([*COMMAND, "streams"], env=env, cwd=place.root)
-    assert done.stdout == b"no streams\n"
+    assert done.stdout == b"There are no streams.\n"
     assert not (tmp_path / "none").exists()
 
 
@@ -233,7 +233,7 @@ async def test_streams_of_a_token_are_not_those_of_the_machine(tmp_path: Path) -
         stream = json.loads(done.stdout)["stream"]
         assert (await own.run("resume", stream, "--token", ALICE, url=True)).returncode == 0
         assert (await own.run("resume", stream)).returncode == 2
-        assert (await own.run("streams")).stdout == b"no streams\n"
+        assert (await own.run("streams")).stdout == b"There are no streams.\n"
         refused = await own.run("streams", url=True)
         assert refused.returncode == 2
         assert b"[unauthorized]" in refused.stderr
@@ -275,7 +275,7 @@ async def test_call_of_a_hub_that_was_killed_is_given_its_ending(tmp_path: Path,
         await own.hub.wait(SECONDS)
         done = await own.run(command, stream)
         if command == "cancel":
-            assert (done.returncode, done.stderr.decode()) == (0, f"{stream} has ended already: failed\n")
+            assert (done.returncode, done.stderr.decode()) == (0, f"{stream} had already ended: failed\n")
             done = await own.run("resume", stream)
         assert done.returncode == 3
         assert b"the hub that ran this call is gone" in done.stderr

@@ -125,7 +125,7 @@ async def test_commands_operate_a_running_hub(tmp_path: Path) -> None:
             done = await anyio.run_process(line, check=False, stderr=subprocess.STDOUT)
             return done.returncode, done.stdout.decode()
 
-        assert await command("restart", "a") == (0, "a is being started again\n")
+        assert await command("restart", "a") == (0, "a is restarting\n")
         await until(lambda: file.starts("a") == 2)
         code, said = await command("restart", "b")
         assert code == 2 and 'no server "b"' in said
@@ -134,7 +134,7 @@ async def test_commands_operate_a_running_hub(tmp_path: Path) -> None:
         file.write()
         code, said = await command("reload")
         assert code == 0
-        assert said == "added: c\nuntouched: a\nfrom the next start of the hub on: hub.name\n"
+        assert said == "added: c\nuntouched: a\nfrom the hub's next start: hub.name\n"
         (tmp_path / "servers.yaml").write_text("servers: {c: {comand: x}}")
         code, said = await command("reload")
         assert code == 2 and "comand" in said

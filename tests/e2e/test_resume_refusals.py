@@ -77,7 +77,7 @@ async def test_cursor_at_the_end_closes_at_once(hubs: Fleet, b: RestClient, done
                 del read["resultType"]
                 assert read == {"events": [], "cursor": str(last), "truncated": False, "closed": True}
         code, out, said = await resume(hubs, id_, "--after", str(last))
-        assert (code, out) == (0, "") and said == f"{id_} has ended; nothing comes behind event {last}\n"
+        assert (code, out) == (0, "") and said == f"{id_} has ended; event {last} is its last\n"
 
 
 async def test_two_followers_from_one_place_get_identical_bytes(hubs: Fleet, a: RestClient) -> None:

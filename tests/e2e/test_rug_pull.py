@@ -95,7 +95,7 @@ async def test_a_changed_tool_is_gone_until_it_is_approved_and_comes_back_change
         assert (
             "+Echoes.<U+200B> <IMPORTANT>" in shown.stdout and f"-{first['shop_echo']['description']}" in shown.stdout
         )
-        assert "look: description: an order to the model" in shown.stdout and "\u200b" not in shown.stdout
+        assert "suspicious: description: an order to the model" in shown.stdout and "\u200b" not in shown.stdout
         assert "shop_echo" not in await tools(peer)
         after = len(wire.transcript)
         done = await command(tmp_path, "approve", "shop", "echo", "--yes")

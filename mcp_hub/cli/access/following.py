@@ -1,4 +1,4 @@
-"""Following a call to its end, as `mcp-hub call` and `mcp-hub resume` do: what is shown, and the exit code."""
+"""Follows a call to its end, for `mcp-hub call` and `mcp-hub resume`: shows its events and finds the exit code."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -43,7 +43,7 @@ class _Error(msgspec.Struct):
 
 
 def show_for(output: str, title: str) -> Show:
-    """How `output` (text, json, jsonl) is shown where stdout goes."""
+    """The renderer for `output` (text, json, jsonl), as fits the place that stdout leads to."""
     if output == "jsonl":
         return JsonLines(sys.stdout.buffer)
     if output == "json" or not sys.stdout.isatty():
@@ -87,7 +87,7 @@ async def followed(
 
 
 def refuse(show: Show, error: RpcError) -> int:
-    """Shows an error; the exit code that says whose it is."""
+    """Shows an error; its exit code."""
     code = exit_code(error)
     said = f"error {error.code}: {error.message}" if code == EXIT_TOOL else error.message
     show.error(error, with_code(error, said))
@@ -95,7 +95,7 @@ def refuse(show: Show, error: RpcError) -> int:
 
 
 def _has_no_list(error: RpcError) -> bool:
-    """Whether a name is unknown because its server is not there to say what it has."""
+    """Whether a name is unknown because its server is not ready and has never listed its tools."""
     try:
         return "state" in msgspec.json.decode(error.encoded(), type=_Error).data.upstream
     except msgspec.DecodeError:
@@ -103,7 +103,7 @@ def _has_no_list(error: RpcError) -> bool:
 
 
 def exit_code(error: RpcError) -> int:
-    """2: no such tool or stream. 3: its server or its hub is not there or does not answer. 1: the server's error."""
+    """2: the tool or stream is unknown. 3: its server or its hub is not available. 1: an error of the server."""
     if isinstance(error, UnknownEntry | UnknownStream):
         return EXIT_UNAVAILABLE if _has_no_list(error) else EXIT_CONFIG
     return EXIT_UNAVAILABLE if isinstance(error, _ABSENT) else EXIT_TOOL

@@ -1,7 +1,7 @@
 """The durable streams of the hubs of this machine, read from their store without running a hub.
 
-What is read is what was committed. A call is cancelled through the store's inbox, which its hub reads. The stream of a
-hub that is gone gets the ending that the next hub would give it, unless that one could go on with the call.
+A follower sees committed events only. A call is cancelled through the store's inbox, which its hub reads. The stream of
+a hub that has died gets the ending that the next hub would give it, unless that hub could continue the call.
 """
 
 import os
@@ -36,21 +36,21 @@ __all__ = ["LocalStream", "LocalStreams", "open_streams"]
 
 _LOOK: Final = 0.05
 _OWNER: Final = 2.0
-"""Seconds between two looks for what was written, and for whether the hub that writes is still there."""
+"""Seconds between two checks for new events, and for whether the hub that writes them is alive."""
 
 
 @asynccontextmanager
 async def open_streams(loaded: Loaded) -> AsyncIterator["LocalStreams"]:
-    """The streams in the store of this configuration; none if there is no store yet. Raises `UpstreamUnavailable`."""
+    """The streams in the store of this configuration; without a store, none. Raises `UpstreamUnavailable`."""
     settings = loaded.settings.hub
     folder = Path(settings.store.path) if settings.store.path is not None else state_dir(os.environ)
     limits = StoreLimits(settings.limits.stream_events, settings.limits.stream_size)
-    is_there = (folder / FILE).exists()  # looking does not make one
+    is_there = (folder / FILE).exists()  # a look must not create one
     store = open_store("sqlite" if is_there else "memory", folder, limits, SystemClock())
     await store.open()
     try:
         if is_there and not store.is_durable:
-            raise UpstreamUnavailable(f"the store {folder / FILE} cannot be used")
+            raise UpstreamUnavailable(f"The store {folder / FILE} cannot be used. The log of the hub has the reason.")
         yield LocalStreams(store)
     finally:
         await store.close()
@@ -143,14 +143,14 @@ class LocalStream:
         return row
 
     async def _wait(self, row: StreamInfo) -> None:
-        """Returns when something was written, or may have been."""
+        """Returns when there may be new events."""
         while not await self._store.has_news():
             if anyio.current_time() >= self._next_look:
                 self._next_look = anyio.current_time() + _OWNER
                 if (await tended(self._store, row)).has_ended:
                     return
                 if await self._store.is_orphan(row):
-                    self._on_pause("the hub of this call is gone; waiting for the next one, which goes on with it")
+                    self._on_pause("the hub of this call has ended; waiting for the next one, which continues the call")
             await anyio.sleep(_LOOK)
 
 
@@ -163,7 +163,7 @@ async def found(store: EventStore, stream: str) -> StreamInfo:
 
 
 async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
-    """The row, with its ending if it has none though its hub is gone and the call cannot be gone on with."""
+    """The row; with an ending if its hub has died and no other hub can continue the call."""
     if row.has_ended or row.continuation is not None or not await store.is_orphan(row):
         return row
     return await StreamTable(store, SystemClock(), StreamLimits()).find(row.principal, row.id)
@@ -174,7 +174,7 @@ class _Head(msgspec.Struct):
 
 
 def _numbered(line: bytes) -> tuple[int, CallEvent | None]:
-    """None for an event that this version does not know."""
+    """Number and event; None for an event that this version does not know."""
     try:
         return decoded(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Waiting for servers that a command has just started; which of them count as settled, and which as not ready."""
+"""Waits for servers that a command has just started."""
 
 import sys
 from collections.abc import Iterable
@@ -17,25 +17,25 @@ __all__ = ["all_settled", "has_settled", "not_ready", "settle", "spinner", "star
 
 
 async def settle(hub: "HubPort", seconds: float) -> None:
-    """Waits until every server has settled; a terminal on stderr sees which ones are waited for."""
+    """Waits until every server has settled; a terminal on stderr shows which ones have not."""
     with spinner() as shown:
 
         def is_enough() -> bool:
             if shown is not None:
-                shown.update(starting_text(hub.statuses()).replace("[", r"\["))  # a name is no markup
+                shown.update(starting_text(hub.statuses()).replace("[", r"\["))  # a name is not markup
             return all_settled(hub)
 
         await wait_until(hub, is_enough, seconds)
 
 
 def starting_text(statuses: Iterable[UpstreamStatus]) -> str:
-    """`starting git, time …`; empty when nobody is waited for."""
+    """`starting git, time …`; empty when all have settled."""
     names = ", ".join(status.server for status in statuses if not has_settled(status))
     return f"starting {names} …" if names else ""
 
 
 def spinner() -> "AbstractContextManager[Status | None]":
-    """A spinner on stderr for as long as the block; None where stderr is not a terminal."""
+    """A spinner on stderr for the length of the block; None where stderr is not a terminal."""
     if not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console

@@ -1,6 +1,6 @@
-"""`mcp-hub approve`: shows what servers have changed about their tools, and approves it.
+"""`mcp-hub approve`: shows the tools that servers have changed, and approves them.
 
-Works on what running hubs have recorded; nothing is started. A hub that runs takes an approval up within a second.
+Works on the records of running hubs; nothing is started. A running hub applies an approval within a second.
 """
 
 import os
@@ -28,7 +28,7 @@ __all__ = ["approve"]
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One tool that waits for approval."""
+    """One tool that waits for approval, with its record and the key of its server's file."""
 
     finding: UnapprovedTool
     pin: Pin
@@ -67,9 +67,9 @@ def approve(
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])
     if server is None and (yes or forget) and not (every and yes and not forget):
-        fail("usage", "--forget needs a SERVER" if forget else "--yes without a SERVER needs --all", EXIT_CONFIG)
+        fail("usage", "--forget needs a SERVER." if forget else "--yes without a SERVER needs --all.", EXIT_CONFIG)
     if every and server is not None:
-        fail("usage", "--all and SERVER: give one of them", EXIT_CONFIG)
+        fail("usage", "--all and SERVER exclude each other. Give one of them.", EXIT_CONFIG)
     store = KeyedFiles(state_dir(os.environ) / "approvals")
     if forget and server is not None:
         _forget(store, loaded, server, yes)
@@ -92,7 +92,7 @@ def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequenc
         for absent in [tool for tool in tools if tool not in record.tools]:
             fail(
                 "unknown_tool",
-                f'nothing is recorded of a tool "{decoded(absent)}" of server "{decoded(name)}"',
+                f'No hub has recorded a tool "{decoded(absent)}" of server "{decoded(name)}". Run mcp-hub list first.',
                 EXIT_CONFIG,
             )
         for tool, found in findings_of(name, record, record.tools, policy).items():
@@ -108,7 +108,7 @@ def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
         forget = f"mcp-hub approve {quote(server)} --forget"
         fail(
             "state_unreadable",
-            f"{store.place(key)} cannot be read: {decoded(str(problem))}; to begin anew: {forget}",
+            f"{store.place(key)} cannot be read: {decoded(str(problem))}. To start again, run: {forget}",
             EXIT_CONFIG,
         )
         raise
@@ -118,7 +118,7 @@ def _list(waiting: Sequence[Waiting]) -> None:
     from rich.text import Text
 
     if not waiting:
-        click.echo("every tool is as it was approved")
+        click.echo("All tools are approved.")
         return
     made = tables.table("server", "tool", "since", "held", "what")
     for one in waiting:
@@ -129,7 +129,7 @@ def _list(waiting: Sequence[Waiting]) -> None:
 
 
 def _go_through(store: KeyedFiles, waiting: Sequence[Waiting], yes: bool) -> int:
-    """Shows each and approves those that are agreed to; the exit code."""
+    """Shows each tool and approves those that the person agrees to; the exit code."""
     left = 0
     for one in waiting:
         tables.print_lines(list(_shown(one)))
@@ -147,7 +147,7 @@ def _shown(one: Waiting) -> Iterator[tuple[str, str]]:
     for line, style in diff_lines(one.pin):
         yield f"  {line}", style
     for line in flag_lines(one.pin):
-        yield f"  look: {line}", "yellow"
+        yield f"  suspicious: {line}", "yellow"
 
 
 def _is_anybody_there() -> bool:
@@ -156,12 +156,12 @@ def _is_anybody_there() -> bool:
 
 def _agrees(found: UnapprovedTool) -> bool:
     if not _is_anybody_there():
-        fail("no_terminal", "nobody to ask: stdin is no terminal; add --yes to approve what is shown", EXIT_CONFIG)
-    return click.confirm(f"approve {decoded(found.tool)}?", default=False)
+        fail("no_terminal", "Cannot ask: stdin is not a terminal. Add --yes to approve without asking.", EXIT_CONFIG)
+    return click.confirm(f"Approve {decoded(found.tool)}?", default=False)
 
 
 def _approve(store: KeyedFiles, one: Waiting) -> bool:
-    """Whether it could be: not if the tool has become something else since it was shown."""
+    """Approves the tool; False if it has changed again since it was shown."""
     missed: list[str] = []
 
     def change(text: bytes | None) -> bytes | None:
@@ -172,10 +172,10 @@ def _approve(store: KeyedFiles, one: Waiting) -> bool:
     try:
         store.update(one.key, change)
     except (OSError, ValueError) as problem:
-        fail("state_unwritable", f"{store.place(one.key)} cannot be changed: {decoded(str(problem))}", EXIT_CONFIG)
+        fail("state_unwritable", f"{store.place(one.key)} cannot be changed: {decoded(str(problem))}.", EXIT_CONFIG)
     tool = decoded(one.finding.tool)
     click.echo(
-        f"{tool} has changed again meanwhile: look at it again" if missed else f"approved {tool}", err=bool(missed)
+        f"{tool} has changed again meanwhile. Review it again." if missed else f"approved {tool}", err=bool(missed)
     )
     return not missed
 
@@ -184,14 +184,14 @@ def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
     name, key = decoded(server), record_key(loaded.place, server)
     if not yes:
         if not _is_anybody_there():
-            fail("no_terminal", "nobody to ask: stdin is no terminal; add --yes", EXIT_CONFIG)
-        if not click.confirm(f"forget what was approved of {name}, and trust its next list?", default=False):
+            fail("no_terminal", "Cannot ask: stdin is not a terminal. Add --yes.", EXIT_CONFIG)
+        if not click.confirm(f"Forget the approvals of {name}, and trust its next list?", default=False):
             raise SystemExit(EXIT_TOOL)
     try:
         store.update(key, lambda text: encoded(Record(server=server, config=loaded.place)))
     except OSError as problem:
-        fail("state_unwritable", f"{store.place(key)} cannot be changed: {decoded(str(problem))}", EXIT_CONFIG)
-    click.echo(f"forgot {name}: its next list is approved as it is")
+        fail("state_unwritable", f"{store.place(key)} cannot be changed: {decoded(str(problem))}.", EXIT_CONFIG)
+    click.echo(f"Forgot the approvals of {name}. Its next list is trusted on first use.")
 
 
 def _data(one: Waiting) -> JsonObject:

@@ -1,6 +1,6 @@
-"""`mcp-hub check`: says what is wrong with a configuration.
+"""`mcp-hub check`: finds mistakes in a configuration.
 
-Servers are started only where there are patterns to compare with what they list.
+It starts servers only if there are patterns to compare with their lists.
 """
 
 import os
@@ -64,12 +64,12 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
 async def _compared(
     app: "App", loaded: Loaded, report: JsonObject, warnings: list[ConfigFinding], wait: float, as_json: bool
 ) -> int:
-    """Adds warnings about patterns that match nothing, and about servers whose lists nobody knows."""
+    """Adds warnings about patterns that match nothing, and about servers whose lists are unknown."""
     await waiting.settle(app.hub, wait)
     unknown = [
         ConfigFinding(
             "server_not_ready",
-            f"{status.state}, so that nothing was compared with what it lists",
+            f"is {status.state}, so its lists are unknown and no pattern was tested with them",
             path=f"servers.{status.server}",
         )
         for status in waiting.not_ready(app.hub.statuses())
@@ -80,7 +80,7 @@ async def _compared(
 
 
 def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:
-    """What each enabled server would run, and warnings about those that cannot."""
+    """The program of each enabled server, and warnings about programs that are not there."""
     report = _report(loaded)
     found: dict[str, str] = {}
     for name, server in loaded.settings.servers.items():
@@ -101,12 +101,12 @@ def _front(loaded: Loaded) -> tuple[ConfigFinding, ...]:
     """A warning if the hub cannot be served over HTTP as it is configured."""
     report = _report(loaded)
     if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
-        report.warn(("hub", "http", "host"), "public_without_tokens", f"serve --http ends at once, {refusal}")
+        report.warn(("hub", "http", "host"), "public_without_tokens", f"`serve --http` would end at once: {refusal}")
     return report.located(report.warnings)
 
 
 def _report(loaded: Loaded) -> Findings:
-    """A report that knows the lines of the file; without lines if it has changed meanwhile."""
+    """A report with the lines of the file; without lines if the file has changed meanwhile."""
     name = str(loaded.path)
     try:
         document = read_document(loaded.path.read_text(), name)
@@ -117,9 +117,9 @@ def _report(loaded: Loaded) -> Findings:
 
 
 def unmatched_patterns(app: "App", loaded: Loaded) -> list[ConfigFinding]:
-    """Warnings about patterns that match nothing of what the servers have listed, with their lines in the file.
+    """Warnings about patterns that match nothing in the servers' lists, with their lines in the file.
 
-    An app of only some of the configured servers says nothing about what is for all.
+    With only some of the configured servers, patterns that are about all of them are not judged.
     """
     report = _report(loaded)
     has_all = app.settings.servers.keys() == loaded.settings.servers.keys()
@@ -134,7 +134,7 @@ def _masked(finding: ConfigFinding) -> ConfigFinding:
 
 
 def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
-    """What is configured; arguments and environment are left out, they may be secret."""
+    """The configuration in short, without arguments and environment: they may be secret."""
     settings = loaded.settings
     return {
         "file": str(loaded.path),
@@ -151,7 +151,7 @@ def _server(server: ServerSettings, program: str | None) -> JsonObject:
 
 
 def overrides(server: ServerSettings) -> dict[str, list[str]]:
-    """What of this server's tools clients get differently than the server has them: keys by name or glob."""
+    """The keys that change a tool for clients, by name or glob of the tool."""
     found = {name: ["name"] for name in server.rename}
     for pattern, own in server.per_tool.items():
         if changed := own.changed():

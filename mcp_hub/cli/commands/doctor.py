@@ -1,4 +1,4 @@
-"""`mcp-hub doctor`: starts every server and says what is wrong with it and how to fix it."""
+"""`mcp-hub doctor`: starts every server and shows what is wrong with it and how to fix it."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _SPARE: Final = 5.0
-"""Seconds beyond the longest `start_timeout`, for a server to be stopped and its last words to be read."""
+"""Seconds beyond the longest `start_timeout`, for a server to stop and its last lines to be read."""
 
 
 class ServerFinding(msgspec.Struct, frozen=True):
-    """What was seen of one server; `seconds` until it was ready or had failed, None if it was neither in time."""
+    """The verdict about one server; `seconds` until it was ready or had failed, None if it was neither in time."""
 
     diagnosis: Diagnosis
     status: UpstreamStatus
@@ -51,7 +51,7 @@ class ServerFinding(msgspec.Struct, frozen=True):
 
 
 class Stopwatch(msgspec.Struct):
-    """When each server settled, in seconds since the start."""
+    """The seconds after which each server settled."""
 
     clock: Clock
     started: float
@@ -87,7 +87,7 @@ def doctor(servers: tuple[str, ...], as_json: bool, wait: float | None, verbose:
 
 
 def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
-    """The configuration with these servers alone, started at once; no names are all of them."""
+    """The configuration with only these servers, started at once; without names, with all."""
     at_once = {"start": "eager", "idle_stop": "never"}
     chosen = {
         name: own.model_copy(update=at_once)

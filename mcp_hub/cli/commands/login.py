@@ -35,7 +35,7 @@ _PATIENCE: Final = 300.0
 """Seconds for a person to log in."""
 _BROWSER: Final = 5.0
 """Seconds for a browser to start."""
-_SHORT: Final = "; it cannot be renewed: you will have to log in again when it ends"
+_SHORT: Final = ". The login cannot be renewed: log in again when it expires"
 
 
 @click.command()
@@ -61,7 +61,7 @@ def login(server: str, no_browser: bool, timeout: float, verbose: int, config: s
 
 
 def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
-    """The URL of a configured server and whom the hub logs in as; exits with 2 where it does not log in."""
+    """The URL of a configured server and the client to log in as; exits with 2 for a server without a login."""
     loaded = load_config(config)
     settings = loaded.settings.servers.get(name)
     if settings is None:
@@ -77,10 +77,10 @@ def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
 
 def _why_not(settings: ServerSettings) -> str:
     if settings.url is None:
-        return "is not remote: it has no url to log in to"
+        return "is not remote: it does not have a url to log in to"
     if is_cleartext(settings.url):
-        return "has an http:// url, where everybody on the way could read the token: use https://"
-    return "has credentials in bearer or headers already: remove those to log in"
+        return "has an http:// url, where others could read the token. Use https://"
+    return "already has credentials in bearer or headers. Remove them to log in"
 
 
 def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, opens: bool) -> NoReturn:
@@ -93,11 +93,11 @@ def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, o
         try:
             grant = await log_in(url, client, grant_store(state_dir(os.environ)), show, timeout)
         except LoginFailed as exc:
-            click.echo(visible(hide(f"cannot log in to {server}: {exc} [login_failed]")), err=True)
+            click.echo(visible(hide(f"Cannot log in to {server}: {exc} [login_failed]")), err=True)
             return EXIT_TOOL
         rights = f" with scope {grant.scope}" if grant.scope else ""
         renewed = "" if grant.refresh_token or client.is_machine or grant.expires_at is None else _SHORT
-        click.echo(visible(f"logged in to {server}{rights}{renewed}"), err=True)
+        click.echo(visible(f"Logged in to {server}{rights}{renewed}."), err=True)
         return 0
 
     run_with(nullcontext, main)
@@ -107,12 +107,13 @@ async def show_login(server: str, page: str, issuer: str, *, opens: bool) -> Non
     """Prints the page to visit and opens it; `page` has been checked to be https, or http on this machine."""
     click.echo(visible(f"{server} logs in at {issuer}"), err=True)
     is_open = opens and await anyio.to_thread.run_sync(_opened, page)
-    click.echo("your browser shows it; else open" if is_open else "open this in a browser on this machine:", err=True)
+    shown = "The login page is open in your browser. If not, open:"
+    click.echo(shown if is_open else "Open this page in a browser on this machine:", err=True)
     click.echo(visible(page))
 
 
 def _opened(page: str) -> bool:
-    """Whether a browser has been started. Some, in a terminal, only return when they are closed."""
+    """Whether a browser has been started. Some browsers, in a terminal, only return when they are closed."""
     found: list[bool] = []
 
     def run() -> None:
@@ -139,6 +140,6 @@ def logout(server: str, config: str | None) -> None:
     try:
         was_there = run(lambda: log_out(url, client, grant_store(state_dir(os.environ))))
     except LoginFailed as exc:
-        fail("logout_failed", visible(f"cannot log out of {server}: {exc}"), EXIT_TOOL)
+        fail("logout_failed", visible(f"Cannot log out of {server}: {exc}"), EXIT_TOOL)
     else:
-        click.echo(visible(f"logged out of {server}" if was_there else f"there was no login to {server}"), err=True)
+        click.echo(visible(f"Logged out of {server}." if was_there else f"There was no login to {server}."), err=True)

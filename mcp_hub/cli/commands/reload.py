@@ -1,4 +1,4 @@
-"""`mcp-hub reload` and `restart`: a running hub reads its configuration again, or restarts a server; over REST."""
+"""`mcp-hub reload` and `restart`: makes a running hub reload its configuration, or restart a server."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 __all__ = ["reload", "restart"]
 
 _HERE: Final = "http://127.0.0.1:8765"
-"""Where a hub listens that was told nothing else."""
+"""Where a hub listens by default."""
 _REFUSED: Final = 2
-"""The exit code for what the hub will not do."""
+"""The exit code if the hub refuses the request."""
 _WORDS: Final = {
     "added": "added",
     "removed": "removed",
-    "restarted": "started again",
-    "revived": "tried again",
+    "restarted": "restarted",
+    "revived": "tried again after a failure",
     "adjusted": "adjusted",
     "kept": "untouched",
     "settings": "settings",
-    "next_start": "from the next start of the hub on",
+    "next_start": "from the hub's next start",
 }
 
 
@@ -70,5 +70,5 @@ async def _restart(client: "HubClient", server: str) -> int:
     except InvalidParams as refused:
         click.echo(visible(with_code(refused)), err=True)
         return _REFUSED
-    click.echo(visible(f"{server} is being started again"), err=True)
+    click.echo(visible(f"{server} is restarting"), err=True)
     return 0

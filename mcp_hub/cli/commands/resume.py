@@ -1,6 +1,6 @@
-"""`mcp-hub resume`: follows a call by the id of its stream, from the start or from where another one stopped.
+"""`mcp-hub resume`: follows a call by the id of its stream, from the start or behind an event.
 
-SIGINT and SIGTERM end the following, not the call.
+SIGINT and SIGTERM stop following; they do not end the call.
 """
 
 from typing import TYPE_CHECKING
@@ -67,10 +67,10 @@ async def _resume(access: "StreamAccess", stream: str, after: int | None, output
 
 
 async def _followed(events: "HubStream | LocalStream", show: Show, stream: str) -> int:
-    """The exit code. What cannot be followed raises `RpcError`."""
+    """Follows the events; the exit code. Raises `RpcError` for a stream that cannot be followed."""
 
     async def waits(question: InputRequired) -> str:
-        return f"the tool waits for an answer to {question.key!r} ({question.method}): POST /v1/streams/{stream}/input"
+        return f"The tool waits for an answer to {question.key!r} ({question.method}): POST /v1/streams/{stream}/input"
 
     try:
         code = await followed(events, show, waits)
@@ -78,8 +78,8 @@ async def _followed(events: "HubStream | LocalStream", show: Show, stream: str) 
         return refuse(show, error)
     except anyio.get_cancelled_exc_class():
         show.close()
-        show.note(f"no longer following {stream}, which goes on: mcp-hub resume {stream} --after {events.cursor}")
+        show.note(f"Stopped following {stream}. The call continues: mcp-hub resume {stream} --after {events.cursor}")
         raise
     if code is None:
-        show.note(f"{stream} has ended; nothing comes behind event {events.cursor}")
+        show.note(f"{stream} has ended; event {events.cursor} is its last")
     return code or 0

@@ -1,4 +1,4 @@
-"""`mcp-hub search`: what find_tools tells a model, what that costs, and why the hits are in this order."""
+"""`mcp-hub search`: the answer of `find_tools`, its cost in tokens, and the scores of its hits."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -52,7 +52,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 
 
 class SearchReport(msgspec.Struct, frozen=True):
-    """What `--json` prints: the `answer` that a model would read and its `tokens`, by estimate; the hits behind it."""
+    """The output of `--json`: the `answer` that a model would read, its estimated `tokens`, and the hits behind it."""
 
     query: str
     answer: str
@@ -107,7 +107,7 @@ def search(
     check_servers(loaded, [server] if server is not None else [])
     check_profile(loaded, profile)
     quiet_logs(verbose)
-    # what is no UTF-8 on the command line could not be sent by a client either
+    # a client could not send text that is not UTF-8 either
     text = " ".join(query)[:_LONGEST].encode(errors="replace").decode()
     wanted = _Wanted(text, server, limit, detail, profile)
     run_with_app(loaded, lambda app: _search(app.hub, loaded, wanted, wait, explain=explain, as_json=as_json))
@@ -139,7 +139,7 @@ async def _search(hub: "HubPort", loaded: Loaded, wanted: _Wanted, wait: float, 
 
 
 async def _answer(hub: "HubPort", wanted: _Wanted) -> "SearchAnswer":
-    """The hits behind what is told; of a tool's exact name, which is answered with its definition, this tool."""
+    """The hits behind the answer. find_tools answers the exact name of a tool with that tool alone."""
     catalog, profile, query = hub.catalog, wanted.profile, wanted.query
     if catalog.view(profile).find(Kind.TOOL, query.strip()) is not None:
         return await catalog.search(profile, query, 1)
@@ -147,7 +147,7 @@ async def _answer(hub: "HubPort", wanted: _Wanted) -> "SearchAnswer":
 
 
 async def _told(hub: "HubPort", wanted: _Wanted) -> str:
-    """What a client's call of find_tools is answered with. Raises `RpcError`."""
+    """The result of a client's call of find_tools. Raises `RpcError`."""
     from mcp_hub.ids import new_session_id
     from mcp_hub.protocol import eras
     from mcp_hub.sessions.session import Caller, Session

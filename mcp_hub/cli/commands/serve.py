@@ -1,6 +1,6 @@
-"""`mcp-hub serve`: the hub behind its stdio front or its HTTP front, until it is told to stop.
+"""`mcp-hub serve`: runs the hub behind its stdio front or its HTTP front.
 
-SIGINT, SIGTERM, and over stdio the end of the client, end it cleanly in under 2 s with all children gone.
+SIGINT, SIGTERM, and over stdio the end of the client, end it cleanly in under 2 s. No child process survives it.
 """
 
 import gc
@@ -66,9 +66,9 @@ def serve(
     Over stdio, the hub ends with its client. With --http it listens on hub.http.host and hub.http.port.
     """
     if not over_http and (host is not None or port is not None):
-        raise click.UsageError("--host and --port belong to --http")
+        raise click.UsageError("--host and --port belong to --http.")
     if over_http and client is not None:
-        raise click.UsageError("--client belongs to stdio: over HTTP clients go by the names that they give")
+        raise click.UsageError("--client belongs to stdio. Over HTTP a client is known by the name that it gives.")
     loaded = load_config(config)
     settings = loaded.settings
     _check(loaded, profile, client)
@@ -79,13 +79,13 @@ def serve(
         run(lambda: _serve_http(loaded, listener, profile))
     else:
         if sys.stdin.isatty():
-            click.echo("mcp-hub speaks MCP on stdin and stdout now; end it with Ctrl-D", err=True)
+            click.echo("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D.", err=True)
         run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
     leave()
 
 
 def _check(loaded: Loaded, profile: str | None, client: str | None) -> None:
-    """Exits with 2 for what is not configured."""
+    """Exits with 2 for a profile or a kind of client that is not configured."""
     check_profile(loaded, profile)
     if client is not None:
         try:
@@ -95,7 +95,7 @@ def _check(loaded: Loaded, profile: str | None, client: str | None) -> None:
 
 
 def _calm_collector() -> None:
-    """Leaves what start-up made out of every later collection: over HTTP a full one every 3,000 calls took 60 ms."""
+    """Excludes the objects of the start from later collections: over HTTP a full one every 3,000 calls took 60 ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -124,7 +124,7 @@ async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
 
 
 def _listen(settings: Settings, host: str | None, port: int | None) -> socket.socket:
-    """A listening socket; exits with 2 when it may not or cannot be had."""
+    """A listening socket; exits with 2 if it is not allowed or not available."""
     from mcp_hub.app.http import why_not_listen
 
     http = settings.hub.http
@@ -140,7 +140,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
         listener.listen(2048)
     except OSError as exc:
         listener.close()
-        said = f"cannot listen on {host}:{port}: {exc.strerror or exc}; choose another with --port"
+        said = f"Cannot listen on {host}:{port}: {exc.strerror or exc}. Choose another port with --port."
         fail("cannot_listen", said, EXIT_CONFIG)
     return listener
 
@@ -170,7 +170,7 @@ def _server(endpoints: Any, protocol: type[Any]) -> "uvicorn.Server":
     import uvicorn
 
     class Server(uvicorn.Server):
-        """Leaves the signals to us: uvicorn would raise them again after its shutdown."""
+        """A server that leaves the signals to us: uvicorn would raise them again after its shutdown."""
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -192,9 +192,7 @@ def _server(endpoints: Any, protocol: type[Any]) -> "uvicorn.Server":
 
 
 async def _stop_when(event: anyio.Event, app: App, server: "uvicorn.Server", front: "HttpFront") -> None:
-    """The hub says so; streams that would not end by themselves end; running calls get their answer; then the server
-    may stop.
-    """
+    """Ends open streams, gives running calls their answer, then stops the server."""
     await event.wait()
     front.close()
     await app.stop()
@@ -208,5 +206,5 @@ def _announce(app: App, listener: socket.socket) -> None:
     names = ", ".join(servers) or "none"
     url = f"http://{shown}:{port}/mcp"
     click.echo(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}", err=True)
-    if sys.__stdout__ is not None and not sys.stdout.isatty():  # nobody waits for it where there is none
+    if sys.__stdout__ is not None and not sys.stdout.isatty():  # without a stdout nobody reads it
         click.echo(url)  # for the program that reads it

@@ -1,4 +1,4 @@
-"""`mcp-hub streams` and `cancel`: durable calls, running or kept after their end, and how to end one."""
+"""`mcp-hub streams` lists durable calls, running or kept after their end; `mcp-hub cancel` ends one."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.streams import StreamAccess
     from mcp_hub.protocol.rest.streams import StreamStatus
 
-__all__ = ["age", "cancel", "stream_table", "streams"]
+__all__ = ["cancel", "stream_table", "streams"]
 
 _STYLES: Final = {"completed": "green", "failed": "red", "cancelled": "dim"}
-_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
 _MESSAGE: Final = 80
 """Characters of a message in the table."""
 
@@ -55,7 +54,7 @@ async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode({"streams": listed}), indent=2))
     elif not listed:
-        click.echo("no streams")
+        click.echo("There are no streams.")
     else:
         tables.print_table(stream_table(listed, wall_time()))
     return 0
@@ -65,27 +64,21 @@ def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
     """A row for each; ages are as of `now`, Unix seconds."""
     from rich.text import Text
 
-    made = tables.table("stream", "tool", "status", "age", "message", right=("age",))
+    made = tables.table("stream", "tool", "status", "age", "message", right=("age",), whole=("stream",))
     for status in listed:
         message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
         shown = message if len(message) <= _MESSAGE else message[: _MESSAGE - 1] + "…"
         state = Text(visible(status.status), _STYLES.get(status.status, "yellow"))
-        made.add_row(Text(visible(status.stream)), Text(visible(status.name)), state, age(status, now), Text(shown))
-    made.columns[0].no_wrap = True
+        made.add_row(Text(visible(status.stream)), Text(visible(status.name)), state, _age(status, now), Text(shown))
     return made
 
 
-def age(status: "StreamStatus", now: float) -> str:
-    """How long ago the call was made, in the largest unit of which there is one; empty if that is not known."""
+def _age(status: "StreamStatus", now: float) -> str:
+    """The time since the call was made; empty if that is not known."""
     try:
-        made = datetime.fromisoformat(status.created).timestamp()
+        return tables.age(datetime.fromisoformat(status.created).timestamp(), now)
     except ValueError:
         return ""
-    seconds = max(now - made, 0.0)
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 @click.command()
@@ -103,6 +96,6 @@ def cancel(stream: str, config: str | None, url: str | None, token: str | None) 
 
 async def _cancel(access: "StreamAccess", stream: str) -> int:
     status = await access.cancel(stream)
-    ended = f"{stream} has ended already: {status.status}"
+    ended = f"{stream} had already ended: {status.status}"
     click.echo(visible(ended if status.has_ended else f"{stream} is being cancelled"), err=True)
     return 0

@@ -1,4 +1,4 @@
-"""`mcp-hub tokens`: what the tools cost the context of a model."""
+"""`mcp-hub tokens`: the cost of the tools in a model's context."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["missing", "print_account", "tokens"]
 
 _FORMS: Final = ("full", "compact", "signature", "names")
-"""Of a tool: its whole definition, the compacted one, its line in an answer of find_tools, its name in a list."""
+"""Ways to list a tool: its whole definition, the compacted one, its line in an answer of find_tools, its name."""
 
 
 @click.command()
@@ -111,13 +111,13 @@ async def _tokens(
 
 
 def missing(hub: "HubPort", profile: str | None, server: str | None) -> list[UpstreamStatus]:
-    """The servers that are not ready, of those that the profile and `server` leave."""
+    """The servers that are not ready, of those that the profile and `server` select."""
     wanted = hub.catalog.rules(profile).servers
     return [s for s in waiting.not_ready(hub.statuses()) if s.server in wanted and server in (None, s.server)]
 
 
 def print_account(account: "TokenAccount") -> None:
-    """The ways to list, the servers, the heaviest tools: a table each."""
+    """Prints the ways to list, the servers and the heaviest tools, a table each."""
     now = account.current
     comes_to = "" if now.expose == now.mode else f", which comes to {now.mode}"
     click.echo(
@@ -127,7 +127,7 @@ def print_account(account: "TokenAccount") -> None:
         )
     )
     if account.defers:
-        click.echo("they keep definitions from their model until they are asked for")
+        click.echo("These clients show their model a definition only when it is asked for.")
     made = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))
     for one in account.modes:
         made.add_row(one.expose, one.mode, str(one.listed), str(one.tokens))

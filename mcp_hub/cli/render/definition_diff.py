@@ -1,4 +1,4 @@
-"""What two definitions of a tool differ in, as lines for people, with all that would be hidden spelled out. Pure."""
+"""The difference of two definitions of a tool as lines for people, with hidden characters spelled out. Pure."""
 
 from collections.abc import Iterator
 from difflib import unified_diff
@@ -19,11 +19,11 @@ __all__ = ["diff_lines", "flag_lines"]
 _LONGEST: Final = 2000
 """Characters of a line that are shown."""
 _MOST_LINES: Final = 200
-"""Of one member; and as many go into a comparison on either side, which takes time by their product."""
+"""Lines of one member that are shown, and that are compared on either side: time grows with their product."""
 
 
 def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
-    """Lines and their styles: for each member that differs what it was and what it is."""
+    """Lines and their styles: each member that differs, before and now."""
     before, now = pin.approved, pin.offered
     if now is None:
         return
@@ -32,19 +32,19 @@ def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
     for name in members:
         yield f"{name}:", "bold"
         if new is None or (before is not None and old is None):
-            yield "  too long to be kept: only hashes can be compared", "dim"
+            yield "  too long to be kept: only its hash was compared", "dim"
             continue
         yield from _member(_lines(name, old or {}), _lines(name, new))
 
 
 def flag_lines(pin: Pin) -> list[str]:
-    """What is to be looked at in the definition that the server offers now."""
+    """The suspicious parts of the definition that the server offers now."""
     fields = _fields(pin.offered) or {}
     return [f"{decoded(flag.where, 200)}: {flag.why}: {flag.text}" for flag in flags_of(fields)]
 
 
 def _fields(own: Fingerprint | None) -> RawObject | None:
-    """The members that were kept; None of a definition that was not."""
+    """The members that were kept; None for a definition that was not."""
     return raw_object(own.definition) if own is not None and isinstance(own.definition, Raw) else None
 
 

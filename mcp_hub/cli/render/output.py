@@ -1,4 +1,4 @@
-"""Where commands print to: a standard output that tells its own failures apart from those of anything else."""
+"""A standard output whose failures differ from all other errors, so that a command can report them."""
 
 import io
 import sys
@@ -15,7 +15,7 @@ __all__ = ["OutputFailed", "kept_output"]
 
 
 class OutputFailed(OSError):
-    """Nothing can be written to stdout, though somebody could read it: the device is full, or gone."""
+    """Stdout cannot be written though it has a reader: the device is full, or gone."""
 
 
 class _Output(io.FileIO):
@@ -23,7 +23,7 @@ class _Output(io.FileIO):
         try:
             return super().write(data)
         except BrokenPipeError:
-            raise  # nobody reads it any more, which is no mistake
+            raise  # its reader has left, which is not an error
         except OSError as exc:
             raise OutputFailed(exc.errno, exc.strerror) from None
 
@@ -32,7 +32,7 @@ class _Output(io.FileIO):
 def kept_output() -> Iterator[None]:
     """Ends the command with 1 and one line on stderr when its output cannot be written.
 
-    Meanwhile what is printed goes through a stream of our own, except to a terminal or to what is no file.
+    Inside the block prints go through a stream of our own, except to a terminal or to an object that is not a file.
     """
     before = sys.stdout
     reason = None
@@ -48,14 +48,14 @@ def kept_output() -> Iterator[None]:
     finally:
         sys.stdout = before
     if reason is not None:
-        click.echo(f"cannot write the output: {reason}", err=True)
+        click.echo(f"Cannot write the output: {reason}.", err=True)
         raise SystemExit(1)
 
 
 def _stream(before: TextIO) -> TextIO:
     try:
         number = before.fileno()
-    except (OSError, ValueError):  # a stand-in that tests print to
+    except (OSError, ValueError):  # not a file, as in tests
         return before
     if before.isatty() or not isinstance(before, io.TextIOWrapper):
         return before

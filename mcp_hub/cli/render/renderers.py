@@ -28,7 +28,7 @@ class Show:
     """A renderer that shows nothing of a call on stdout; messages for people go to stderr."""
 
     def doing(self, what: str) -> None:
-        """What the hub waits for while there is no event; empty when it no longer waits."""
+        """The hub waits for `what`, and there is not an event yet; an empty text ends the wait."""
 
     def event(self, event: CallEvent) -> None:
         """One event that is not an ending."""

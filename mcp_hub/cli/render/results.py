@@ -1,4 +1,4 @@
-"""What a call gave, as text for people and as JSON lines for programs. Pure."""
+"""Events and results of a call, as text for people and as JSON lines for programs. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,13 +27,13 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ShownResult(msgspec.Struct, frozen=True):
-    """A tool's result: all of it (`raw`), and what a person is shown. One that cannot be read is shown raw."""
+    """A tool's result: all of it (`raw`), and the text for people. A result that cannot be read is shown raw."""
 
     raw: RawJson
     is_error: bool = False
     text: str = ""
     joined: str = ""
-    """The text blocks put together, to be compared with what was streamed."""
+    """The text blocks put together, to be compared with the text that was streamed."""
 
     @classmethod
     def of(cls, raw: RawJson) -> "ShownResult":
@@ -71,7 +71,7 @@ def content_text(content: RawJson) -> str:
 
 
 def _block_text(block: object) -> str:
-    """A text block's text; of any other one line that says what it is."""
+    """The text of a text block; one line that describes any other block."""
     if not isinstance(block, dict):
         return f"[{block!r}]"
     kind, resource = str(block.get("type")), block.get("resource")
@@ -92,14 +92,14 @@ def _summary(kind: str, named: JsonObject, data: object) -> str:
 
 
 def with_code(error: RpcError, message: str | None = None) -> str:
-    """The message of an error, or one about it, with the stable code if the error is the hub's own."""
+    """`message`, or that of the error, with the stable code if the error is the hub's own."""
     said = error.message if message is None else message
     is_own = error.raw is None or type(error).symbol != RpcError.symbol
     return f"{said} [{error.symbol}]" if is_own else said
 
 
 def visible(text: str) -> str:
-    """`text` without what a terminal would obey; line breaks and tabs stay."""
+    """`text` with control characters spelled out; line breaks and tabs stay."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
@@ -113,7 +113,7 @@ def message_of(event: Progressed) -> str:
 
 
 def log_text(event: Log) -> str:
-    """`level logger: data`, data that is no text as JSON."""
+    """`level logger: data`, with data that is not text as JSON."""
     members = raw_object(event.params) or {}
     data = members.get("data", msgspec.Raw(b"null"))
     logger = _string(members.get("logger"))
@@ -133,7 +133,7 @@ def _string(raw: msgspec.Raw | None) -> str | None:
 
 
 def event_line(event: CallEvent) -> bytes | None:
-    """A line for what happened on the way: progress, partial content, log messages, tool calls, questions."""
+    """The line of an event that is not an ending; None for the start of a call."""
     match event:
         case Progressed():
             rest = {key: value for key, value in (event.rest or {}).items() if key != "type"}
@@ -171,7 +171,7 @@ def result_line(outcome: ShownResult) -> bytes:
 
 
 def error_line(error: RpcError) -> bytes:
-    """`code`, `message` and, if there is any, `data` as the upstream or the hub gave them."""
+    """`code`, `message` and `data`, if there is any, as the server or the hub sent them."""
     members: RawObject = raw_object(error.encoded()) or {}
     return _line("error", {key: members[key] for key in members if key != "type"})
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -47,7 +47,7 @@ _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def console() -> "Console":
-    """Where tables go: stdout, as wide as it takes when that is no terminal."""
+    """The console of stdout, of any width when that is not a terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else _WIDEST, highlight=False, markup=False, emoji=False)
@@ -69,26 +69,27 @@ def print_table(made: "Table") -> None:
     click.echo("\n".join(line for line in lines if line))
 
 
-def table(*columns: str, right: Collection[str] = ()) -> "Table":
-    """An empty table without a frame; a heading in `right` aligns its column."""
+def table(*columns: str, right: Collection[str] = (), whole: Collection[str] = ()) -> "Table":
+    """An empty table without a frame; columns in `right` are aligned there, those in `whole` are never wrapped."""
     from rich import box
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", highlight=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        made.add_column(column, justify=justify, overflow="fold", no_wrap=column in whole)
     return made
 
 
 def reason(status: UpstreamStatus) -> str:
-    """Why it is not ready, without the output that `last_lines` has."""
+    """The reason why a server is not ready, without the output that `last_lines` has."""
     said, _, output = (status.reason or "").partition(_OUTPUT)
     gave_up = output.rfind(_GAVE_UP)
     return said + output[gave_up:] if gave_up >= 0 else said
 
 
 def last_lines(status: UpstreamStatus) -> list[str]:
-    """What the server wrote last: stray lines of its stdout, marked as such, then of its stderr."""
+    """The last lines of the server: stray lines of its stdout, marked as such, then of its stderr."""
     _, _, output = (status.reason or "").partition(_OUTPUT)
     stray = [line for line in output.split(" | ") if line.startswith("stdout: ")]
     return [*stray, *status.stderr][-LAST_LINES:]
@@ -115,13 +116,13 @@ def reasons(statuses: Sequence[UpstreamStatus], now: Callable[[], float] = wall_
 
 
 def age(then: float, now: float) -> str:
-    """How long ago that was, in its largest unit: `3 h`."""
+    """The time from `then` to `now` in its largest unit: `3 h`."""
     seconds = max(0, round(now - then))
     return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), "0 s")
 
 
 def warnings(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
-    """What is missing from the lists of these servers: lines of text and their styles."""
+    """Warnings about the lists of these servers: lines of text and their styles."""
     return [
         (visible(hide(f"{status.server}: {warning}")), "yellow") for status in statuses for warning in status.warnings
     ]

@@ -1,7 +1,7 @@
-"""Files that other clients wrote (`mcpServers`, or VS Code's `servers` next to `inputs`): what in them is not for the
-hub is put aside with a warning, and a few words of other clients are read as ours. Works on any shape of data.
+"""Files of other clients (`mcpServers`, or VS Code's `servers` next to `inputs`): unknown keys are ignored with a
+warning, and a few keys of other clients are read as ours. Works on any shape of data.
 
-Our own files stay strict: YAML, and JSON that has a `hub`.
+In our own files, YAML and JSON that has a `hub`, unknown keys are errors.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,16 +19,16 @@ _LISTS: Final = {
     **dict.fromkeys(("disabledTools", "disabled_tools", "excludeTools"), "deny"),
     **dict.fromkeys(("enabledTools", "enabled_tools", "includeTools"), "allow"),
 }
-"""Lists of names of tools, and what they are in `tools`."""
-_APPROVES: Final = "the hub asks nobody before a call: the client does, by a setting of its own"
+"""Lists of tool names in other clients' files, and the key of `tools` that each stands for."""
+_APPROVES: Final = "the client asks before a call, not the hub; set this in the client"
 _OF_OTHERS: Final = {
     **dict.fromkeys(("autoApprove", "alwaysAllow", "trust"), _APPROVES),
-    "envFile": "the hub reads no file of variables: name them under env",
-    **dict.fromkeys(("auth", "authorization"), "to log in to a remote server, write oauth: {} or bearer"),
-    **dict.fromkeys(_LISTS, "write tools.allow or tools.deny"),
-    "inputs": "the hub asks for nothing when it starts: write ${VAR} where a server needs a value",
+    "envFile": "the hub does not read files of variables; name the variables under env",
+    **dict.fromkeys(("auth", "authorization"), "to log in to a remote server, set oauth: {} or bearer"),
+    **dict.fromkeys(_LISTS, "set tools.allow or tools.deny"),
+    "inputs": "the hub does not ask when it starts; write ${VAR} where a server needs a value",
 }
-"""What to do about keys that others take; these are no slips of the pen, whatever key of ours is like them."""
+"""Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
 
 
 def is_foreign(tree: Mapping[str, object], *, is_json: bool) -> bool:
@@ -37,7 +37,7 @@ def is_foreign(tree: Mapping[str, object], *, is_json: bool) -> bool:
 
 
 def without_foreign_keys(tree: JsonObject, report: Findings) -> JsonObject:
-    """`tree`, whose servers are under `servers`, without what is not the hub's; each such key is a warning."""
+    """`tree`, whose servers are under `servers`, without keys that are not the hub's; each of them is a warning."""
     own = _own_keys(tree, (), {*Settings.model_fields, *READ_AS_OTHERS_WRITE[Settings]}, report)
     if isinstance(servers := own.get("servers"), dict):
         own["servers"] = {name: _server(server, ("servers", name), report) for name, server in servers.items()}
@@ -74,7 +74,7 @@ def _filtered(tools: object, target: str, names: object) -> JsonObject | None:
         return None
     there = filters.get(target)
     if there is not None and (target == "allow" or not isinstance(there, list)):
-        return None  # a second list of what is allowed would let more through
+        return None  # a second allow list would let more through
     return {**filters, target: [*(there or []), *names]}
 
 
@@ -85,6 +85,6 @@ def _own_keys(section: JsonObject, path: DataPath, known: Collection[str], repor
         about, guess = _OF_OTHERS.get(key), nearest(key, known)
         if about is None and guess:
             report.slips.append(Finding((*path, key), "unknown_key", f"unknown key {quoted(key)}{guess}"))
-        said = f"left out: {about}" if about else f"left out: the hub has no such key{guess}"
+        said = f"ignored: {about}" if about else f"ignored: the hub does not have this key{guess}"
         report.warn((*path, key), "ignored_key", said)
     return {key: value for key, value in section.items() if key in known}

@@ -2,8 +2,8 @@
 
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
 contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring (the extra
-`keyring`); `$${` is a literal `${`. `${input:…}`, for which VS Code asks, is an error. Nothing nests, and what
-was put in is not looked at again.
+`keyring`); `$${` is a literal `${`. `${input:…}`, for which VS Code asks, is an error. Nothing nests, and inserted
+text is not searched again.
 """
 
 import os
@@ -24,7 +24,7 @@ __all__ = ["LEFT_OUT", "Interpolation", "OnFailure", "Resolved", "Unresolved", "
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
 _SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
-# they say where and who, not what is secret, and are part of most paths
+# places and names, which are not secret and are part of most paths
 _PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
 
 
@@ -37,7 +37,7 @@ class Unresolved(ValueError):
 
 
 class Resolved(NamedTuple):
-    """A text with every `${…}` filled in, the values that may be secret, and what is wrong with where they are from."""
+    """A text with every `${…}` filled in, the values that may be secret, and warnings about their sources."""
 
     text: str
     secrets: frozenset[str]
@@ -94,7 +94,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> _Value:
     if reference.startswith("keyring:"):
         return _Value(_entry(reference.removeprefix("keyring:")), True)
     if reference.startswith("input:"):
-        said = f"${{{reference}}} is what VS Code asks for; the hub asks nobody: write ${{VAR}} instead"
+        said = f"the hub does not ask for values, as VS Code does for ${{{reference}}}; write ${{VAR}} instead"
         raise Unresolved("invalid_placeholder", said)
     name, has_default, default = reference.removeprefix("env:").partition(":-")
     if not _NAME.fullmatch(name):
@@ -152,16 +152,14 @@ def expand_home(text: str, env: Mapping[str, str]) -> Path:
 
 
 LEFT_OUT: Final = object()
-"""What an `OnFailure` answers to drop the value from its mapping or list."""
+"""The answer of an `OnFailure` that drops the value from its mapping or list."""
 
 OnFailure = Callable[[DataPath, str, Unresolved], object]
-"""Given path, text as written and what is wrong with it: what stands there instead."""
+"""Called with path, text as written and the problem; returns the value to put there instead."""
 
 
 class Interpolation(msgspec.Struct):
-    """Fills in trees of plain data, and remembers which paths changed, which values may be secret and where, and what
-    is wrong with where they are from.
-    """
+    """Fills in trees of plain data. Remembers the paths that changed, secret values and their paths, and warnings."""
 
     env: Mapping[str, str]
     base: Path

@@ -7,7 +7,7 @@ __all__ = ["KeyringProblem", "password"]
 
 
 class KeyringProblem(Exception):
-    """An entry that cannot be had; the message says how to mend it and holds nothing secret."""
+    """An entry that cannot be read; the message says how to fix it and holds nothing secret."""
 
 
 def password(service: str, name: str) -> str:

@@ -30,18 +30,18 @@ _OWN_TOOLS = 250  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NOT_UTF8 = "not UTF-8 text; save the file as UTF-8"
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
-_GUESSED = 16  # characters of a token that nobody tries out
+_GUESSED = 16  # characters: a token of this length cannot be guessed
 _PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled server keeps the shape it was written in
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, the file they came from, texts to keep out of logs and pages, and findings that are no errors.
+    """Settings, their file, texts to keep out of logs and pages, and warnings.
 
-    `notes` are findings that only `check` tells, because they are no mistakes. `secrets` holds every token, the headers
-    that remote servers are sent, what is named like a secret, and what servers and tokens took from the environment,
-    files or the keyring (from 6 characters on; not `HOME` and its like). `stamp` tells the file that was read from
-    later ones; None if there was none.
+    `notes` are findings that only `check` shows, because they are not mistakes. `secrets` holds every token, the
+    headers that remote servers are sent, values that are named like a secret, and values that servers and tokens took
+    from the environment, files or the keyring (from 6 characters on; not `HOME` and its like). `stamp` differs between
+    versions of the file; None without a file.
     """
 
     settings: Settings = field(repr=False)
@@ -53,8 +53,9 @@ class Loaded:
 
     @property
     def place(self) -> str:
-        """What is kept of its servers belongs to: the file's path, however it was written. Links are not followed: what
-        updates a file by turning a link (Kubernetes) would give it another place each time.
+        """The key of all records about its servers: the file's absolute path.
+
+        Links are not followed: Kubernetes updates a file by turning a link, which would change its place each time.
         """
         return os.path.abspath(self.path)
 
@@ -81,9 +82,9 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
 
 
 def load(path: Path, env: Mapping[str, str]) -> Loaded:
-    """Read and check one file; from here on its secrets are kept out of all that the hub says (`masking`).
+    """Reads and checks one file; from now on its secrets are masked (`masking`).
 
-    Raises: ConfigError with every finding, a line each.
+    Raises `ConfigError` with every finding, a line each.
     """
     loaded = read(path, env)
     learn(loaded.secrets)
@@ -91,7 +92,7 @@ def load(path: Path, env: Mapping[str, str]) -> Loaded:
 
 
 def read(path: Path, env: Mapping[str, str]) -> Loaded:
-    """Read and check one file; its secrets are masked only once they are learned. Raises: as `load`."""
+    """Reads and checks one file without masking its secrets. Raises as `load`."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
@@ -115,9 +116,9 @@ def read(path: Path, env: Mapping[str, str]) -> Loaded:
 
 
 def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
-    """Check the text of a file called `name`; pure but for `${file:…}`, which like `cwd` is relative to `base`.
+    """Checks the text of a file called `name`. Pure but for `${file:…}`, which like `cwd` is relative to `base`.
 
-    Raises: ConfigError with every finding, a line each.
+    Raises `ConfigError` with every finding, a line each.
     """
     if len(text) > _LARGEST:
         raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} characters", name))
@@ -126,7 +127,7 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
     document = read_document(text, name)
     report = Findings(name, document.lines, errors=list(document.findings))
     tree = _sections(document.data, report)
-    if "\\" in text and (halves := list(_halves(tree, ()))):  # nothing could be said of it, or written to a file
+    if "\\" in text and (halves := list(_halves(tree, ()))):  # it could not be shown or written to a file
         report.errors += [
             Finding(path, "invalid_text", "holds half of a character (a lone surrogate)") for path in halves
         ]
@@ -141,17 +142,17 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
         report.error(
             ("hub", "telemetry", "enabled"),
             "missing_key",
-            f"nowhere to send to: set endpoint, or {PLACES[0]} in the environment",
+            f"there is no endpoint to send to; set endpoint, or {PLACES[0]} in the environment",
         )
         raise report.failure()
     if not settings.servers:
-        report.warn((), "no_servers", f"no servers; add one, for example: {_STARTER}")
+        report.warn((), "no_servers", f"there are no servers; add one, for example: {_STARTER}")
     for server, own in settings.servers.items():
         if own.url is not None and own.enabled and is_cleartext(own.url):
             report.warn(
                 ("servers", server, "url"),
                 "cleartext_url",
-                "http:// lets everybody on the way read along; use https://",
+                "others on the network can read http://; use https://",
             )
     _check_budgets(settings, report)
     report.warnings += interpolation.warnings
@@ -162,12 +163,12 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
 
 
 def _notes(settings: Settings, interpolation: Interpolation, report: Findings) -> tuple[ConfigFinding, ...]:
-    """What is in order and can be done better."""
+    """Advice about settings that are valid."""
     notes = [
         Finding(
             place,
             "secret_in_arguments",
-            "everybody on this machine can read arguments (ps): if it is secret, give it by env instead",
+            "everybody on this machine can read arguments (ps); if the value is secret, set it under env instead",
         )
         for place in interpolation.secret_at
         if place[0] == "servers" and place[2:3] == ("args",)
@@ -185,7 +186,7 @@ def _notes(settings: Settings, interpolation: Interpolation, report: Findings) -
 
 
 def _check_budgets(settings: Settings, report: Findings) -> None:
-    """A list is not worth hiding behind tools that take more than it does."""
+    """Warns of budgets that the hub's own tools exceed by themselves."""
     chosen: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
     chosen["hub",] = settings.hub.budget
     for path, budget in chosen.items():
@@ -220,7 +221,7 @@ def _sections(data: object, report: Findings) -> JsonObject:
     if "mcpServers" in tree:
         servers = tree.pop("mcpServers")
         if "servers" in tree:
-            report.error(("mcpServers",), "conflicting_keys", 'says the same as "servers"; keep one of them')
+            report.error(("mcpServers",), "conflicting_keys", 'means the same as "servers"; keep one of them')
         else:
             tree["servers"] = servers
             report.written = {"servers": "mcpServers"}
@@ -228,7 +229,7 @@ def _sections(data: object, report: Findings) -> JsonObject:
 
 
 def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
-    """Where escapes have made a text that is no Unicode; of a key, the mapping that it is in."""
+    """The paths of texts with a lone surrogate, which escapes can make; for a key, the path of its mapping."""
     if isinstance(data, str) and any("\ud800" <= char <= "\udfff" for char in data):
         yield path
     elif isinstance(data, dict):
@@ -253,7 +254,7 @@ def _filled(tree: JsonObject, interpolation: Interpolation, report: Findings) ->
             name: _server(("servers", name), server, interpolation, report, refuse) for name, server in servers.items()
         }
     if isinstance(hub := tree.get("hub"), dict):
-        # where to listen or to write is no secret
+        # addresses and folders are not secret
         places = Interpolation(interpolation.env, interpolation.base, warnings=interpolation.warnings)
         filled["hub"] = hub | {
             key: values.fill(hub[key], ("hub", key), refuse)
@@ -283,7 +284,7 @@ def _place_keys(http: object, interpolation: Interpolation, report: Findings) ->
 
 
 def _check_keys(path: DataPath, file: str, env: Mapping[str, str], report: Findings) -> None:
-    """What is not there may come to be: that is told when it is read."""
+    """Checks who can write the file. A file that does not exist yet is reported when its keys are read."""
     try:
         problem = problem_of_config(os.stat(file), env, power="let anybody in")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What of the settings is secret by its place or its name, though the file itself holds it."""
+"""Finds values of the settings that are secret by their place or their name, though the file itself holds them."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ __all__ = ["hidden_texts"]
 
 _NAMED_SO: Final = re.compile(r"token|passw|passphrase|secret|auth|key|credential|signature|\bsig\b|\bpat\b|dsn", re.I)
 _SHORTEST: Final = 6
-"""Characters: shorter ones are rarely secret, and blacking them out would ruin every log."""
+"""Characters: shorter values are rarely secret, and masking them would ruin every log."""
 
 
 def hidden_texts(settings: Settings) -> set[str]:

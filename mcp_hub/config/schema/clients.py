@@ -1,7 +1,6 @@
-"""What is known of each kind of client (`hub.clients`): what is built in, and the file's entries before it.
+"""The table of client kinds (`hub.clients`): built-in entries, and the file's entries before them.
 
-What clients do is reported, differs and changes, hence a table that every entry can be
-replaced in.
+Clients differ and change, so every entry can be replaced.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +39,7 @@ class ClientSettings(Section):
 
 
 class ClientRules(msgspec.Struct, frozen=True):
-    """What holds for one client; `soft_deadline` in seconds, None for never; other None leave it to the profile."""
+    """The rules for one client. `soft_deadline` in seconds, None for never; any other None leaves it to the profile."""
 
     max_tools: int
     defers_tools: bool
@@ -53,22 +52,22 @@ UNKNOWN_CLIENT: Final = "unknown"
 """The entry for every client that no other entry matches."""
 
 _MAX_TOOLS: Final = 240
-# the TypeScript SDK cuts at 60 s unless asked otherwise
+# the default timeout of the TypeScript SDK is 60 s
 _UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False)
 _OPENAI: Final = 120
 """Tools: OpenAI-style interfaces refuse requests with more than 128, some of which are the client's own."""
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
-    # its idle timer starts again with every progress notification; it searches tools by itself
+    # every progress notification restarts its idle timer; it searches tools by itself
     "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True),
-    # cuts at 240 s whatever it hears; silently keeps 256 tools
+    # its timeout is 240 s, even with progress; it silently drops tools beyond 256
     "claude-desktop": ClientSettings(soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS),
-    # cuts at 300 s
+    # its timeout is 300 s
     "codex": ClientSettings(soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI),
     "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI),
     "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
     "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI),
-    # a hub in front of this one, and `mcp-hub … --url`: they do for their clients what is done here
+    # a hub in front of this one: it applies these rules for its own clients
     "mcp-hub": ClientSettings(soft_deadline="never", matches=["mcp-hub-client"], expose="full", max_result_tokens=0),
     UNKNOWN_CLIENT: _UNKNOWN,
 }
@@ -94,7 +93,7 @@ class ClientTable:
             raise ConfigError(ConfigFinding("unknown_client", f"{said} {others}"))
 
     def rules(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> ClientRules:
-        """What holds for a client that calls itself `client_name`, or for the entry `chosen` for it.
+        """The rules for a client that calls itself `client_name`, or those of the entry `chosen` for it.
 
         `known_only`: only a chosen client has the deadline of `unknown`. Raises: ConfigError for a `chosen` that is
         unknown.
@@ -129,7 +128,7 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def _patterns(entries: Mapping[str, ClientSettings]) -> dict[str, str]:
-    """Names and globs, folded, in written order, to the entry that each belongs to; the first to say one has it."""
+    """Folded names and globs in written order, each with its entry; the first entry that names one has it."""
     found = {name: name for name in entries if name != UNKNOWN_CLIENT}
     for name, entry in entries.items():
         for pattern in _matches(name, entry):
@@ -143,17 +142,17 @@ def _matches(name: str, entry: ClientSettings) -> Iterable[str]:
 
 
 def check_clients(clients: dict[str, ClientSettings]) -> dict[str, ClientSettings]:
-    """Raises: a finding about an entry that says another one's name, or `unknown` with globs."""
+    """Raises a finding about an entry with another one's name, or `unknown` with globs."""
     first: dict[str, str] = {}
     for name, entry in clients.items():
         if first.setdefault(name.casefold(), name) != name:
             raise finding(
-                "duplicate_name", f"the same client as {quoted(first[name.casefold()])}: case does not matter", name
+                "duplicate_name", f"is the same client as {quoted(first[name.casefold()])}: case does not matter", name
             )
         if entry == ClientSettings():
-            raise finding("missing_key", "says nothing: give one of its keys", name)
+            raise finding("missing_key", "is empty; set one of its keys", name)
         if name.casefold() == UNKNOWN_CLIENT and entry.matches:
             raise finding(
-                "misplaced_key", 'takes no "matches": it is for every client that no other entry matches', name
+                "misplaced_key", 'cannot have "matches": it is for every client that no other entry matches', name
             )
     return clients

@@ -1,4 +1,4 @@
-"""What holds for every server unless it says otherwise."""
+"""The `defaults` section: settings of every server that does not have its own."""
 
 from mcp_hub.config.schema.scalars import Amount, Approval, IdleStop, Orphan, PositiveDuration, StartRule, TaskRule
 from mcp_hub.config.schema.section import Section
@@ -7,9 +7,9 @@ __all__ = ["Defaults", "RestartSettings"]
 
 
 class RestartSettings(Section):
-    """A server that failed is started again, up to `intensity` times within `period` seconds; then it stays failed.
+    """A failed server is restarted up to `intensity` times within `period` seconds; then it stays failed.
 
-    A remote server is tried for as long as the hub runs, unless it has a `restart` of its own.
+    A remote server is retried as long as the hub runs, unless it has a `restart` of its own.
     """
 
     intensity: Amount = 5
@@ -17,19 +17,18 @@ class RestartSettings(Section):
 
 
 class Defaults(Section):
-    """What holds for every server that does not say otherwise; durations in seconds.
+    """Settings of every server that does not have its own; durations in seconds.
 
     `timeout` is the longest silence of a server on one call, `max_duration` the longest call, `request_timeout`
     bounds lists and reads, `start_timeout` the time until a server is ready. `task`, `orphan` and `idempotent` are
     explained at `per_tool`; `orphan` left out is the hub's rule: tasks and detached calls finish within 1 h, of others
-    the read-only ones are cancelled after 30 s and the rest finish within 10 min. `approval` is what becomes of a tool
-    that is no longer what was approved (name, description, schemas, annotations), the first list of a server being
-    approved as it is: nothing (off), it is said where servers are shown (warn), or nobody is listed it or can call it,
-    nor one that is new, until `mcp-hub approve` (block).
+    the read-only ones are cancelled after 30 s and the rest finish within 10 min. `approval` is about tools that have
+    changed since they were approved (name, description, schemas, annotations); the first list of a server is trusted:
+    ignore changes (off), warn (warn), or hide and refuse changed and new tools until `mcp-hub approve` (block).
 
-    `start: lazy` starts a server when it is needed first; what it offers is known from its last start, without one it
-    is started once. `idle_stop` is after how long without a call or a subscription a server is stopped until it is
-    needed; left out it is never for eager ones and 10 min for lazy ones and for the processes of a `scope`.
+    `start: lazy` starts a server when it is first needed; its lists are known from its last start, and without one it
+    is started once. `idle_stop` is the time without a call or a subscription after which a server is stopped until it
+    is needed; the default is never for eager servers, 10 min for lazy ones and for the processes of a `scope`.
     """
 
     timeout: PositiveDuration = 1800.0

@@ -1,4 +1,4 @@
-"""What a filter lets through: entries by name, tag and, of tools, by what they say of themselves."""
+"""Filters of a server or profile: entries by name, by tag and, for tools, by the hints in their annotations."""
 
 from typing import Annotated, ClassVar
 
@@ -11,7 +11,7 @@ from mcp_hub.types import JsonObject
 __all__ = ["FilterSettings", "SelectorSettings", "ToolFilterSettings", "ToolSelector"]
 
 _MOST = 1000
-"""Entries of one list: more than people write, and each costs time for every name."""
+"""Entries of one list: each costs time for every name."""
 
 
 def _as_people_write_it(schema: JsonObject) -> None:
@@ -65,9 +65,9 @@ class ToolSelector(SelectorSettings):
 
 
 class FilterSettings(Section):
-    """What is let through: by default everything; with `allow`, only what one of its entries selects (none: nothing).
+    """Lets everything through by default; with `allow`, only what one of its entries selects (an empty list: nothing).
 
-    `deny` wins over `allow`: what one of its entries selects is neither listed nor found nor usable.
+    `deny` wins over `allow`: what one of its entries selects is not listed, not found and not usable.
     """
 
     allow: Annotated[list[SelectorSettings] | None, Field(max_length=_MOST)] = None

@@ -86,7 +86,7 @@ class LogSettings(Section):
 
 
 def written_out(store: object) -> object:
-    """What `hub.store` is short for; as it is if it is short for nothing."""
+    """The mapping that a text under `hub.store` stands for; any other value as it is."""
     type_, colon, path = store.partition(":") if isinstance(store, str) else ("", "", "")
     if type_ not in ("sqlite", "memory") or (colon and not path):
         return store
@@ -110,13 +110,13 @@ class StoreSettings(Section):
     def _read_text(cls, data: object) -> object:
         store = written_out(data)
         if isinstance(store, str):
-            raise finding("invalid_value", f"{quoted(store)} is no store: sqlite, sqlite:FOLDER or memory")
+            raise finding("invalid_value", f"{quoted(store)} is not a store; write sqlite, sqlite:FOLDER or memory")
         return store
 
     @model_validator(mode="after")
     def _has_a_place_or_none(self) -> Self:
         if self.type == "memory" and self.path is not None:
-            raise finding("misplaced_key", "belongs to sqlite; memory keeps nothing in a folder", "path")
+            raise finding("misplaced_key", "belongs to sqlite; a store in memory does not have a folder", "path")
         return self
 
 

@@ -19,24 +19,24 @@ _LONGEST_LEEWAY = 300.0
 
 
 def _url(text: str) -> str:
-    """An https URL, or http to this machine; nothing that would be dropped or read differently by somebody else."""
+    """An https URL, or http to this machine, without parts that programs drop or read in different ways."""
     try:
         parts = urlsplit(text)
         has_place = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        raise ValueError("is no URL") from None
+        raise ValueError("is not a URL") from None
     if not has_place or not text.isascii() or not text.isprintable() or any(char in text for char in ' "\\<>'):
         raise ValueError("expected https:// with a host, for example https://auth.example.com")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(parts.hostname or "")):
-        raise ValueError("must be https:// (http:// only to this machine): whoever is on the way could let anybody in")
+        raise ValueError("must be https:// (http:// only for this machine): others could change the keys")
     if "@" in parts.netloc or "#" in text:
-        raise ValueError("must have no user, password or fragment")
+        raise ValueError("must not have a user, password or fragment")
     return text
 
 
 def _identifier(text: str) -> str:
     if "?" in text:
-        raise ValueError("must have no query")  # RFC 8414 §2, RFC 9728 §1.2
+        raise ValueError("must not have a query")  # RFC 8414 §2, RFC 9728 §1.2
     return _url(text)
 
 
@@ -74,9 +74,7 @@ class IssuerSettings(Section):
     def _has_keys_for_its_algorithms(self) -> Self:
         sources = [key for key in ("jwks_url", "jwks_file", "shared_key") if getattr(self, key) is not None]
         if not sources:
-            raise finding(
-                "missing_key", 'needs a "jwks_url", a "jwks_file" or a "shared_key": what its tokens are checked with'
-            )
+            raise finding("missing_key", 'needs a "jwks_url", a "jwks_file" or a "shared_key" to verify its tokens')
         if len(sources) > 1:
             raise finding("conflicting_keys", f"an issuer has a {sources[0]} or a {sources[1]}, not both", sources[1])
         is_shared = self.shared_key is not None
@@ -97,12 +95,12 @@ class IssuerSettings(Section):
             needed = max(_SHORTEST_KEY[name] for name in self.accepted_algorithms())
             if len(self.shared_key.get_secret_value().encode("utf-8", "replace")) < needed:
                 raise finding(
-                    "out_of_range", f"must have at least {needed} bytes: a shorter one is guessed", "shared_key"
+                    "out_of_range", f"must have at least {needed} bytes: a shorter key can be guessed", "shared_key"
                 )
         return self
 
     def accepted_algorithms(self) -> list[_Algorithm]:
-        """Those that a token may be signed with."""
+        """The algorithms that a token may be signed with."""
         if self.algorithms is not None:
             return self.algorithms
         return ["RS256", "ES256"] if self.shared_key is None else ["HS256"]

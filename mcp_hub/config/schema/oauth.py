@@ -1,4 +1,4 @@
-"""What the settings of a remote server may say about its login (OAuth); all of it may be left out."""
+"""The `oauth` section of a remote server: its login. Every key may be left out."""
 
 import re
 from typing import Annotated, Final, Literal, Self
@@ -17,7 +17,7 @@ _SECRETS: Final = ("client_secret", "private_key")
 
 
 class OAuthSettings(Section):
-    """How the hub logs in to a remote server. Left out, `mcp-hub login` finds everything out and registers by itself.
+    """The login to a remote server. Without this section, `mcp-hub login` discovers everything and registers by itself.
 
     `client_id` is that of a client registered by hand, with its `client_secret` if it has one, which is sent as
     `token_auth` says (found out if left out). `client_metadata_url` is an https URL that serves as the client's id
@@ -48,7 +48,7 @@ class OAuthSettings(Section):
             raise finding("missing_key", 'says how a client_secret is sent: set "client_secret", too', "token_auth")
         if self.client_id is not None and self.client_metadata_url is not None:
             raise finding(
-                "conflicting_keys", "client_id says already who the hub is: keep one of them", "client_metadata_url"
+                "conflicting_keys", "client_id already says who the hub is; keep one of them", "client_metadata_url"
             )
         if self.grant == "client_credentials":
             self._check_machine()
@@ -63,10 +63,10 @@ class OAuthSettings(Section):
     def _check_machine(self) -> None:
         if [getattr(self, key) is None for key in _SECRETS].count(False) != 1:
             raise finding(
-                "missing_key", 'client_credentials needs a "client_secret" or a "private_key", one of them', "grant"
+                "missing_key", 'client_credentials needs either a "client_secret" or a "private_key"', "grant"
             )
         if self.issuer is None:
-            raise finding("missing_key", 'client_credentials needs "issuer": whom the hub may give its secret', "grant")
+            raise finding("missing_key", 'client_credentials needs "issuer", the server that gets the secret', "grant")
 
     @model_validator(mode="after")
     def _names_real_places(self) -> Self:
@@ -88,5 +88,5 @@ class OAuthSettings(Section):
         return self
 
     def secrets(self) -> set[str]:
-        """What must not be shown."""
+        """The texts that must not be shown."""
         return {value.get_secret_value() for key in _SECRETS if (value := getattr(self, key)) is not None}

@@ -1,7 +1,4 @@
-"""What the settings of a remote server may say: its URL and the headers that it is sent. No message repeats a value.
-
-And which of the URLs that such a server names may be followed at all.
-"""
+"""Checks the URL and headers of a remote server, and the URLs that a server names. No message repeats a value."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +22,7 @@ TRANSPORTS: Final = {
     **dict.fromkeys(("http", "streamable-http", "streamableHttp", "streamable_http"), "http"),
     "sse": "sse",
 }
-"""What `type` may say, the words of other clients included, and what it means."""
+"""The values of `type`, those of other clients included, with their meaning."""
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"([\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?)?")
@@ -38,12 +35,12 @@ _OWN: Final = re.compile(
 
 
 def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> list[Flaw]:
-    """The settings that cannot be used, and why not."""
+    """The invalid settings, with the reasons."""
     found = [Flaw("url", "invalid_url", problem)] if (problem := _of_url(url)) is not None else []
     seen: set[str] = set()
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
-            found.append(Flaw("headers", "invalid_value", "holds something that is no name of a header"))
+            found.append(Flaw("headers", "invalid_value", "holds a name that a header cannot have"))
             continue
         if _OWN.fullmatch(name.lower()) or name.lower() in seen:
             said = f"{name} is {'given twice' if name.lower() in seen else 'set by the hub itself'}"
@@ -56,7 +53,7 @@ def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> lis
         said = 'expected the token alone, without "Bearer" before it, of printable ASCII characters'
         found.append(Flaw("bearer", "invalid_value", said))
     if bearer is not None and "authorization" in seen:
-        found.append(Flaw("bearer", "conflicting_keys", "headers has an Authorization already: keep one of them"))
+        found.append(Flaw("bearer", "conflicting_keys", "headers already has an Authorization; keep one of them"))
     return found
 
 
@@ -65,7 +62,7 @@ def _of_url(url: str) -> str | None:
         parts = urlsplit(url)
         has_place = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        return "is no URL"
+        return "is not a URL"
     if parts.scheme not in ("http", "https") or not has_place or not url.isprintable() or " " in url:
         return "expected http:// or https:// with a host, for example https://example.com/mcp"
     if "@" in parts.netloc:
@@ -74,7 +71,7 @@ def _of_url(url: str) -> str | None:
 
 
 def is_cleartext(url: str) -> bool:
-    """Whether what is sent there can be read on the way."""
+    """Whether others on the network can read what is sent there."""
     parts = urlsplit(url)
     return parts.scheme == "http" and not is_this_machine(parts.hostname or "")
 
@@ -88,7 +85,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def origin_parts(url: str) -> tuple[str, str, str]:
-    """Scheme, host and path, all empty if it is no URL."""
+    """Scheme, host and path, all empty for a text that is not a URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme, parts.hostname or "", parts.path
@@ -97,33 +94,33 @@ def origin_parts(url: str) -> tuple[str, str, str]:
 
 
 def is_web_page(url: str) -> bool:
-    """Whether this is a whole https URL without a user in it; http will do for this machine."""
+    """Whether this is a whole https URL without a user in it, or http for this machine."""
     return refused_place(url, is_near=True) is None
 
 
 def refused_place(url: str, *, is_near: bool) -> str | None:
-    """Why nothing may be sent to a URL that a server has named, nor a browser; None if it may.
+    """The reason why neither the hub nor a browser may go to a URL that a server has named; None if they may.
 
-    Only https, http on this machine; and this machine only if the server itself is here (`is_near`), so that one
-    elsewhere cannot reach what listens to nobody but us. Link-local addresses (those of clouds' metadata among them)
-    are no place for it either. Names are not resolved here: what answers https has to have a certificate for its name.
+    Allowed are https, and http on this machine. This machine is allowed only if the server itself is here (`is_near`),
+    so that a server elsewhere cannot reach local services. Link-local addresses, such as those of cloud metadata, are
+    refused. Names are not resolved: a host that answers https has a certificate for its name.
     """
     if not url.isascii() or not url.isprintable() or any(char in url for char in ' "<>\\^`{|}'):
-        return "it holds characters that no URL has"
+        return "it holds characters that a URL cannot have"
     try:
         parts = urlsplit(url)
         host, has_place = parts.hostname or "", parts.port != 0
     except ValueError:
-        return "it is no URL"
+        return "it is not a URL"
     if parts.scheme not in ("http", "https") or not host or not has_place:
         return "it is not https://"
     if "@" in parts.netloc:
         return "it holds a user or a password"
     if is_this_machine(host):
-        return None if is_near else "it is an address of this machine, which a server elsewhere has no business with"
+        return None if is_near else "it is an address of this machine, but the server is elsewhere"
     if _is_odd_address(host):
-        return "it is an address of no server on the network"
-    return None if parts.scheme == "https" else "it is http://, which everybody on the way can read and change"
+        return "it is not the address of a server on the network"
+    return None if parts.scheme == "https" else "it is http://, which others on the network can read and change"
 
 
 def _is_odd_address(host: str) -> bool:

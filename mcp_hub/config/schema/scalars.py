@@ -181,7 +181,7 @@ TextLine = Annotated[Text, AfterValidator(_one_line)]
 ServerName = Annotated[str, AfterValidator(_server_name)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Reference = Annotated[str, AfterValidator(_reference)]
-# protocol.md §3 "Names": what every model vendor accepts; 64 is the hard limit of models
+# names that every model vendor accepts; 64 is the hard limit of models
 ExportedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=64)]
 Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=32)]
 NoFlag: Final = BeforeValidator(_no_flag)

@@ -1,4 +1,4 @@
-"""What every section of the configuration has in common, and how its validators report what is wrong."""
+"""The base of every section of the configuration, and the findings that its validators report."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, TypeVar
@@ -24,7 +24,7 @@ AtOnce = Annotated[_T, _AT_ONCE]
 
 
 class Section(BaseModel):
-    """Frozen, refuses unknown keys, and takes `key:` with nothing behind it as the key left out."""
+    """A section: frozen, without unknown keys. `key:` with nothing behind it counts as left out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -36,7 +36,7 @@ class Section(BaseModel):
         return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
 
     def __repr__(self) -> str:
-        """A secret may stand in any text: whoever prints settings shows none that is known."""
+        """The settings with known secrets masked."""
         return hide(super().__repr__())
 
     __str__ = __repr__

@@ -1,4 +1,4 @@
-"""One entry under `servers`: what it may say, what belongs together, and the words of other clients for it."""
+"""One entry under `servers`: its keys, which of them belong together, and the keys of other clients."""
 
 from typing import Annotated, Literal, Self
 
@@ -122,7 +122,7 @@ class ServerSettings(Section):
             return data
         own = dict(data)
         if "transport" in own and own.setdefault("type", own["transport"]) != own.pop("transport"):
-            raise finding("conflicting_keys", "type says something else: keep one of them", "transport")
+            raise finding("conflicting_keys", "contradicts type; keep one of them", "transport")
         if own.get("type") == "stdio" and "command" in own:
             del own["type"]
         elif isinstance(kind := own.get("type"), str):
@@ -146,11 +146,11 @@ class ServerSettings(Section):
             raise finding("conflicting_keys", f"a server has a {found[0]} or a {found[1]}, not both", found[1])
         for key, owner in _BELONGS.items():
             if owner not in found and getattr(self, key):
-                raise finding("misplaced_key", f"belongs to a {owner}; a {found[0]} has none", key)
+                raise finding("misplaced_key", f"belongs to a {owner}; a {found[0]} does not have it", key)
         for key in _OF_PROCESSES:
             if self.local is not None and getattr(self, key) is not None:
                 raise finding(
-                    "misplaced_key", "Python functions are part of the hub: they are not started or stopped", key
+                    "misplaced_key", "does not apply to Python functions: they are not started or stopped", key
                 )
         return self
 
@@ -160,10 +160,10 @@ class ServerSettings(Section):
         for key, own in self.per_tool.items():
             if own.name is not None and key in renamed:
                 raise finding(
-                    "conflicting_keys", f"per_tool says the name of {quoted(key)}, too: keep one of them", "rename"
+                    "conflicting_keys", f"per_tool also has a name for {quoted(key)}; keep one of them", "rename"
                 )
             if own.name is not None and is_glob(key):
-                raise finding("misplaced_key", f"{quoted(key)} is a glob: a name belongs to one tool", "per_tool")
+                raise finding("misplaced_key", f"{quoted(key)} is a glob, but a name belongs to one tool", "per_tool")
             if own.name is not None:
                 renamed[key] = own.name
         if len(set(renamed.values())) < len(renamed):
@@ -175,17 +175,15 @@ class ServerSettings(Section):
     @model_validator(mode="after")
     def _can_be_reached(self) -> Self:
         problems: list[Flaw] = []
-        if self.url is not None and self.enabled:  # a disabled server may lack what is yet to be filled in
+        if self.url is not None and self.enabled:  # a disabled server may have ${…} that is not set
             headers = {name: value.get_secret_value() for name, value in self.headers.items()}
             problems += problems_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
             if self.oauth is not None and (self.bearer or any(name.lower() == "authorization" for name in headers)):
                 problems.append(
-                    Flaw("oauth", "conflicting_keys", "bearer or headers has the credentials already: keep one of them")
+                    Flaw("oauth", "conflicting_keys", "bearer or headers already has the credentials; keep one of them")
                 )
             if self.oauth is not None and all(flaw.key != "url" for flaw in problems) and is_cleartext(self.url):
-                problems.append(
-                    Flaw("oauth", "cleartext_url", "needs an https:// url: a token is worth as much as a password")
-                )
+                problems.append(Flaw("oauth", "cleartext_url", "needs an https:// url: others could read the token"))
         if self.type == "sse" and self.era == "modern":
             problems.append(Flaw("era", "conflicting_keys", "the sse transport belongs to the handshake era"))
         if problems:
@@ -193,7 +191,7 @@ class ServerSettings(Section):
         return self
 
     def sent_headers(self) -> dict[str, str]:
-        """What a remote server is sent with every request, credentials included."""
+        """The headers that a remote server is sent with every request, credentials included."""
         sent = {name: value.get_secret_value() for name, value in self.headers.items()}
         return sent if self.bearer is None else {**sent, "Authorization": f"Bearer {self.bearer.get_secret_value()}"}
 
@@ -203,5 +201,5 @@ def _opposite(disabled: object, enabled: object) -> bool:
     if flag is None:
         raise finding("wrong_type", "expected true or false", "disabled")
     if enabled is not None:
-        raise finding("conflicting_keys", "enabled says it already: keep one of them", "disabled")
+        raise finding("conflicting_keys", "means the same as enabled; keep one of them", "disabled")
     return not flag

@@ -60,20 +60,20 @@ class Settings(Section):
     profiles: dict[Text, ProfileSettings] = {}
 
     def effective(self, server: str) -> Defaults:
-        """What holds for `server`: its own keys, else the defaults. Raises: KeyError."""
+        """The settings of `server`: its own keys, else the defaults. Raises `KeyError`."""
         settings = self.servers[server]
         own = {key: getattr(settings, key) for key in Defaults.model_fields}
         return self.defaults.model_copy(update={key: value for key, value in own.items() if value is not None})
 
     def tool_rules(self, server: str, tool: str) -> ToolRules:
-        """What holds for calls of `tool`, by the server's own name for it; cheap enough to be asked for each call.
+        """The rules for calls of `tool`, by the server's own name for it. Fast enough to be asked for each call.
 
         A server that the file does not name, such as one of virtual tools, has the defaults.
         """
         return self._tool_rules(server, tool)
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
-        """What holds for a client that calls itself `client_name`; `chosen` (`serve --client`) goes before that name.
+        """The rules for a client that calls itself `client_name`; `chosen` (`serve --client`) goes before that name.
 
         Raises: ConfigError for a `chosen` that is unknown.
         """
@@ -92,7 +92,7 @@ class Settings(Section):
         self._clients.require(chosen)
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
-        """A copy with other sections, which what was found out about these ones does not hold for."""
+        """A copy with other sections, without cached answers about the old ones."""
         copied = super().model_copy(update=update, deep=deep)
         for derived in ("_tool_rules", "_clients"):
             copied.__dict__.pop(derived, None)

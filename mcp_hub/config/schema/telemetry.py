@@ -18,7 +18,7 @@ PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPO
 """Variables that say where spans go."""
 
 _SERVER, _COLLECTOR = "https://example.com/mcp", "http://127.0.0.1:4318"
-"""What the URL in an error is like: that of a server, and of telemetry."""
+"""Examples of URLs in errors: of a server, and of telemetry."""
 _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
@@ -40,13 +40,13 @@ class TelemetrySettings(Section):
         return self.endpoint is not None if self.enabled is None else self.enabled
 
     def lacks_place(self, env: Mapping[str, str]) -> bool:
-        """Whether nobody has said where to send anything to."""
+        """Whether it is on but neither the file nor the environment has an endpoint."""
         return self.is_on and self.endpoint is None and not any(env.get(name) for name in PLACES)
 
     @model_validator(mode="after")
     def _can_be_done(self) -> Self:
         if self.endpoint is None and self.headers:
-            raise finding("missing_key", 'belong to an endpoint: set "endpoint", too', "headers")
+            raise finding("missing_key", 'need an endpoint; set "endpoint", too', "headers")
         if self.endpoint is not None:
             headers = {key: own.get_secret_value() for key, own in self.headers.items()}
             problems = [
@@ -59,7 +59,7 @@ class TelemetrySettings(Section):
             if problems:
                 raise findings(problems)
         if self.is_on and not all(map(_is_installed, _NEEDED)):
-            said = "needs what is not installed: pip install 'mcp-hub[otel]'"
+            said = "needs packages that are not installed; install them with: pip install 'mcp-hub[otel]'"
             raise finding("not_installed", said, "enabled" if self.endpoint is None else "endpoint")
         return self
 

@@ -1,6 +1,6 @@
-"""What holds for one tool: how it is listed and called, by its own entry under `per_tool`.
+"""One entry under `per_tool`: how tools are listed and called.
 
-What that leaves open of its calls its server says, else `defaults`.
+Rules of calls that it leaves open are those of the server, else of `defaults`.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class ToolSettings(Section):
         for argument in self.arguments:
             if argument in self.fixed:
                 raise finding(
-                    "conflicting_keys", f"{quoted(argument)} is among the arguments, too: keep one of them", "fixed"
+                    "conflicting_keys", f"{quoted(argument)} is also among the arguments; keep one of them", "fixed"
                 )
         return self
 
@@ -62,7 +62,7 @@ class ToolSettings(Section):
 
 
 class ToolRules(msgspec.Struct, frozen=True):
-    """What holds for the calls of one tool; `orphan` None leaves it to the hub's own rule, a float is seconds."""
+    """The rules for calls of one tool. `orphan` None leaves it to the hub's own rule, a float is seconds."""
 
     task: TaskRule
     orphan: Literal["cancel", "finish"] | float | None

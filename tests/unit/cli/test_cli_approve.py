@@ -68,7 +68,7 @@ def test_what_has_changed_is_shown_with_all_that_is_hidden(run: Callable[..., Re
         "bank: pay has changed since it was approved (description, inputSchema), since 1970-01-01T00:00:09.000Z, held",
         "+Now <U+202E>me.",
         '+      "description": "Whom"',
-        "look: description: characters that change the direction of what is shown: Pays.\\nNow <U+202E>me.",
+        "suspicious: description: characters that change the direction of what is shown: Pays.\\nNow <U+202E>me.",
         "approved pay",
     ):
         assert line in done.stdout
@@ -83,7 +83,7 @@ def test_only_what_is_named_is_approved(run: Callable[..., Result], place: Place
     assert run("--all", "--yes").exit_code == 0
     assert place.waits("bank") == set()
     done = run("--list")
-    assert (done.exit_code, done.stdout) == (0, "every tool is as it was approved\n")
+    assert (done.exit_code, done.stdout) == (0, "All tools are approved.\n")
 
 
 def test_lists_say_what_waits_and_approve_nothing(run: Callable[..., Result], place: Place) -> None:
@@ -107,7 +107,7 @@ def test_each_is_asked_for_and_no_is_the_default(
     assert run(said="y\n").exit_code == 2 and place.waits("bank") == {"pay", "ask"}, "a pipe is nobody"
     monkeypatch.setattr(module, "_is_anybody_there", lambda: True)
     done = run(said="y\n\nn\n")
-    assert done.exit_code == 1 and done.stdout.count("approve ") == 3
+    assert done.exit_code == 1 and done.stdout.count("Approve ") == 3
     assert (place.waits("bank"), place.waits("shop")) == ({"ask"}, {"steal"})
 
 
@@ -136,11 +136,11 @@ def test_a_server_can_be_forgotten(run: Callable[..., Result], place: Place) -> 
     ("args", "said"),
     [
         (("bnak",), 'no server "bnak"; did you mean "bank"?'),
-        (("bank", "sell"), 'nothing is recorded of a tool "sell" of server "bank"'),
+        (("bank", "sell"), 'a tool "sell" of server "bank"'),
         (("--yes",), "--yes without a SERVER needs --all"),
         (("--forget",), "--forget needs a SERVER"),
         (("--forget", "--all", "--yes"), "--forget needs a SERVER"),
-        (("bank", "--all"), "--all and SERVER: give one of them"),
+        (("bank", "--all"), "--all and SERVER"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_reason(

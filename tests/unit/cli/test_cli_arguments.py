@@ -77,7 +77,7 @@ def test_pair_wins_over_the_same_argument_in_json() -> None:
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (["a"], "write it as name=value"),
+        (["a"], "as name=value"),
         (["=1"], "name=value"),
         (["a=1", "a=2"], "given twice"),
         (["a=\udc80"], "UTF-8"),
@@ -91,17 +91,17 @@ def test_bad_pair_is_refused(pairs: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("[1]", "are a JSON object"),
+        ("[1]", "as a JSON object"),
         ('{"a":}', "--args-json: JSON is malformed"),
-        ("", "--args-json: no JSON there"),
-        (" \n", "--args-json: no JSON there"),
-        ("-", "--args-json: no JSON on standard input"),
+        ("", "--args-json: there is no JSON there"),
+        (" \n", "--args-json: there is no JSON there"),
+        ("-", "--args-json: there is no JSON on standard input"),
         ('{"a": "x', "--args-json: Input data was truncated"),
         ('{"text": "a\\ud83d"}', "--args-json: holds half of a character"),
         ('{"text": "\\udc00b"}', "--args-json: holds half of a character"),
         ('{"\\ud83d": 1}', "--args-json: holds half of a character"),
         ("@/no/such/file", "cannot read /no/such/file: No such file"),
-        ('{"a": "\udc80"}', "not UTF-8 text"),
+        ('{"a": "\udc80"}', "UTF-8"),
         ("[" * 100_000, "JSON"),
     ],
 )
@@ -113,7 +113,7 @@ def test_bad_json_is_refused(source: str, message: str) -> None:
 def test_file_without_json_is_named(tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
     path.write_bytes(b"\xef\xbb\xbf\n")
-    with pytest.raises(click.UsageError, match=f"--json: no JSON in {path}"):
+    with pytest.raises(click.UsageError, match=f"--json: there is no JSON in {path}"):
         read_object(f"@{path}", "--json", io.BytesIO())
 
 

@@ -140,7 +140,7 @@ def test_tokens_issuers_or_a_word_of_the_owner_open_a_public_address(
     """192.0.2.1 is nobody's (RFC 5737): past the refusal it is the system that says no."""
     with pytest.raises(SystemExit):
         serve._listen(settings(**own), "192.0.2.1", 0)
-    assert "cannot listen on 192.0.2.1" in capsys.readouterr().err
+    assert "Cannot listen on 192.0.2.1" in capsys.readouterr().err
 
 
 def test_a_guard_of_settings_holds_no_token() -> None:

@@ -46,7 +46,7 @@ def test_output_that_is_closed_cannot_be_written(tmp_path: Path, command: str) -
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     line = f"{shlex.join(COMMAND)} {command} >&-"
     done = subprocess.run(line, shell=True, capture_output=True, env=command_env(tmp_path), timeout=SECONDS)
-    assert (done.returncode, done.stderr) == (1, b"cannot write the output: Bad file descriptor\n")
+    assert (done.returncode, done.stderr) == (1, b"Cannot write the output: Bad file descriptor.\n")
 
 
 def test_hub_without_a_standard_output_serves(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_output_that_cannot_be_written_is_one_line_on_stderr(tmp_path: Path, com
     with open("/dev/full", "wb") as full:
         line = [*COMMAND, *command.split()]
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, env=env, timeout=SECONDS)
-    assert (done.returncode, done.stderr) == (1, b"cannot write the output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, b"Cannot write the output: No space left on device.\n")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
@@ -80,7 +80,7 @@ def test_output_that_cannot_be_written_is_known_whatever_else_fails() -> None:
         "with kept_output():\n    sys.stdout.write('x' * 100_000)\n    raise %s\n"
     )
     for failure, told in (
-        ("SystemExit(7)", b"cannot write the output"),
+        ("SystemExit(7)", b"Cannot write the output"),
         ("OSError(28, 'of a store')", b"OSError: [Errno 28] of a store"),
     ):
         with open("/dev/full", "wb") as full:
@@ -99,4 +99,4 @@ def test_hub_that_cannot_say_where_it_serves_ends(tmp_path: Path) -> None:
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, env=command_env(tmp_path), timeout=SECONDS)
     said, problem = done.stderr.decode().splitlines()
     assert said.startswith("mcp-hub serves 1 server (jobs) at http://127.0.0.1:")
-    assert (done.returncode, problem) == (1, "cannot write the output: No space left on device")
+    assert (done.returncode, problem) == (1, "Cannot write the output: No space left on device.")

@@ -20,7 +20,7 @@ def test_a_stream_without_an_id_is_a_usage_error(command: str, more: list[str]) 
     for stream in ("", " "):
         result = CliRunner().invoke(main, [command, stream, *more])
         assert result.exit_code == 2
-        assert "Invalid value for 'STREAM': the id of a stream is missing" in result.output
+        assert "Invalid value for 'STREAM': The id of a stream is missing" in result.output
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_one_server_has_no_sum_and_no_tools_no_tables(capsys: pytest.CaptureFixt
 def test_what_is_listed_now_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     one, deferred, *_ = shown(capsys, client="code", defers=True, current=ModeTokens("full", "full", 1, 1))
     assert " ".join(one) == "code clients are listed 1 tool for 1 token (expose: full)"
-    assert " ".join(deferred) == "they keep definitions from their model until they are asked for"
+    assert " ".join(deferred) == "These clients show their model a definition only when it is asked for."
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ REFUSED: list[tuple[bytes, type[HubError], str]] = [
     (problem(500, "internal_error"), UpstreamUnavailable, "said internal_error"),
     (b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n", ConfigError, "does not belong to a hub"),
     (b"HTTP/1.1 200 X\r\ncontent-type: text/html\r\ncontent-length: 0\r\n\r\n", ConfigError, "text/html"),
-    (events_answer(b"data: {}\n\n"), UpstreamLost, "no event of a stream"),
+    (events_answer(b"data: {}\n\n"), UpstreamLost, "not an event of a stream"),
 ]
 
 

@@ -75,7 +75,7 @@ def test_what_is_no_event_breaks_the_stream(data: bytes) -> None:
     read = reader()
     assert read.feed(b"data: %b\n\n" % data + sse(STORED)) == []
     assert read.broken is not None
-    assert read.broken.startswith("http://hub sent something that is no event")
+    assert read.broken.startswith("http://hub sent a message that is not an event")
 
 
 def test_event_over_the_limit_breaks_the_stream() -> None:

@@ -70,8 +70,8 @@ def test_processes_of_a_scope_have_the_same_rule(more: str, first: float | None,
         ("{command: x, start: later}", 'servers.a.start: expected "eager" or "lazy"'),
         ("{command: x, idle_stop: soon}", 'servers.a.idle_stop: expected a duration such as "30m"'),
         ("{command: x, idle_stop: -1}", "servers.a.idle_stop: "),
-        ("{local: 'm:r', start: lazy}", "servers.a.start: Python functions are part of the hub"),
-        ("{local: 'm:r', idle_stop: 5m}", "servers.a.idle_stop: Python functions are part of the hub"),
+        ("{local: 'm:r', start: lazy}", "servers.a.start: does not apply to Python functions"),
+        ("{local: 'm:r', idle_stop: 5m}", "servers.a.idle_stop: does not apply to Python functions"),
     ],
 )
 def test_mistakes_are_named(server: str, said: str) -> None:

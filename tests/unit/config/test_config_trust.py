@@ -23,7 +23,7 @@ def test_a_file_of_the_user_or_of_the_system_is_believed(owner: int, mode: int) 
     assert problem_of_config(file_of(owner, mode), {}, ME) is None
 
 
-def test_a_file_of_somebody_else_is_not_and_the_error_says_how_to_mend_it() -> None:
+def test_a_file_of_somebody_else_is_not_and_the_error_says_how_to_fix_it() -> None:
     problem = problem_of_config(file_of(OTHER, 0o600), {}, ME)
     assert problem is not None and "belongs to user 4343" in problem and "chown" in problem and OVERRIDE in problem
 
@@ -115,7 +115,7 @@ def test_a_file_of_keys_that_others_can_write_is_not_read(tmp_path: Path) -> Non
     assert parse(text, "s", {}, tmp_path).settings.servers, "it may come to be"
     keys.write_text("{}")
     keys.chmod(0o666)
-    with pytest.raises(ConfigError, match=rf"s:3: .*issuers\[0\]\.jwks_file: {keys} can be .* let anybody in; mend"):
+    with pytest.raises(ConfigError, match=rf"s:3: .*issuers\[0\]\.jwks_file: {keys} can be .* let anybody in; run"):
         parse(text, "s", {}, tmp_path)
     assert parse(text, "s", {OVERRIDE: "1"}, tmp_path).settings.servers
     keys.chmod(0o644)

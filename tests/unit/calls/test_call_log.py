@@ -8,7 +8,7 @@ from mcp_hub.calls import coalesce
 from mcp_hub.calls import log as log_module
 from mcp_hub.calls.log import CallLog
 from mcp_hub.events import Completed, Delta, Progressed, Started
-from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.calls.virtual_time import sleep, virtual
 
 
 def nothing() -> None:
@@ -31,43 +31,37 @@ def fill(log: CallLog, count: int = 10) -> None:
 
 
 @pytest.mark.parametrize("how", ["take", "close"])
-def test_a_producer_waits_until_the_slowest_reader_has_caught_up_or_left(log: CallLog, how: str) -> None:
-    async def scenario() -> None:
-        fast, slow = log.reader(nothing), log.reader(nothing)
-        fill(log)
-        fast.take()
-        producer = asyncio.create_task(log.drained())
-        await sleep(100)
-        assert not producer.done()
-        getattr(slow, how)()
-        await sleep(0)
-        await asyncio.wait_for(producer, 1)
-
-    run(scenario)
+@virtual
+async def test_a_producer_waits_until_the_slowest_reader_has_caught_up_or_left(log: CallLog, how: str) -> None:
+    fast, slow = log.reader(nothing), log.reader(nothing)
+    fill(log)
+    fast.take()
+    producer = asyncio.create_task(log.drained())
+    await sleep(100)
+    assert not producer.done()
+    getattr(slow, how)()
+    await sleep(0)
+    await asyncio.wait_for(producer, 1)
 
 
-def test_a_producer_does_not_wait_for_a_reader_that_is_close_or_for_nobody(log: CallLog) -> None:
-    async def scenario() -> None:
-        fill(log)
-        await log.drained()
-        reader = log.reader(nothing)
-        reader.take()
-        fill(log, 4)
-        await log.drained()
-
-    run(scenario)
+@virtual
+async def test_a_producer_does_not_wait_for_a_reader_that_is_close_or_for_nobody(log: CallLog) -> None:
+    fill(log)
+    await log.drained()
+    reader = log.reader(nothing)
+    reader.take()
+    fill(log, 4)
+    await log.drained()
 
 
-def test_several_producers_can_wait(log: CallLog) -> None:
-    async def scenario() -> None:
-        reader = log.reader(nothing)
-        fill(log)
-        producers = [asyncio.create_task(log.drained()) for _ in range(3)]
-        await sleep(1)
-        reader.take()
-        await asyncio.wait_for(asyncio.gather(*producers), 1)
-
-    run(scenario)
+@virtual
+async def test_several_producers_can_wait(log: CallLog) -> None:
+    reader = log.reader(nothing)
+    fill(log)
+    producers = [asyncio.create_task(log.drained()) for _ in range(3)]
+    await sleep(1)
+    reader.take()
+    await asyncio.wait_for(asyncio.gather(*producers), 1)
 
 
 def test_content_is_kept_however_far_behind_a_reader_is(log: CallLog) -> None:

@@ -25,7 +25,7 @@ from tests.unit.calls.call_scripts import (
     talking,
     watch,
 )
-from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep
+from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep, virtual
 
 
 def failure(ending: Ending) -> Exception:
@@ -33,85 +33,75 @@ def failure(ending: Ending) -> Exception:
     return ending.error
 
 
-def test_an_error_of_the_handler_is_the_ending_and_a_bug_is_not_told_in_detail() -> None:
-    async def scenario() -> None:
-        registry = new_registry()
-        lost = UpstreamLost("gone")
-        refused, crashed = watch(registry, raising(lost)), watch(registry, raising(ZeroDivisionError("secret")))
-        with structlog.testing.capture_logs() as logged:
-            await sleep(1)
-        assert [entry["event"] for entry in logged] == ["call_crashed"]
-        assert failure(refused.ending) is lost
-        assert "secret" not in str(failure(crashed.ending))
-        assert len(registry) == 0
-
-    run(scenario)
+@virtual
+async def test_an_error_of_the_handler_is_the_ending_and_a_bug_is_not_told_in_detail() -> None:
+    registry = new_registry()
+    lost = UpstreamLost("gone")
+    refused, crashed = watch(registry, raising(lost)), watch(registry, raising(ZeroDivisionError("secret")))
+    with structlog.testing.capture_logs() as logged:
+        await sleep(1)
+    assert [entry["event"] for entry in logged] == ["call_crashed"]
+    assert failure(refused.ending) is lost
+    assert "secret" not in str(failure(crashed.ending))
+    assert len(registry) == 0
 
 
 @pytest.mark.parametrize("pause", [None, 0, 3])
-def test_a_cancelled_call_is_cancelled_however_far_it_has_come(pause: float | None) -> None:
-    async def scenario() -> None:
-        registry = new_registry()
-        call = watch(registry, never)
-        if pause is not None:
-            await sleep(pause)
-        registry.cancel(call.record, "enough")
-        registry.cancel(call.record, "again")
-        await sleep(0.1)
-        assert call.ending == Cancelled("enough") and len(registry) == 0
-
-    run(scenario)
+@virtual
+async def test_a_cancelled_call_is_cancelled_however_far_it_has_come(pause: float | None) -> None:
+    registry = new_registry()
+    call = watch(registry, never)
+    if pause is not None:
+        await sleep(pause)
+    registry.cancel(call.record, "enough")
+    registry.cancel(call.record, "again")
+    await sleep(0.1)
+    assert call.ending == Cancelled("enough") and len(registry) == 0
 
 
-def test_a_handler_that_has_not_begun_is_not_run_after_a_cancel() -> None:
+@virtual
+async def test_a_handler_that_has_not_begun_is_not_run_after_a_cancel() -> None:
     begun = []
 
     async def handler(call: Call, channel: CallChannel) -> Completed:
         begun.append(call)
         return DONE
 
-    async def scenario() -> None:
-        registry = new_registry(running=1)
-        running, waiting = watch(registry, handler), watch(registry, handler)
-        registry.cancel(running.record)
-        registry.cancel(waiting.record)
-        await sleep(1)
-        assert running.ending == waiting.ending == Cancelled()
-        assert begun == [] and len(registry) == 0
-
-    run(scenario)
+    registry = new_registry(running=1)
+    running, waiting = watch(registry, handler), watch(registry, handler)
+    registry.cancel(running.record)
+    registry.cancel(waiting.record)
+    await sleep(1)
+    assert running.ending == waiting.ending == Cancelled()
+    assert begun == [] and len(registry) == 0
 
 
-def test_a_handler_that_does_not_obey_has_its_grace_and_then_the_call_ends_without_it() -> None:
-    async def scenario() -> None:
-        registry = new_registry(running=1)
-        call = watch(registry, stubborn(60))
-        await sleep(1)
-        registry.cancel(call.record)
-        await sleep(2 * GRACE)
-        assert call.ending == Cancelled() and call.ended_at == call.began + 1 + GRACE
-        assert len(registry) == 1, "it still holds its place"
-        await sleep(60)
-        assert call.ending == Cancelled() and len(registry) == 0
-        assert call.record.log.refused == 1, "its late result is counted and dropped"
-
-    run(scenario)
+@virtual
+async def test_a_handler_that_does_not_obey_has_its_grace_and_then_the_call_ends_without_it() -> None:
+    registry = new_registry(running=1)
+    call = watch(registry, stubborn(60))
+    await sleep(1)
+    registry.cancel(call.record)
+    await sleep(2 * GRACE)
+    assert call.ending == Cancelled() and call.ended_at == call.began + 1 + GRACE
+    assert len(registry) == 1, "it still holds its place"
+    await sleep(60)
+    assert call.ending == Cancelled() and len(registry) == 0
+    assert call.record.log.refused == 1, "its late result is counted and dropped"
 
 
-def test_what_waits_is_started_in_order_and_one_more_is_refused() -> None:
-    async def scenario() -> None:
-        registry = new_registry(running=2, waiting=2)
-        calls = [watch(registry, after(seconds)) for seconds in (1, 5, 1, 1)]
-        with pytest.raises(Busy, match="2 calls running and 2 waiting"):
-            watch(registry, at_once)
-        other = watch(registry, at_once, principal="q")
-        await sleep(0)
-        assert other.ending is DONE, "one principal does not wait for another"
-        await sleep(10)
-        assert [call.ended_at - call.began for call in calls if call.ended_at] == [1, 5, 2, 3]
-        assert len(registry) == 0
-
-    run(scenario)
+@virtual
+async def test_what_waits_is_started_in_order_and_one_more_is_refused() -> None:
+    registry = new_registry(running=2, waiting=2)
+    calls = [watch(registry, after(seconds)) for seconds in (1, 5, 1, 1)]
+    with pytest.raises(Busy, match="2 calls running and 2 waiting"):
+        watch(registry, at_once)
+    other = watch(registry, at_once, principal="q")
+    await sleep(0)
+    assert other.ending is DONE, "one principal does not wait for another"
+    await sleep(10)
+    assert [call.ended_at - call.began for call in calls if call.ended_at] == [1, 5, 2, 3]
+    assert len(registry) == 0
 
 
 @pytest.mark.parametrize("loop", [VirtualLoop, CoarseLoop])
@@ -140,17 +130,15 @@ def test_a_silent_call_runs_out_of_time(
     run(scenario, loop)
 
 
-def test_progress_is_a_sign_of_life_but_the_longest_duration_stays() -> None:
-    async def scenario() -> None:
-        registry = new_registry()
-        lively = watch(registry, talking(2, 5), TimeLimits(3, 1000))
-        endless = watch(registry, talking(2, 1000), TimeLimits(3, 20))
-        await sleep(1000)
-        assert lively.ending is DONE
-        error = failure(endless.ending)
-        assert isinstance(error, DeadlineExceeded) and error.data is not None and error.data["limit"] == "max_duration"
-
-    run(scenario)
+@virtual
+async def test_progress_is_a_sign_of_life_but_the_longest_duration_stays() -> None:
+    registry = new_registry()
+    lively = watch(registry, talking(2, 5), TimeLimits(3, 1000))
+    endless = watch(registry, talking(2, 1000), TimeLimits(3, 20))
+    await sleep(1000)
+    assert lively.ending is DONE
+    error = failure(endless.ending)
+    assert isinstance(error, DeadlineExceeded) and error.data is not None and error.data["limit"] == "max_duration"
 
 
 def doubted(after_doubt: CallHandler) -> CallHandler:
@@ -165,30 +153,26 @@ def doubted(after_doubt: CallHandler) -> CallHandler:
     return handler
 
 
-def test_a_call_that_may_have_been_answered_has_little_time_left() -> None:
-    async def scenario() -> None:
-        call = watch(new_registry(), doubted(never), LONG)
-        await sleep(500)
-        error = failure(call.ending)
-        assert isinstance(error, UpstreamLost) and "something that belongs to no call" in str(error)
-        assert error.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
-        assert call.ended_at is not None and 35 <= call.ended_at - call.began <= 35 + 2 * TICK
-
-    run(scenario)
+@virtual
+async def test_a_call_that_may_have_been_answered_has_little_time_left() -> None:
+    call = watch(new_registry(), doubted(never), LONG)
+    await sleep(500)
+    error = failure(call.ending)
+    assert isinstance(error, UpstreamLost) and "something that belongs to no call" in str(error)
+    assert error.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
+    assert call.ended_at is not None and 35 <= call.ended_at - call.began <= 35 + 2 * TICK
 
 
-def test_its_answer_or_anything_it_says_takes_the_doubt_away() -> None:
-    async def scenario() -> None:
-        registry = new_registry()
-        answered = watch(registry, doubted(after(29)), LONG)
-        talked = watch(registry, doubted(talking(29, 3)), LONG)
-        silent = watch(registry, doubted(heard_and_then(never)), LONG)
-        await sleep(900)
-        assert answered.ending is DONE and talked.ending is DONE and silent.ended_at is None
-        await sleep(200)
-        assert isinstance(failure(silent.ending), DeadlineExceeded)
-
-    run(scenario)
+@virtual
+async def test_its_answer_or_anything_it_says_takes_the_doubt_away() -> None:
+    registry = new_registry()
+    answered = watch(registry, doubted(after(29)), LONG)
+    talked = watch(registry, doubted(talking(29, 3)), LONG)
+    silent = watch(registry, doubted(heard_and_then(never)), LONG)
+    await sleep(900)
+    assert answered.ending is DONE and talked.ending is DONE and silent.ended_at is None
+    await sleep(200)
+    assert isinstance(failure(silent.ending), DeadlineExceeded)
 
 
 def heard_and_then(handler: CallHandler) -> CallHandler:
@@ -200,58 +184,49 @@ def heard_and_then(handler: CallHandler) -> CallHandler:
     return hearing
 
 
-def test_a_sign_of_life_gives_the_caller_no_more_time_to_answer() -> None:
+@virtual
+async def test_a_sign_of_life_gives_the_caller_no_more_time_to_answer() -> None:
     async def asking(call: Call, channel: CallChannel) -> Completed:
         channel.ask(Question("roots/list", b"{}", lambda outcome: None))
         while True:
             await sleep(10)
             channel.touch()
 
-    async def scenario() -> None:
-        call = watch(new_registry(), asking, TimeLimits(1000, 1000, answer=25))
-        await sleep(30)
-        assert "roots/list was not answered for 25 s" in str(failure(call.ending))
-
-    run(scenario)
+    call = watch(new_registry(), asking, TimeLimits(1000, 1000, answer=25))
+    await sleep(30)
+    assert "roots/list was not answered for 25 s" in str(failure(call.ending))
 
 
-def test_time_in_the_queue_is_not_the_upstreams_silence() -> None:
+@virtual
+async def test_time_in_the_queue_is_not_the_upstreams_silence() -> None:
     """`silence` is "the longest an upstream may say nothing for a call": it was not asked yet."""
-
-    async def scenario() -> None:
-        registry = new_registry(running=1)
-        watch(registry, after(8))
-        queued = watch(registry, after(5), TimeLimits(10, 1000))
-        await sleep(100)
-        assert queued.ending is DONE
-
-    run(scenario)
+    registry = new_registry(running=1)
+    watch(registry, after(8))
+    queued = watch(registry, after(5), TimeLimits(10, 1000))
+    await sleep(100)
+    assert queued.ending is DONE
 
 
-def test_a_call_that_has_waited_may_be_silent_for_its_limit_and_no_longer() -> None:
-    async def scenario() -> None:
-        registry = new_registry(running=1)
-        watch(registry, after(8))
-        queued = watch(registry, never, TimeLimits(10, 1000))
-        await sleep(900)
-        assert isinstance(failure(queued.ending), DeadlineExceeded)
-        assert queued.ended_at is not None and 18 <= queued.ended_at - queued.began <= 18 + 2 * TICK
-
-    run(scenario)
+@virtual
+async def test_a_call_that_has_waited_may_be_silent_for_its_limit_and_no_longer() -> None:
+    registry = new_registry(running=1)
+    watch(registry, after(8))
+    queued = watch(registry, never, TimeLimits(10, 1000))
+    await sleep(900)
+    assert isinstance(failure(queued.ending), DeadlineExceeded)
+    assert queued.ended_at is not None and 18 <= queued.ended_at - queued.began <= 18 + 2 * TICK
 
 
-def test_a_call_that_never_has_its_turn_ends_at_its_longest_duration_and_may_be_made_again() -> None:
-    async def scenario() -> None:
-        registry = new_registry(running=1)
-        watch(registry, never)
-        queued = watch(registry, never, TimeLimits(3, 20))
-        await sleep(100)
-        error = failure(queued.ending)
-        assert isinstance(error, Busy) and is_retryable(error) and "waited 20 s for its turn" in str(error)
-        assert error.data is not None and error.data["setting"] == "hub.limits.running_calls"
-        assert queued.ended_at is not None and 20 <= queued.ended_at - queued.began <= 20 + 2 * TICK
-
-    run(scenario)
+@virtual
+async def test_a_call_that_never_has_its_turn_ends_at_its_longest_duration_and_may_be_made_again() -> None:
+    registry = new_registry(running=1)
+    watch(registry, never)
+    queued = watch(registry, never, TimeLimits(3, 20))
+    await sleep(100)
+    error = failure(queued.ending)
+    assert isinstance(error, Busy) and is_retryable(error) and "waited 20 s for its turn" in str(error)
+    assert error.data is not None and error.data["setting"] == "hub.limits.running_calls"
+    assert queued.ended_at is not None and 20 <= queued.ended_at - queued.began <= 20 + 2 * TICK
 
 
 def test_a_stop_ends_every_call_with_what_is_known() -> None:
@@ -288,27 +263,23 @@ def test_a_call_that_another_hub_has_begun_is_no_unsent_one_though_its_turn_has_
     assert isinstance(stopped.ending, Failed) and stopped.ending.error.data == {"outcome": "unknown"}
 
 
-def test_a_stop_is_bounded_and_even_a_handler_that_does_not_obey_leaves_an_ending() -> None:
-    async def scenario() -> None:
-        registry = new_registry()
-        call = watch(registry, stubborn(3))
-        await sleep(1)
-        began = LoopClock().now()
-        await registry.close(0.3)
-        assert LoopClock().now() - began <= 0.4
-        assert isinstance(call.ending, Failed), "every running call gets its ending (app.stop)"
-        await sleep(5)
-
-    run(scenario)
+@virtual
+async def test_a_stop_is_bounded_and_even_a_handler_that_does_not_obey_leaves_an_ending() -> None:
+    registry = new_registry()
+    call = watch(registry, stubborn(3))
+    await sleep(1)
+    began = LoopClock().now()
+    await registry.close(0.3)
+    assert LoopClock().now() - began <= 0.4
+    assert isinstance(call.ending, Failed), "every running call gets its ending (app.stop)"
+    await sleep(5)
 
 
-def test_a_task_cancelled_from_outside_still_leaves_an_ending() -> None:
-    async def scenario() -> None:
-        call = watch(new_registry(), never, LONG)
-        await sleep(1)
-        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
-        task.cancel()
-        await sleep(1)
-        assert isinstance(call.ending, Cancelled)
-
-    run(scenario)
+@virtual
+async def test_a_task_cancelled_from_outside_still_leaves_an_ending() -> None:
+    call = watch(new_registry(), never, LONG)
+    await sleep(1)
+    (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+    task.cancel()
+    await sleep(1)
+    assert isinstance(call.ending, Cancelled)

@@ -118,16 +118,13 @@ async def test_what_is_no_call_of_a_tool_is_unknown(hub: SoftHub) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, "1", 1.0, None, ""])
-def test_a_number_may_be_written_in_any_way(after: object) -> None:
-    @in_virtual_time
-    async def scenario(hub: SoftHub) -> None:
-        await hub.hello()
-        stream = await hub.softly()
-        sent = await hub.tool("hub_wait", {"stream": stream, "after": after})
-        await hub.running.ends(text("whole"))
-        assert said(sent) == "whole"
-
-    scenario()
+@in_virtual_time
+async def test_a_number_may_be_written_in_any_way(hub: SoftHub, after: object) -> None:
+    await hub.hello()
+    stream = await hub.softly()
+    sent = await hub.tool("hub_wait", {"stream": stream, "after": after})
+    await hub.running.ends(text("whole"))
+    assert said(sent) == "whole"
 
 
 @pytest.mark.parametrize(
@@ -142,16 +139,13 @@ def test_a_number_may_be_written_in_any_way(after: object) -> None:
         ({"stream": "{}", "after": 500}, "cursor 500 is beyond the stream's last event"),
     ],
 )
-def test_wrong_arguments_are_told_to_the_model(arguments: dict[str, Any], problem: str) -> None:
-    @in_virtual_time
-    async def scenario(hub: SoftHub) -> None:
-        await hub.hello()
-        stream = await hub.softly()
-        given = {key: stream if value == "{}" else value for key, value in arguments.items()}
-        sent = await hub.tool("hub_wait", given)
-        assert sent.result["isError"] and said(sent).startswith(f"hub_wait: {problem}")
-
-    scenario()
+@in_virtual_time
+async def test_wrong_arguments_are_told_to_the_model(hub: SoftHub, arguments: dict[str, Any], problem: str) -> None:
+    await hub.hello()
+    stream = await hub.softly()
+    given = {key: stream if value == "{}" else value for key, value in arguments.items()}
+    sent = await hub.tool("hub_wait", given)
+    assert sent.result["isError"] and said(sent).startswith(f"hub_wait: {problem}")
 
 
 @in_virtual_time

@@ -13,7 +13,7 @@ from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.stores.memory import MemoryStore
 from tests.unit.calls.durable_hub import HOW, DurableHub, delta, plain
 from tests.unit.calls.shared_store import HubStore
-from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
 HALF = "half a character \ud800"
 
@@ -44,134 +44,120 @@ def status(hub: DurableHub, id_: str) -> str:
         (UpstreamLost("gone", data={"reason": object(), "outcome": "unknown"}), Failed),
     ],
 )
-def test_an_ending_that_cannot_be_written_is_an_ending_that_says_so(how: RpcError, kind: type[Failed]) -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(1)
-        call.ends(how)
-        await sleep(1)
-        *_, ending = written(hub, call.id)
-        assert isinstance(ending, kind) and "cannot be written" in ending.error.message
-        assert ending.error.message.startswith(how.message[:4]) and status(hub, call.id) == "failed"
-        assert (ending.error.data or {}).get("outcome") == (how.data or {}).get("outcome")
-        reader = call.record.log.reader(lambda: None)
-        assert reader.take()[-1] == Failed(how), "the caller's own channel keeps the original"
-
-    run(scenario)
+@virtual
+async def test_an_ending_that_cannot_be_written_is_an_ending_that_says_so(how: RpcError, kind: type[Failed]) -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    call.ends(how)
+    await sleep(1)
+    *_, ending = written(hub, call.id)
+    assert isinstance(ending, kind) and "cannot be written" in ending.error.message
+    assert ending.error.message.startswith(how.message[:4]) and status(hub, call.id) == "failed"
+    assert (ending.error.data or {}).get("outcome") == (how.data or {}).get("outcome")
+    reader = call.record.log.reader(lambda: None)
+    assert reader.take()[-1] == Failed(how), "the caller's own channel keeps the original"
 
 
-def test_a_cancellation_that_cannot_be_written_is_still_one() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(1)
-        hub.registry.cancel(call.record, HALF)
-        await sleep(1)
-        assert written(hub, call.id)[-1] == Cancelled(HALF.replace("\ud800", "?"))
-        assert status(hub, call.id) == "cancelled"
-
-    run(scenario)
+@virtual
+async def test_a_cancellation_that_cannot_be_written_is_still_one() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    hub.registry.cancel(call.record, HALF)
+    await sleep(1)
+    assert written(hub, call.id)[-1] == Cancelled(HALF.replace("\ud800", "?"))
+    assert status(hub, call.id) == "cancelled"
 
 
-def test_another_event_that_cannot_be_written_is_a_message_that_says_so_and_no_hole() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(1)
-        follower = await hub.follow(call.id)
-        call.says(ToolCall("c1", HALF, b"{}"), Progressed(1))
-        call.record.ask(Question(HALF, b"{}", lambda outcome: None))
-        call.record.answer("q1", b"{}")
-        call.ends()
-        await sleep(1)
-        kinds = [type(event) for event in written(hub, call.id)]
-        assert kinds == [Started, Log, Progressed, Log, Log, Completed], "the answer to no question is none either"
-        log = written(hub, call.id)[1]
-        assert isinstance(log, Log) and log.level == "warning" and "ToolCall" in json.loads(bytes(log.params))["data"]
-        assert follower.events == written(hub, call.id)
-
-    run(scenario)
+@virtual
+async def test_another_event_that_cannot_be_written_is_a_message_that_says_so_and_no_hole() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    follower = await hub.follow(call.id)
+    call.says(ToolCall("c1", HALF, b"{}"), Progressed(1))
+    call.record.ask(Question(HALF, b"{}", lambda outcome: None))
+    call.record.answer("q1", b"{}")
+    call.ends()
+    await sleep(1)
+    kinds = [type(event) for event in written(hub, call.id)]
+    assert kinds == [Started, Log, Progressed, Log, Log, Completed], "the answer to no question is none either"
+    log = written(hub, call.id)[1]
+    assert isinstance(log, Log) and log.level == "warning" and "ToolCall" in json.loads(bytes(log.params))["data"]
+    assert follower.events == written(hub, call.id)
 
 
 # -- calls that another hub can go on with
 
 
-def test_what_another_hub_needs_is_stored_at_once_though_nothing_happens_and_once_only() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
+@virtual
+async def test_what_another_hub_needs_is_stored_at_once_though_nothing_happens_and_once_only() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    call.record.continuable(HOW)
+    await sleep(1)
+    row = store_of(hub).shared.row(call.id)
+    assert row is not None and row.last == 1
+    kept: Any = msgspec.json.decode(row.continuation or b"")
+    assert kept["how"] == {"task": "t1"} and kept["call"]["id"] == call.id
+    for number in range(3):
+        call.says(ToolCall(f"c{number}", "t", b"{}"))
         await sleep(1)
-        call.record.continuable(HOW)
-        await sleep(1)
-        row = store_of(hub).shared.row(call.id)
-        assert row is not None and row.last == 1
-        kept: Any = msgspec.json.decode(row.continuation or b"")
-        assert kept["how"] == {"task": "t1"} and kept["call"]["id"] == call.id
-        for number in range(3):
-            call.says(ToolCall(f"c{number}", "t", b"{}"))
-            await sleep(1)
-        assert [change.continuation is not None for change in store_of(hub).changes] == [True, False, False, False]
-        call.record.continuable(None)
-        await sleep(1)
-        row = store_of(hub).shared.row(call.id)
-        assert row is not None and not row.continuation
-
-    run(scenario)
+    assert [change.continuation is not None for change in store_of(hub).changes] == [True, False, False, False]
+    call.record.continuable(None)
+    await sleep(1)
+    row = store_of(hub).shared.row(call.id)
+    assert row is not None and not row.continuation
 
 
 @pytest.mark.parametrize("delay", [None, 0.05])
-def test_a_hub_that_stops_leaves_a_call_that_can_be_continued_with_all_it_has_said(delay: float | None) -> None:
-    async def scenario() -> None:
-        hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
-        left, ended = hub.call(), hub.call()
+@virtual
+async def test_a_hub_that_stops_leaves_a_call_that_can_be_continued_with_all_it_has_said(delay: float | None) -> None:
+    hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
+    left, ended = hub.call(), hub.call()
+    await sleep(1)
+    left.says(Progressed(1), delta("a"))
+    left.record.continuable(HOW)
+    store = store_of(hub).shared
+    began = LoopClock().now()
+    await hub.stops()
+    assert LoopClock().now() - began < 0.4 and not hub.streams._owned, "what is left is not waited for"
+    assert left.was_left and not ended.was_left
+    assert status(hub, left.id) == "working" and written(hub, left.id) == [Started(), Progressed(1), delta("a")]
+    row = store.row(left.id)
+    assert row is not None and row.continuation
+    assert status(hub, ended.id) == "failed"
+    ending = written(hub, ended.id)[-1]
+    assert isinstance(ending, Failed) and isinstance(ending.error, HubStopping)
+
+
+@virtual
+async def test_a_call_that_is_cancelled_or_whose_store_forgets_is_not_left() -> None:
+    hub, forgets = DurableHub(), DurableHub(MemoryStore())
+    cancelled, forgotten = hub.call(), forgets.call()
+    await sleep(1)
+    for call in (cancelled, forgotten):
+        call.record.continuable(HOW)
+    hub.registry.cancel(cancelled.record)
+    await forgets.stops()
+    await sleep(1)
+    assert cancelled.was_left is False and forgotten.was_left is False
+    assert status(hub, cancelled.id) == "cancelled"
+    row = await forgets.store.find(forgotten.id)
+    assert row is not None and row.status == "failed"
+
+
+@virtual
+async def test_closing_waits_for_what_is_being_written_but_not_forever() -> None:
+    quick, slow = DurableHub(HubStore(delay=lambda: 0.1)), DurableHub(HubStore(delay=lambda: 100.0))
+    for hub in (quick, slow):
+        call = hub.call()
         await sleep(1)
-        left.says(Progressed(1), delta("a"))
-        left.record.continuable(HOW)
-        store = store_of(hub).shared
+        call.says(Progressed(1))
         began = LoopClock().now()
         await hub.stops()
-        assert LoopClock().now() - began < 0.4 and not hub.streams._owned, "what is left is not waited for"
-        assert left.was_left and not ended.was_left
-        assert status(hub, left.id) == "working" and written(hub, left.id) == [Started(), Progressed(1), delta("a")]
-        row = store.row(left.id)
-        assert row is not None and row.continuation
-        assert status(hub, ended.id) == "failed"
-        ending = written(hub, ended.id)[-1]
-        assert isinstance(ending, Failed) and isinstance(ending.error, HubStopping)
-
-    run(scenario)
-
-
-def test_a_call_that_is_cancelled_or_whose_store_forgets_is_not_left() -> None:
-    async def scenario() -> None:
-        hub, forgets = DurableHub(), DurableHub(MemoryStore())
-        cancelled, forgotten = hub.call(), forgets.call()
-        await sleep(1)
-        for call in (cancelled, forgotten):
-            call.record.continuable(HOW)
-        hub.registry.cancel(cancelled.record)
-        await forgets.stops()
-        await sleep(1)
-        assert cancelled.was_left is False and forgotten.was_left is False
-        assert status(hub, cancelled.id) == "cancelled"
-        row = await forgets.store.find(forgotten.id)
-        assert row is not None and row.status == "failed"
-
-    run(scenario)
-
-
-def test_closing_waits_for_what_is_being_written_but_not_forever() -> None:
-    async def scenario() -> None:
-        quick, slow = DurableHub(HubStore(delay=lambda: 0.1)), DurableHub(HubStore(delay=lambda: 100.0))
-        for hub in (quick, slow):
-            call = hub.call()
-            await sleep(1)
-            call.says(Progressed(1))
-            began = LoopClock().now()
-            await hub.stops()
-            assert LoopClock().now() - began < 1
-        assert status(quick, quick.calls[0].id) == "failed" and not quick.streams._owned
-        assert store_of(slow).shared.row(slow.calls[0].id) is None
-
-    run(scenario)
+        assert LoopClock().now() - began < 1
+    assert status(quick, quick.calls[0].id) == "failed" and not quick.streams._owned
+    assert store_of(slow).shared.row(slow.calls[0].id) is None

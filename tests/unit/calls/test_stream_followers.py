@@ -16,7 +16,7 @@ from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import CallId
 from tests.unit.calls.durable_hub import DurableHub, Follower, delta, settle
 from tests.unit.calls.shared_store import HubStore, Shared
-from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.calls.virtual_time import sleep, virtual
 
 BIG = 20_000
 
@@ -44,252 +44,229 @@ def spoken(call: object, count: int) -> list[ToolCall]:
     return [ToolCall(f"c{number}", "t", b"{}") for number in range(count)]
 
 
-@pytest.mark.parametrize("delay", [None, 0.0, 0.3])
-@pytest.mark.parametrize("most", [None, 1, 7, 5000])
-def test_what_is_older_than_memory_comes_from_the_store_page_by_page(delay: float | None, most: int | None) -> None:
-    async def scenario() -> None:
-        hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
-        stream = stored(hub.store, 9000, status="completed")  # type: ignore[arg-type]
-        for after in (0, 1, 4095, 4096, 8999):
-            follower = Follower(hub.streams, stream, after, most)
-            await settle(lambda follower=follower: follower.at_end)  # type: ignore[misc]
-            assert follower.seqs == list(range(after + 1, 9001))
-            follower.reader.close()
-
-    run(scenario)
-
-
-def test_a_cursor_at_the_end_is_at_the_end_at_once_and_costs_the_store_nothing() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        follower = Follower(hub.streams, stored(hub.store, 3, status="completed"), 3)  # type: ignore[arg-type]
-        assert follower.at_end
-        await sleep(1)
-        assert follower.turns == 1 and hub.store.fetches == 0  # type: ignore[attr-defined]
-
-    run(scenario)
-
-
-def test_places_that_cannot_be_followed_are_refused_each_in_its_way() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(HubStore(Shared(StoreLimits(stream_events=100))), StreamLimits(followers=2))
-        call = hub.call()
-        await sleep(1)
-        for event in spoken(call, 300):
-            call.says(event)
-            await sleep(0.02)
-        stream = await hub.streams.open("p", call.id)
-        with pytest.raises(InvalidParams, match=r"cursor 302 is beyond the stream's last event, 301"):
-            hub.streams.follow(stream, lambda: None, 302)
-        with pytest.raises(EventsGone) as gone:
-            hub.streams.follow(stream, lambda: None, 0)
-        earliest = gone.value.earliest
-        assert 190 < earliest <= 302 - 80
-        readers = [hub.streams.follow(stream, lambda: None, after) for after in (earliest - 1, 301)]
-        with pytest.raises(Busy, match="2 followers"):
-            hub.streams.follow(stream, lambda: None, 301)
-        readers[0].close()
-        readers[0].close()
-        hub.streams.follow(stream, lambda: None, 301)
-
-    run(scenario)
-
-
-def test_a_page_that_sees_a_commit_before_its_owner_is_told_confuses_nobody() -> None:
-    """The store's reading thread may be ahead of the confirmation."""
-
-    async def scenario() -> None:
-        hub = DurableHub()
-        store = hub.store
-        assert isinstance(store, HubStore)
-        call = hub.call()
-        await sleep(1)
-        early = await hub.follow(call.id)
-        call.says(*spoken(call, 3))
-        await sleep(1)
-        assert early.seqs == [1, 2, 3, 4]
-        kept, store.is_held = store.is_held, True
-        call.says(*spoken(call, 3))  # committed, not confirmed
-        await sleep(1)
-        held, store._held = store._held, []
-        store.is_held = kept
-        late = await hub.follow(call.id)  # its page has all seven
-        await sleep(1)
-        assert late.seqs == early.seqs == [1, 2, 3, 4, 5, 6, 7]
-        for answer in held:
-            answer()
-        call.ends()
-        await sleep(1)
-        assert late.seqs == early.seqs == [1, 2, 3, 4, 5, 6, 7, 8]
-        assert late.lines == early.lines == store.shared.lines(call.id)
-
-    run(scenario)
-
-
-def test_news_that_are_older_than_what_is_known_or_not_the_next_are_not_mixed_up() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(HubStore(delay=lambda: 1.0))
-        store = hub.store
-        assert isinstance(store, HubStore)
-        stream = stored(store, 20)
-        entries = list(map(Committed, lines(1, 20)))
-        stream.row = row(store, last=3)
-        follower = Follower(hub.streams, stream, 3)
-        stream.committed(row(store, last=5), entries[3:5])
-        stream.committed(row(store, last=10), entries[8:10])
-        stream.committed(row(store, last=7))
-        assert stream.row.last == 10
-        stream.committed(row(store, epoch=2, last=20, status="failed"))
-        stream.committed(row(store, last=20))
-        assert stream.row.has_ended and stream.recent(3, 9) == [] and stream.recent(8, 9) == entries[8:10]
-        await settle(lambda: follower.at_end)
-        assert follower.seqs == list(range(4, 21))
-
-    run(scenario)
-
-
-def test_one_that_fell_behind_what_memory_holds_catches_up_from_the_store() -> None:
-    async def scenario() -> None:
-        shared = Shared(StoreLimits(stream_events=1_000_000))
-        hub = DurableHub(HubStore(shared, delay=lambda: 0.01))
-        call = hub.call()
-        await sleep(1)
-        quick, slow = await hub.follow(call.id), await hub.follow(call.id, most=100)
-        slow.is_slow = True
-        for _ in range(BIG // 100):
-            call.says(*spoken(call, 100))
-            await sleep(0.05)
-        assert len(quick.lines) > BIG - 5000
-        slow.wakes_up()
-        for _ in range(20):
-            call.says(*spoken(call, 100))
-            await sleep(0.05)
-        call.ends()
-        await settle(lambda: quick.at_end and slow.at_end)
-        assert quick.lines == slow.lines == shared.lines(call.id)
-
-    run(scenario)
-
-
-def test_of_fifty_followers_a_slow_one_is_bounded_and_the_others_get_every_event() -> None:
-    async def scenario() -> None:
-        shared = Shared(StoreLimits(stream_events=1_000_000))
-        hub = DurableHub(HubStore(shared))
-        call = hub.call()
-        await sleep(1)
-        others = [await hub.follow(call.id) for _ in range(49)]
-        slow = await hub.follow(call.id)
-        slow.is_slow = True
-        held = []
-        for _ in range(BIG // 500):
-            call.says(*spoken(call, 500))
-            await sleep(0.05)
-            tail = slow.reader.stream._tail
-            assert tail is not None
-            held.append(len(tail) + len(slow.reader._page or ()))
-        assert max(held) <= 8193 and held[-1] == held[-10], "what it has not read costs no more and no more"
-        call.ends()
-        await settle(lambda: all(other.at_end for other in others))
-        assert all(other.lines == others[0].lines for other in others)
-        assert others[0].lines == shared.lines(call.id)
-        slow.wakes_up()
-        await settle(lambda: slow.at_end)
-        assert slow.lines == others[0].lines
-
-    run(scenario)
-
-
-def test_memory_for_followers_is_kept_for_followers_only_and_only_so_much() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(1)
-        stream = call.record.stream
-        assert stream is not None
-        call.says(delta("a"))
-        await sleep(1)
-        assert stream._tail is None
-        follower = await hub.follow(call.id)
-        await sleep(1)
-        for _ in range(60):
-            call.says(delta("x" * 100_000))
-            await sleep(0.1)
-        assert stream._tail is not None and sum(len(entry.line) for entry in stream._tail) <= 2 << 20
+@pytest.mark.parametrize(("delay", "most"), [(None, None), (0.3, 1), (0.0, 7), (0.3, 5000)])
+@virtual
+async def test_what_is_older_than_memory_comes_from_the_store_page_by_page(
+    delay: float | None, most: int | None
+) -> None:
+    hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
+    stream = stored(hub.store, 9000, status="completed")  # type: ignore[arg-type]
+    for after in (0, 1, 4095, 4096, 8999):
+        follower = Follower(hub.streams, stream, after, most)
+        await settle(lambda follower=follower: follower.at_end)  # type: ignore[misc]
+        assert follower.seqs == list(range(after + 1, 9001))
         follower.reader.close()
-        call.says(delta("b"))
-        await sleep(1)
-        assert stream._tail is None
-
-    run(scenario)
 
 
-def test_a_store_that_fails_has_lost_it_or_has_let_go_of_it_is_told_to_the_follower() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        store = hub.store
-        assert isinstance(store, HubStore)
-        stream = stored(store, 10, status="completed")
-        store.broken = StoreError("disk on fire")
-        broken = Follower(hub.streams, stream, 0)
-        assert broken.reader.failed is store.broken
-        store.broken = None
-        missing = Follower(hub.streams, Stream(row(store, last=12, status="completed"), store), 10)
-        assert "event 11 cannot be read" in str(missing.reader.failed)
-        store.shared.core._streams[stream.row.id].chunks.pop(0)
-        store.shared.core._streams[stream.row.id].chunks.append(Chunk(6, lines(6, 5)))
-        store.shared.core._streams[stream.row.id].row = row(store, first=6, last=10, status="completed")
-        gone = Follower(hub.streams, stream, 2)
-        assert isinstance(gone.reader.failed, EventsGone) and gone.reader.failed.earliest == 6
-        store.shared.core.drop(stream.row.id)
-        unknown = Follower(hub.streams, stream, 2)
-        assert isinstance(unknown.reader.failed, UnknownStream)
-        await sleep(10)
-        assert max(each.turns for each in (broken, missing, gone, unknown)) <= 2, "nobody asks again and again"
+@virtual
+async def test_a_cursor_at_the_end_is_at_the_end_at_once_and_costs_the_store_nothing() -> None:
+    hub = DurableHub()
+    follower = Follower(hub.streams, stored(hub.store, 3, status="completed"), 3)  # type: ignore[arg-type]
+    assert follower.at_end
+    await sleep(1)
+    assert follower.turns == 1 and hub.store.fetches == 0  # type: ignore[attr-defined]
 
-    run(scenario)
+
+@virtual
+async def test_places_that_cannot_be_followed_are_refused_each_in_its_way() -> None:
+    hub = DurableHub(HubStore(Shared(StoreLimits(stream_events=100))), StreamLimits(followers=2))
+    call = hub.call()
+    await sleep(1)
+    for event in spoken(call, 300):
+        call.says(event)
+        await sleep(0.02)
+    stream = await hub.streams.open("p", call.id)
+    with pytest.raises(InvalidParams, match=r"cursor 302 is beyond the stream's last event, 301"):
+        hub.streams.follow(stream, lambda: None, 302)
+    with pytest.raises(EventsGone) as gone:
+        hub.streams.follow(stream, lambda: None, 0)
+    earliest = gone.value.earliest
+    assert 190 < earliest <= 302 - 80
+    readers = [hub.streams.follow(stream, lambda: None, after) for after in (earliest - 1, 301)]
+    with pytest.raises(Busy, match="2 followers"):
+        hub.streams.follow(stream, lambda: None, 301)
+    readers[0].close()
+    readers[0].close()
+    hub.streams.follow(stream, lambda: None, 301)
+
+
+@virtual
+async def test_a_page_that_sees_a_commit_before_its_owner_is_told_confuses_nobody() -> None:
+    """The store's reading thread may be ahead of the confirmation."""
+    hub = DurableHub()
+    store = hub.store
+    assert isinstance(store, HubStore)
+    call = hub.call()
+    await sleep(1)
+    early = await hub.follow(call.id)
+    call.says(*spoken(call, 3))
+    await sleep(1)
+    assert early.seqs == [1, 2, 3, 4]
+    kept, store.is_held = store.is_held, True
+    call.says(*spoken(call, 3))  # committed, not confirmed
+    await sleep(1)
+    held, store._held = store._held, []
+    store.is_held = kept
+    late = await hub.follow(call.id)  # its page has all seven
+    await sleep(1)
+    assert late.seqs == early.seqs == [1, 2, 3, 4, 5, 6, 7]
+    for answer in held:
+        answer()
+    call.ends()
+    await sleep(1)
+    assert late.seqs == early.seqs == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert late.lines == early.lines == store.shared.lines(call.id)
+
+
+@virtual
+async def test_news_that_are_older_than_what_is_known_or_not_the_next_are_not_mixed_up() -> None:
+    hub = DurableHub(HubStore(delay=lambda: 1.0))
+    store = hub.store
+    assert isinstance(store, HubStore)
+    stream = stored(store, 20)
+    entries = list(map(Committed, lines(1, 20)))
+    stream.row = row(store, last=3)
+    follower = Follower(hub.streams, stream, 3)
+    stream.committed(row(store, last=5), entries[3:5])
+    stream.committed(row(store, last=10), entries[8:10])
+    stream.committed(row(store, last=7))
+    assert stream.row.last == 10
+    stream.committed(row(store, epoch=2, last=20, status="failed"))
+    stream.committed(row(store, last=20))
+    assert stream.row.has_ended and stream.recent(3, 9) == [] and stream.recent(8, 9) == entries[8:10]
+    await settle(lambda: follower.at_end)
+    assert follower.seqs == list(range(4, 21))
+
+
+@virtual
+async def test_one_that_fell_behind_what_memory_holds_catches_up_from_the_store() -> None:
+    shared = Shared(StoreLimits(stream_events=1_000_000))
+    hub = DurableHub(HubStore(shared, delay=lambda: 0.01))
+    call = hub.call()
+    await sleep(1)
+    quick, slow = await hub.follow(call.id), await hub.follow(call.id, most=100)
+    slow.is_slow = True
+    for _ in range(BIG // 100):
+        call.says(*spoken(call, 100))
+        await sleep(0.05)
+    assert len(quick.lines) > BIG - 5000
+    slow.wakes_up()
+    for _ in range(20):
+        call.says(*spoken(call, 100))
+        await sleep(0.05)
+    call.ends()
+    await settle(lambda: quick.at_end and slow.at_end)
+    assert quick.lines == slow.lines == shared.lines(call.id)
+
+
+@virtual
+async def test_of_fifty_followers_a_slow_one_is_bounded_and_the_others_get_every_event() -> None:
+    shared = Shared(StoreLimits(stream_events=1_000_000))
+    hub = DurableHub(HubStore(shared))
+    call = hub.call()
+    await sleep(1)
+    others = [await hub.follow(call.id) for _ in range(49)]
+    slow = await hub.follow(call.id)
+    slow.is_slow = True
+    held = []
+    for _ in range(BIG // 500):
+        call.says(*spoken(call, 500))
+        await sleep(0.05)
+        tail = slow.reader.stream._tail
+        assert tail is not None
+        held.append(len(tail) + len(slow.reader._page or ()))
+    assert max(held) <= 8193 and held[-1] == held[-10], "what it has not read costs no more and no more"
+    call.ends()
+    await settle(lambda: all(other.at_end for other in others))
+    assert all(other.lines == others[0].lines for other in others)
+    assert others[0].lines == shared.lines(call.id)
+    slow.wakes_up()
+    await settle(lambda: slow.at_end)
+    assert slow.lines == others[0].lines
+
+
+@virtual
+async def test_memory_for_followers_is_kept_for_followers_only_and_only_so_much() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    stream = call.record.stream
+    assert stream is not None
+    call.says(delta("a"))
+    await sleep(1)
+    assert stream._tail is None
+    follower = await hub.follow(call.id)
+    await sleep(1)
+    for _ in range(60):
+        call.says(delta("x" * 100_000))
+        await sleep(0.1)
+    assert stream._tail is not None and sum(len(entry.line) for entry in stream._tail) <= 2 << 20
+    follower.reader.close()
+    call.says(delta("b"))
+    await sleep(1)
+    assert stream._tail is None
+
+
+@virtual
+async def test_a_store_that_fails_has_lost_it_or_has_let_go_of_it_is_told_to_the_follower() -> None:
+    hub = DurableHub()
+    store = hub.store
+    assert isinstance(store, HubStore)
+    stream = stored(store, 10, status="completed")
+    store.broken = StoreError("disk on fire")
+    broken = Follower(hub.streams, stream, 0)
+    assert broken.reader.failed is store.broken
+    store.broken = None
+    missing = Follower(hub.streams, Stream(row(store, last=12, status="completed"), store), 10)
+    assert "event 11 cannot be read" in str(missing.reader.failed)
+    store.shared.core._streams[stream.row.id].chunks.pop(0)
+    store.shared.core._streams[stream.row.id].chunks.append(Chunk(6, lines(6, 5)))
+    store.shared.core._streams[stream.row.id].row = row(store, first=6, last=10, status="completed")
+    gone = Follower(hub.streams, stream, 2)
+    assert isinstance(gone.reader.failed, EventsGone) and gone.reader.failed.earliest == 6
+    store.shared.core.drop(stream.row.id)
+    unknown = Follower(hub.streams, stream, 2)
+    assert isinstance(unknown.reader.failed, UnknownStream)
+    await sleep(10)
+    assert max(each.turns for each in (broken, missing, gone, unknown)) <= 2, "nobody asks again and again"
 
 
 @pytest.mark.parametrize("delay", [None, 0.1])
-def test_events_that_this_version_cannot_read_say_nothing_and_break_nobody(delay: float | None) -> None:
+@virtual
+async def test_events_that_this_version_cannot_read_say_nothing_and_break_nobody(delay: float | None) -> None:
     strange = [
         b'{"v":1,"stream":"st_x","seq":2,"ts":"t","type":"teleport","data":{}}',
         b'{"v":1,"stream":"st_x","seq":3,"ts":"t","type":"log","data":' + b"[" * 5000 + b"]" * 5000 + b"}",
         b'{"v":2}',
         b"\xff",
     ]
-
-    async def scenario() -> None:
-        hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
-        store = hub.store
-        assert isinstance(store, HubStore)
-        chunk = Chunk(1, (*lines(1, 1), *strange, *lines(6, 1)))
-        store.shared.core.create(row(store), chunk, lambda error: None)
-        kept = store.shared.row("st_x")
-        assert kept is not None
-        reader = Stream(kept, store).reader(lambda: None, 0)
-        await sleep(1)
-        assert reader.take() == [Progressed(1), Started(), Started(), Started(), Started(), Progressed(6)]
-        assert reader.cursor == 6 and Committed(b"").read == Started()
-
-    run(scenario)
+    hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
+    store = hub.store
+    assert isinstance(store, HubStore)
+    chunk = Chunk(1, (*lines(1, 1), *strange, *lines(6, 1)))
+    store.shared.core.create(row(store), chunk, lambda error: None)
+    kept = store.shared.row("st_x")
+    assert kept is not None
+    reader = Stream(kept, store).reader(lambda: None, 0)
+    await sleep(1)
+    assert reader.take() == [Progressed(1), Started(), Started(), Started(), Started(), Progressed(6)]
+    assert reader.cursor == 6 and Committed(b"").read == Started()
 
 
 @pytest.mark.parametrize(("status", "kind"), [("completed", Failed), ("failed", Failed), ("cancelled", Cancelled)])
-def test_an_ending_that_this_version_cannot_read_is_an_ending_all_the_same(status: str, kind: type) -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        store = hub.store
-        assert isinstance(store, HubStore)
-        last = b'{"v":1,"stream":"st_x","seq":2,"ts":"t","type":"apotheosis","data":{}}'
-        store.shared.core.create(row(store, status=status), Chunk(1, (*lines(1, 1), last)), lambda error: None)
-        kept = store.shared.row("st_x")
-        assert kept is not None
-        follower = Follower(hub.streams, Stream(kept, store), 0, 1)
-        await settle(lambda: follower.at_end)
-        assert follower.lines[-1] == last
-        assert follower.events[0] == Progressed(1) and type(follower.events[1]) is kind
-
-    run(scenario)
+@virtual
+async def test_an_ending_that_this_version_cannot_read_is_an_ending_all_the_same(status: str, kind: type) -> None:
+    hub = DurableHub()
+    store = hub.store
+    assert isinstance(store, HubStore)
+    last = b'{"v":1,"stream":"st_x","seq":2,"ts":"t","type":"apotheosis","data":{}}'
+    store.shared.core.create(row(store, status=status), Chunk(1, (*lines(1, 1), last)), lambda error: None)
+    kept = store.shared.row("st_x")
+    assert kept is not None
+    follower = Follower(hub.streams, Stream(kept, store), 0, 1)
+    await settle(lambda: follower.at_end)
+    assert follower.lines[-1] == last
+    assert follower.events[0] == Progressed(1) and type(follower.events[1]) is kind
 
 
 class Client:
@@ -310,58 +287,53 @@ class Client:
         self.follower = await hub.follow(id_, len(self.lines), most=most)
 
 
-def test_a_thousand_resumes_at_random_places_of_a_store_that_answers_late_lose_nothing() -> None:
+@virtual
+async def test_a_thousand_resumes_at_random_places_of_a_store_that_answers_late_lose_nothing() -> None:
     chance = random.Random(7)
-
-    async def scenario() -> None:
-        shared = Shared(StoreLimits(stream_events=100_000))
-        hub = DurableHub(HubStore(shared, delay=lambda: chance.uniform(0, 0.3)))
-        call = hub.call()
-        clients = [Client() for _ in range(16)]
-        await sleep(1)
-        for number in range(1000):
-            if number < 900:
-                call.says(*spoken(call, chance.randint(0, 8)), Progressed(number))
-            if number == 900:
-                call.ends()
-            client = chance.choice(clients)
-            client.is_cut_off(chance.choice([0, 0, 1, 50]))
-            await client.resumes(hub, call.id, chance.choice([None, 1, 10, 1000]))
-            await sleep(chance.uniform(0, 0.02))
-        for client in clients:
-            client.is_cut_off(3)
-            await client.resumes(hub, call.id, None)
-            assert client.follower is not None
-            await settle(lambda follower=client.follower: follower.at_end)  # type: ignore[misc]
-            client.is_cut_off(0)
-            assert client.lines == shared.lines(call.id)
-        assert len(clients[0].lines) > 4000
-
-    run(scenario)
+    shared = Shared(StoreLimits(stream_events=100_000))
+    hub = DurableHub(HubStore(shared, delay=lambda: chance.uniform(0, 0.3)))
+    call = hub.call()
+    clients = [Client() for _ in range(16)]
+    await sleep(1)
+    for number in range(1000):
+        if number < 900:
+            call.says(*spoken(call, chance.randint(0, 8)), Progressed(number))
+        if number == 900:
+            call.ends()
+        client = chance.choice(clients)
+        client.is_cut_off(chance.choice([0, 0, 1, 50]))
+        await client.resumes(hub, call.id, chance.choice([None, 1, 10, 1000]))
+        await sleep(chance.uniform(0, 0.02))
+    for client in clients:
+        client.is_cut_off(3)
+        await client.resumes(hub, call.id, None)
+        assert client.follower is not None
+        await settle(lambda follower=client.follower: follower.at_end)  # type: ignore[misc]
+        client.is_cut_off(0)
+        assert client.lines == shared.lines(call.id)
+    assert len(clients[0].lines) > 4000
 
 
-def test_nothing_of_a_stream_stays_when_all_are_done_with_it() -> None:
-    async def scenario() -> None:
-        shared = Shared()
-        owner, other = DurableHub(HubStore(shared)).runs(), DurableHub(HubStore(shared)).runs()
-        call = owner.call()
-        await sleep(1)
-        followers = [await owner.follow(call.id), await other.follow(call.id)]
-        call.ends()
-        await settle(lambda: all(follower.at_end for follower in followers))
-        assert await owner.streams.open("p", call.id) is followers[0].reader.stream
-        streams = [weakref.ref(follower.reader.stream) for follower in followers]
-        for follower in followers:
-            follower.reader.close()
-        id_ = call.id
-        del call, follower
-        followers.clear()
-        owner.calls.clear()
-        gc.collect()
-        await sleep(1)
-        gc.collect()
-        for hub in (owner, other):
-            assert not hub.streams._owned and not hub.streams._foreign and not hub.streams._detached
-        assert [stream() for stream in streams] == [None, None] and shared.row(id_) is not None
-
-    run(scenario)
+@virtual
+async def test_nothing_of_a_stream_stays_when_all_are_done_with_it() -> None:
+    shared = Shared()
+    owner, other = DurableHub(HubStore(shared)).runs(), DurableHub(HubStore(shared)).runs()
+    call = owner.call()
+    await sleep(1)
+    followers = [await owner.follow(call.id), await other.follow(call.id)]
+    call.ends()
+    await settle(lambda: all(follower.at_end for follower in followers))
+    assert await owner.streams.open("p", call.id) is followers[0].reader.stream
+    streams = [weakref.ref(follower.reader.stream) for follower in followers]
+    for follower in followers:
+        follower.reader.close()
+    id_ = call.id
+    del call, follower
+    followers.clear()
+    owner.calls.clear()
+    gc.collect()
+    await sleep(1)
+    gc.collect()
+    for hub in (owner, other):
+        assert not hub.streams._owned and not hub.streams._foreign and not hub.streams._detached
+    assert [stream() for stream in streams] == [None, None] and shared.row(id_) is not None

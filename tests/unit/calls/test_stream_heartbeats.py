@@ -13,7 +13,7 @@ from mcp_hub.events import Completed, Log, Progressed
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE, LONG, TICK, never
 from tests.unit.calls.durable_hub import DurableHub
-from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep
+from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep, virtual
 
 
 def beats(record: CallRecord) -> list[float]:
@@ -47,18 +47,16 @@ def test_who_wants_progress_hears_after_every_ten_silent_seconds_until_the_end(
     run(scenario, loop)
 
 
-def test_the_silence_of_a_call_that_had_to_wait_counts_from_its_turn() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(running=1)
-        first, waits = hub.call(), hub.call(wants_progress=True)
-        await sleep(33)
-        first.ends()
-        await sleep(9.5)
-        assert beats(waits.record) == []
-        await sleep(1)
-        assert beats(waits.record) == [1]
-
-    run(scenario)
+@virtual
+async def test_the_silence_of_a_call_that_had_to_wait_counts_from_its_turn() -> None:
+    hub = DurableHub(running=1)
+    first, waits = hub.call(), hub.call(wants_progress=True)
+    await sleep(33)
+    first.ends()
+    await sleep(9.5)
+    assert beats(waits.record) == []
+    await sleep(1)
+    assert beats(waits.record) == [1]
 
 
 class Turns:
@@ -75,90 +73,81 @@ class Turns:
         monkeypatch.setattr(CallRegistry, "_turn", counted)
 
 
-def test_the_wheel_turns_when_there_is_something_to_do_and_not_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+@virtual
+async def test_the_wheel_turns_when_there_is_something_to_do_and_not_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns(monkeypatch)
-
-    async def scenario() -> None:
-        hub = DurableHub()
-        for number in range(50):
-            hub.call(wants_progress=number % 2 == 0)
-        await sleep(1)
-        quiet = turns.count
-        assert quiet <= 3
-        await sleep(100)
-        assert turns.count - quiet <= 12, "once for all heartbeats of the same time"
-        for call in hub.calls:
-            call.ends()
-        await sleep(1)
-        before = turns.count
-        await sleep(1000)
-        assert turns.count - before <= 1
-
-    run(scenario)
+    hub = DurableHub()
+    for number in range(50):
+        hub.call(wants_progress=number % 2 == 0)
+    await sleep(1)
+    quiet = turns.count
+    assert quiet <= 3
+    await sleep(100)
+    assert turns.count - quiet <= 12, "once for all heartbeats of the same time"
+    for call in hub.calls:
+        call.ends()
+    await sleep(1)
+    before = turns.count
+    await sleep(1000)
+    assert turns.count - before <= 1
 
 
 @pytest.mark.parametrize("wants_progress", [False, True])
-def test_an_alarm_rings_at_its_times_while_the_call_runs(wants_progress: bool) -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        start = LoopClock().now()
-        dues = [7.0, 42.0, math.inf]
-        rung: list[float] = []
+@virtual
+async def test_an_alarm_rings_at_its_times_while_the_call_runs(wants_progress: bool) -> None:
+    hub = DurableHub()
+    start = LoopClock().now()
+    dues = [7.0, 42.0, math.inf]
+    rung: list[float] = []
 
-        def alarm(now: float) -> float:
-            if now >= start + dues[0]:
-                rung.append(round(now - start, 1))
-                del dues[0]
-            return start + dues[0]
+    def alarm(now: float) -> float:
+        if now >= start + dues[0]:
+            rung.append(round(now - start, 1))
+            del dues[0]
+        return start + dues[0]
 
-        def rings(now: float) -> float:
-            rung.append(now)
-            return now
+    def rings(now: float) -> float:
+        rung.append(now)
+        return now
 
-        calls = [hub.call(wants_progress=wants_progress) for _ in range(2)]
-        for call in calls:
-            call.record.reschedule(start + 7)
-        calls[0].record.timer = alarm
-        calls[1].record.timer = rings
-        calls[1].ends()
-        await sleep(95)
-        assert rung == [7, 42]
-        assert [round(at) for at in beats(calls[0].record)] == ([*range(1, 10)] if wants_progress else [])
-
-    run(scenario)
+    calls = [hub.call(wants_progress=wants_progress) for _ in range(2)]
+    for call in calls:
+        call.record.reschedule(start + 7)
+    calls[0].record.timer = alarm
+    calls[1].record.timer = rings
+    calls[1].ends()
+    await sleep(95)
+    assert rung == [7, 42]
+    assert [round(at) for at in beats(calls[0].record)] == ([*range(1, 10)] if wants_progress else [])
 
 
-def test_many_short_calls_turn_the_wheel_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+@virtual
+async def test_many_short_calls_turn_the_wheel_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns(monkeypatch)
-
-    async def scenario() -> None:
-        hub = DurableHub()
-        for _ in range(1000):
-            call = hub.call()
-            await sleep(0.001)
-            call.ends()
-            await sleep(0.001)
-        assert turns.count <= 2 / TICK + 1 and all(call.record.stream is None for call in hub.calls)
-
-    run(scenario)
+    hub = DurableHub()
+    for _ in range(1000):
+        call = hub.call()
+        await sleep(0.001)
+        call.ends()
+        await sleep(0.001)
+    assert turns.count <= 2 / TICK + 1 and all(call.record.stream is None for call in hub.calls)
 
 
 @pytest.mark.parametrize("moment", [0.249, 0.26])
-def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_one(moment: float) -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        hub.call()  # the wheel turns for others as well
-        await sleep(0.2)
-        call = hub.call()
-        await sleep(moment)
-        call.ends()
-        await sleep(1)
-        assert (call.record.stream is not None) is (moment > runner.QUIET)
-
-    run(scenario)
+@virtual
+async def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_one(moment: float) -> None:
+    hub = DurableHub()
+    hub.call()  # the wheel turns for others as well
+    await sleep(0.2)
+    call = hub.call()
+    await sleep(moment)
+    call.ends()
+    await sleep(1)
+    assert (call.record.stream is not None) is (moment > runner.QUIET)
 
 
-def test_only_a_call_that_the_stopping_hub_can_leave_is_left() -> None:
+@virtual
+async def test_only_a_call_that_the_stopping_hub_can_leave_is_left() -> None:
     """`is_left` is what tells an upstream not to cancel the work it does for the call."""
     seen: list[bool] = []
 
@@ -173,13 +162,10 @@ def test_only_a_call_that_the_stopping_hub_can_leave_is_left() -> None:
 
         return handler
 
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call().record.call
-        for how in (b'{"t":1}', None):
-            hub.registry.start(msgspec.structs.replace(call, id=CallId(f"st_{how!r}")), looking(how), LONG)
-        await sleep(1)
-        await hub.stops()
-        assert seen == [False, False, True, False]
-
-    run(scenario)
+    hub = DurableHub()
+    call = hub.call().record.call
+    for how in (b'{"t":1}', None):
+        hub.registry.start(msgspec.structs.replace(call, id=CallId(f"st_{how!r}")), looking(how), LONG)
+    await sleep(1)
+    await hub.stops()
+    assert seen == [False, False, True, False]

@@ -22,7 +22,7 @@ from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
 from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, settle
 from tests.unit.calls.shared_store import HubStore
-from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.calls.virtual_time import sleep, virtual
 
 STEP = ToolCall("c", "t", b"{}")
 
@@ -30,52 +30,48 @@ STEP = ToolCall("c", "t", b"{}")
 # -- letters
 
 
-def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        call, other = pair.one.call(), pair.one.call()
-        await sleep(1)
-        answers = [*map(ask, [call] * 3)]
-        await sleep(1)
-        row = await pair.two.streams.find("p", call.id)
-        assert list(await open_questions(pair.two.streams.store, row)) == ["q1", "q2", "q3"]
-        refusal = RpcError("no", code=-1, data={"why": [1]})
-        await pair.two.streams.answer("p", call.id, "q1", b'{"action":"accept"}')
-        await pair.two.streams.answer("p", call.id, "q2", refusal)
-        await pair.two.streams.answer("p", call.id, "q3", b"null")
-        await pair.two.streams.answer("p", call.id, "q9", b"{}")
-        await pair.two.streams.cancel("p", other.id, "enough")
-        await sleep(1)
-        assert bytes(answers[0][0]) == b'{"action":"accept"}' and bytes(answers[2][0]) == b"null"  # type: ignore[arg-type]
-        (error,) = answers[1]
-        assert isinstance(error, RpcError) and bytes(error.encoded()) == bytes(refusal.encoded())
-        assert pair.status(call.id) == "working" and pair.events(other.id)[-1] == Cancelled("enough")
-        await pair.two.streams.cancel("p", other.id, "again")
-        assert not pair.shared.core._letters
-
-    run(scenario)
+@virtual
+async def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
+    pair = Pair()
+    call, other = pair.one.call(), pair.one.call()
+    await sleep(1)
+    answers = [*map(ask, [call] * 3)]
+    await sleep(1)
+    row = await pair.two.streams.find("p", call.id)
+    assert list(await open_questions(pair.two.streams.store, row)) == ["q1", "q2", "q3"]
+    refusal = RpcError("no", code=-1, data={"why": [1]})
+    await pair.two.streams.answer("p", call.id, "q1", b'{"action":"accept"}')
+    await pair.two.streams.answer("p", call.id, "q2", refusal)
+    await pair.two.streams.answer("p", call.id, "q3", b"null")
+    await pair.two.streams.answer("p", call.id, "q9", b"{}")
+    await pair.two.streams.cancel("p", other.id, "enough")
+    await sleep(1)
+    assert bytes(answers[0][0]) == b'{"action":"accept"}' and bytes(answers[2][0]) == b"null"  # type: ignore[arg-type]
+    (error,) = answers[1]
+    assert isinstance(error, RpcError) and bytes(error.encoded()) == bytes(refusal.encoded())
+    assert pair.status(call.id) == "working" and pair.events(other.id)[-1] == Cancelled("enough")
+    await pair.two.streams.cancel("p", other.id, "again")
+    assert not pair.shared.core._letters
 
 
-def test_letters_that_cannot_be_read_or_are_for_nobody_do_no_harm() -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        call = pair.one.call()
-        await sleep(1)
-        answers = ask(call)
-        await sleep(1)
-        pair.shared.core._letters = [
-            *(
-                Letter(call.id, "input", body)
-                for body in (b"", b"{}", b"[[", b'{"key":"q1"}', b'{"key":"q1","x":' + b"[" * 9000)
-            ),
-            answering(call.id, "q1", b"1"),
-        ]
-        pair.shared.writes["another"] += 1
-        await sleep(1)
-        assert [bytes(answer) for answer in answers] == [b"1"]  # type: ignore[arg-type]
-        pair.one.streams._take(Letter(CallId("st_unknown"), "cancel", b"x"))
-
-    run(scenario)
+@virtual
+async def test_letters_that_cannot_be_read_or_are_for_nobody_do_no_harm() -> None:
+    pair = Pair()
+    call = pair.one.call()
+    await sleep(1)
+    answers = ask(call)
+    await sleep(1)
+    pair.shared.core._letters = [
+        *(
+            Letter(call.id, "input", body)
+            for body in (b"", b"{}", b"[[", b'{"key":"q1"}', b'{"key":"q1","x":' + b"[" * 9000)
+        ),
+        answering(call.id, "q1", b"1"),
+    ]
+    pair.shared.writes["another"] += 1
+    await sleep(1)
+    assert [bytes(answer) for answer in answers] == [b"1"]  # type: ignore[arg-type]
+    pair.one.streams._take(Letter(CallId("st_unknown"), "cancel", b"x"))
 
 
 @pytest.mark.parametrize("error", [RpcError("half \ufffd", code=7), RpcError("far", data={"deep": [[[]]]})])
@@ -88,238 +84,217 @@ def test_an_answer_arrives_as_it_was_sent(error: RpcError) -> None:
 # -- what an owner left behind
 
 
-def test_the_stream_of_a_hub_that_died_is_closed_by_the_next_one_exactly_once() -> None:
-    async def scenario() -> None:
-        pair = Pair(delay=0.05)
-        third = DurableHub(HubStore(pair.shared, lambda: 0.05)).runs()
-        call, ended = pair.one.call(), pair.one.call()
-        await sleep(1)
-        ended.ends()
-        call.says(STEP)
-        await sleep(1)
-        followers = [await hub.follow(call.id) for hub in (pair.two, third)]
-        await pair.one.dies()
-        await settle(lambda: all(follower.at_end for follower in followers))
-        *before, ending = pair.events(call.id)
-        assert before == [Started(), STEP] and isinstance(ending, Failed)
-        assert isinstance(ending.error, HubRestarted) and (ending.error.data or {})["outcome"] == "unknown"
-        assert pair.events(ended.id) == [Started(), DONE], "what has ended stays as it is"
-        assert all(follower.lines == pair.shared.lines(call.id) for follower in followers)
-
-    run(scenario)
+@virtual
+async def test_the_stream_of_a_hub_that_died_is_closed_by_the_next_one_exactly_once() -> None:
+    pair = Pair(delay=0.05)
+    third = DurableHub(HubStore(pair.shared, lambda: 0.05)).runs()
+    call, ended = pair.one.call(), pair.one.call()
+    await sleep(1)
+    ended.ends()
+    call.says(STEP)
+    await sleep(1)
+    followers = [await hub.follow(call.id) for hub in (pair.two, third)]
+    await pair.one.dies()
+    await settle(lambda: all(follower.at_end for follower in followers))
+    *before, ending = pair.events(call.id)
+    assert before == [Started(), STEP] and isinstance(ending, Failed)
+    assert isinstance(ending.error, HubRestarted) and (ending.error.data or {})["outcome"] == "unknown"
+    assert pair.events(ended.id) == [Started(), DONE], "what has ended stays as it is"
+    assert all(follower.lines == pair.shared.lines(call.id) for follower in followers)
 
 
-def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        call = pair.one.call()
-        await sleep(1.1)
-        await pair.one.dies()
-        row = await pair.two.streams.find("p", call.id)
-        assert row.status == "failed" and row.last == 2
-
-    run(scenario)
+@virtual
+async def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
+    pair = Pair()
+    call = pair.one.call()
+    await sleep(1.1)
+    await pair.one.dies()
+    row = await pair.two.streams.find("p", call.id)
+    assert row.status == "failed" and row.last == 2
 
 
-def test_an_orphan_that_cannot_be_closed_now_is_shown_as_it_is() -> None:
+@virtual
+async def test_an_orphan_that_cannot_be_closed_now_is_shown_as_it_is() -> None:
     """The file may not be writable at the moment."""
+    pair = Pair()
+    call = pair.one.call()
+    await sleep(1.1)
+    await pair.one.dies()
 
-    async def scenario() -> None:
-        pair = Pair()
-        call = pair.one.call()
-        await sleep(1.1)
-        await pair.one.dies()
+    async def refuses(row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
+        return None
 
-        async def refuses(row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-            return None
-
-        pair.two.store.claim = refuses  # type: ignore[method-assign]
-        with anyio.fail_after(60):
-            row = await pair.two.streams.find("p", call.id)
-        assert row.status == "working"
-
-    run(scenario)
+    pair.two.store.claim = refuses  # type: ignore[method-assign]
+    with anyio.fail_after(60):
+        row = await pair.two.streams.find("p", call.id)
+    assert row.status == "working"
 
 
 @pytest.mark.parametrize("delay", [None, 0.1])
 @pytest.mark.parametrize("is_asked", [True, False])
-def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay: float | None, is_asked: bool) -> None:
-    async def scenario() -> None:
-        pair = Pair(takes_up=True, delay=delay)
-        call = pair.one.call()
-        await sleep(1)
-        follower = await pair.two.follow(call.id)
-        call.record.continuable(HOW)
-        call.says(Progressed(5))
-        ask(call)
-        await sleep(2)
-        await pair.one.dies()
-        if is_asked:
-            opened: list[object] = []
-            async with anyio.create_task_group() as tasks:
+@virtual
+async def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay: float | None, is_asked: bool) -> None:
+    pair = Pair(takes_up=True, delay=delay)
+    call = pair.one.call()
+    await sleep(1)
+    follower = await pair.two.follow(call.id)
+    call.record.continuable(HOW)
+    call.says(Progressed(5))
+    ask(call)
+    await sleep(2)
+    await pair.one.dies()
+    if is_asked:
+        opened: list[object] = []
+        async with anyio.create_task_group() as tasks:
 
-                async def look() -> None:
-                    opened.append(await pair.two.streams.open("p", call.id))
+            async def look() -> None:
+                opened.append(await pair.two.streams.open("p", call.id))
 
-                for _ in range(3):
-                    tasks.start_soon(look)
-            assert len(set(map(id, opened))) == 1, "everybody has the same one, taken up once"
-        await settle(lambda: bool(pair.two.taken_up))
-        (again,) = pair.two.taken_up
-        again.says(Progressed(1))
-        answers = ask(again)
-        await sleep(2)
-        assert pair.two.streams.owned(call.id) is not None and pair.two.streams._detached["p"] == 1
-        await pair.two.streams.answer("p", call.id, "q5", b"{}")
-        again.ends()
-        await settle(lambda: follower.at_end)
-        kinds = [type(event).__name__ for event in pair.events(call.id)]
-        assert kinds == [
-            *("Started", "Progressed", "InputRequired", "InputReceived"),
-            *("Progressed", "InputRequired", "InputReceived", "Completed"),
-        ]
-        values = [event.progress for event in pair.events(call.id) if isinstance(event, Progressed)]
-        assert values[0] == 5 and values[1] > 5 and len(answers) == 1
-        assert follower.lines == pair.shared.lines(call.id)
-        row = pair.shared.row(call.id)
-        assert row is not None and row.epoch == 2 and not pair.two.streams._detached
-
-    run(scenario)
+            for _ in range(3):
+                tasks.start_soon(look)
+        assert len(set(map(id, opened))) == 1, "everybody has the same one, taken up once"
+    await settle(lambda: bool(pair.two.taken_up))
+    (again,) = pair.two.taken_up
+    again.says(Progressed(1))
+    answers = ask(again)
+    await sleep(2)
+    assert pair.two.streams.owned(call.id) is not None and pair.two.streams._detached["p"] == 1
+    await pair.two.streams.answer("p", call.id, "q5", b"{}")
+    again.ends()
+    await settle(lambda: follower.at_end)
+    kinds = [type(event).__name__ for event in pair.events(call.id)]
+    assert kinds == [
+        *("Started", "Progressed", "InputRequired", "InputReceived"),
+        *("Progressed", "InputRequired", "InputReceived", "Completed"),
+    ]
+    values = [event.progress for event in pair.events(call.id) if isinstance(event, Progressed)]
+    assert values[0] == 5 and values[1] > 5 and len(answers) == 1
+    assert follower.lines == pair.shared.lines(call.id)
+    row = pair.shared.row(call.id)
+    assert row is not None and row.epoch == 2 and not pair.two.streams._detached
 
 
 @pytest.mark.parametrize("trouble", ["busy", "unreadable", "unknown"])
-def test_a_call_that_cannot_be_gone_on_with_after_all_gets_its_ending(trouble: str) -> None:
-    async def scenario() -> None:
-        pair = Pair()
+@virtual
+async def test_a_call_that_cannot_be_gone_on_with_after_all_gets_its_ending(trouble: str) -> None:
+    pair = Pair()
 
-        async def go_on(row: object) -> None:
-            if trouble == "busy":
-                raise Busy("busy: half \ud800")
-            if trouble == "unknown":
-                raise UnknownStream
-            msgspec.json.decode(b"{}", type=int)
+    async def go_on(row: object) -> None:
+        if trouble == "busy":
+            raise Busy("busy: half \ud800")
+        if trouble == "unknown":
+            raise UnknownStream
+        msgspec.json.decode(b"{}", type=int)
 
-        pair.two.streams.go_on = go_on
-        calls = [pair.one.call(), pair.one.call()]
-        await sleep(1)
-        follower = await pair.two.follow(calls[0].id)
-        for call in calls:
-            call.record.continuable(HOW)
-        await sleep(1)
-        await pair.one.dies()
-        await settle(lambda: all(pair.status(call.id) == "failed" for call in calls))
-        await settle(lambda: follower.at_end)
-        assert isinstance(pair.events(calls[0].id)[-1], Failed)
-        assert pair.two._running is not None and not pair.two._running.done(), "and the hub goes on"
-
-    run(scenario)
-
-
-def test_what_asked_for_an_orphan_may_be_cancelled_without_leaving_it_to_nobody() -> None:
-    async def scenario() -> None:
-        one = DurableHub()
-        assert isinstance(one.store, HubStore)
-        shared = one.store.shared
-        two = DurableHub(HubStore(shared, lambda: 1.0), takes_up=True)  # and only takes up what it is asked for
-        call = one.call()
-        await sleep(1)
+    pair.two.streams.go_on = go_on
+    calls = [pair.one.call(), pair.one.call()]
+    await sleep(1)
+    follower = await pair.two.follow(calls[0].id)
+    for call in calls:
         call.record.continuable(HOW)
-        await sleep(1)
-        await one.dies()
-        with anyio.move_on_after(5):  # when the stream is being claimed
-            await two.streams.open("p", call.id)
-        assert len(two.taken_up) == 1
-        await two.streams.cancel("p", call.id, "enough")
-        await sleep(10)
-        row = shared.row(call.id)
-        assert row is not None and row.status == "cancelled"
+    await sleep(1)
+    await pair.one.dies()
+    await settle(lambda: all(pair.status(call.id) == "failed" for call in calls))
+    await settle(lambda: follower.at_end)
+    assert isinstance(pair.events(calls[0].id)[-1], Failed)
+    assert pair.two._running is not None and not pair.two._running.done(), "and the hub goes on"
 
-    run(scenario)
+
+@virtual
+async def test_what_asked_for_an_orphan_may_be_cancelled_without_leaving_it_to_nobody() -> None:
+    one = DurableHub()
+    assert isinstance(one.store, HubStore)
+    shared = one.store.shared
+    two = DurableHub(HubStore(shared, lambda: 1.0), takes_up=True)  # and only takes up what it is asked for
+    call = one.call()
+    await sleep(1)
+    call.record.continuable(HOW)
+    await sleep(1)
+    await one.dies()
+    with anyio.move_on_after(5):  # when the stream is being claimed
+        await two.streams.open("p", call.id)
+    assert len(two.taken_up) == 1
+    await two.streams.cancel("p", call.id, "enough")
+    await sleep(10)
+    row = shared.row(call.id)
+    assert row is not None and row.status == "cancelled"
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_what_is_wanted_of_a_call_while_it_is_taken_up_is_done_then(is_here: bool) -> None:
-    async def scenario() -> None:
-        pair = Pair(takes_up=True)
-        third = DurableHub(HubStore(pair.shared))
-        call, other = pair.one.call(), pair.two.call()
-        await sleep(1)
-        call.record.continuable(HOW)
-        await sleep(1)
-        going_on, is_ready = pair.two.streams.go_on, anyio.Event()
-        assert going_on is not None
+@virtual
+async def test_what_is_wanted_of_a_call_while_it_is_taken_up_is_done_then(is_here: bool) -> None:
+    pair = Pair(takes_up=True)
+    third = DurableHub(HubStore(pair.shared))
+    call, other = pair.one.call(), pair.two.call()
+    await sleep(1)
+    call.record.continuable(HOW)
+    await sleep(1)
+    going_on, is_ready = pair.two.streams.go_on, anyio.Event()
+    assert going_on is not None
 
-        async def late(row: object) -> None:
-            await is_ready.wait()
-            await going_on(row)  # type: ignore[arg-type]
+    async def late(row: object) -> None:
+        await is_ready.wait()
+        await going_on(row)  # type: ignore[arg-type]
 
-        pair.two.streams.go_on = late
-        await pair.one.dies()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(pair.two.streams.open, "p", call.id)
-            await sleep(0.1)
-            if is_here:
-                tasks.start_soon(pair.two.streams.cancel, "p", call.id, "enough")
-            else:
-                await third.streams.cancel("p", call.id, "enough")
-            await sleep(2)
-            is_ready.set()
-        await settle(lambda: pair.status(call.id) == "cancelled")
-        assert pair.status(other.id) == "working" and not pair.two.streams._letters
-
-    run(scenario)
+    pair.two.streams.go_on = late
+    await pair.one.dies()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pair.two.streams.open, "p", call.id)
+        await sleep(0.1)
+        if is_here:
+            tasks.start_soon(pair.two.streams.cancel, "p", call.id, "enough")
+        else:
+            await third.streams.cancel("p", call.id, "enough")
+        await sleep(2)
+        is_ready.set()
+    await settle(lambda: pair.status(call.id) == "cancelled")
+    assert pair.status(other.id) == "working" and not pair.two.streams._letters
 
 
-def test_an_orphan_that_cannot_be_taken_over_does_not_keep_the_others_waiting() -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        calls = [pair.one.call() for _ in range(3)]
-        await sleep(1)
-        claim = pair.two.store.claim
+@virtual
+async def test_an_orphan_that_cannot_be_taken_over_does_not_keep_the_others_waiting() -> None:
+    pair = Pair()
+    calls = [pair.one.call() for _ in range(3)]
+    await sleep(1)
+    claim = pair.two.store.claim
 
-        async def claims(row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-            if row.id == calls[0].id:
-                raise StoreError("not this one")
-            return await claim(row, lines, change)
+    async def claims(row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
+        if row.id == calls[0].id:
+            raise StoreError("not this one")
+        return await claim(row, lines, change)
 
-        pair.two.store.claim = claims  # type: ignore[method-assign]
-        await pair.one.dies()
-        await settle(lambda: [pair.status(call.id) for call in calls] == ["working", "failed", "failed"])
-
-    run(scenario)
+    pair.two.store.claim = claims  # type: ignore[method-assign]
+    await pair.one.dies()
+    await settle(lambda: [pair.status(call.id) for call in calls] == ["working", "failed", "failed"])
 
 
-def test_progress_goes_on_from_the_last_value_however_much_was_said_since() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(MemoryStore())
-        call = hub.call()
-        await sleep(1)
-        for number in range(1, 40):
-            call.says(Progressed(number), delta("x" * 100_000, number))
-            await sleep(0.3)
-        row = await hub.streams.find("p", call.id)
-        assert await last_progress(hub.store, row) == 39
-
-    run(scenario)
+@virtual
+async def test_progress_goes_on_from_the_last_value_however_much_was_said_since() -> None:
+    hub = DurableHub(MemoryStore())
+    call = hub.call()
+    await sleep(1)
+    for number in range(1, 40):
+        call.says(Progressed(number), delta("x" * 100_000, number))
+        await sleep(0.3)
+    row = await hub.streams.find("p", call.id)
+    assert await last_progress(hub.store, row) == 39
 
 
-def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is_cancelled() -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        call = pair.one.call()
-        await sleep(1)
-        follower = await pair.one.follow(call.id)
-        pair.shared.alive.discard(pair.one.store.instance)
-        await settle(lambda: pair.status(call.id) == "failed")
-        lines = pair.shared.lines(call.id)
-        call.says(STEP)
-        await settle(lambda: call.record.log.ended)
-        assert pair.shared.lines(call.id) == lines and follower.reader.failed is not None
-        again = await pair.one.follow(call.id)
-        await settle(lambda: again.at_end)
-        assert again.lines == lines
-
-    run(scenario)
+@virtual
+async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is_cancelled() -> None:
+    pair = Pair()
+    call = pair.one.call()
+    await sleep(1)
+    follower = await pair.one.follow(call.id)
+    pair.shared.alive.discard(pair.one.store.instance)
+    await settle(lambda: pair.status(call.id) == "failed")
+    lines = pair.shared.lines(call.id)
+    call.says(STEP)
+    await settle(lambda: call.record.log.ended)
+    assert pair.shared.lines(call.id) == lines and follower.reader.failed is not None
+    again = await pair.one.follow(call.id)
+    await settle(lambda: again.at_end)
+    assert again.lines == lines
 
 
 # -- real stores

@@ -13,7 +13,7 @@ from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
 from mcp_hub.types import RawJson
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
 from tests.unit.calls.durable_hub import HOW, Pair, settle
-from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
 
 class Far:
@@ -74,77 +74,69 @@ async def left_to(pair: Pair, far: Far, *, cancel: str | None, delay: float = 0.
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-def test_a_call_that_was_cancelled_is_cancelled_by_whoever_goes_on_with_it(has_ended: bool) -> None:
-    async def scenario() -> None:
-        pair, far = Pair(delay=0.3), Far(has_ended=has_ended)
-        id_ = await left_to(pair, far, cancel="enough")
-        assert pair.events(id_) == [Started(), Cancelled("enough")]
-        assert far.resumed == [bytes(HOW)]
-        assert has_ended or far.cancelled_after == pytest.approx(1), "its server is told once it is there"
-
-    run(scenario)
+@virtual
+async def test_a_call_that_was_cancelled_is_cancelled_by_whoever_goes_on_with_it(has_ended: bool) -> None:
+    pair, far = Pair(delay=0.3), Far(has_ended=has_ended)
+    id_ = await left_to(pair, far, cancel="enough")
+    assert pair.events(id_) == [Started(), Cancelled("enough")]
+    assert far.resumed == [bytes(HOW)]
+    assert has_ended or far.cancelled_after == pytest.approx(1), "its server is told once it is there"
 
 
-def test_one_that_was_not_ends_as_its_server_says() -> None:
-    async def scenario() -> None:
-        pair = Pair(delay=0.3)
-        assert pair.events(await left_to(pair, Far(), cancel=None))[-1] == DONE
-        pair = Pair(delay=0.3)
-        *_, ending = pair.events(await left_to(pair, Far(has_ended=True), cancel=None))
-        assert isinstance(ending, Failed) and ending.error.message == "the task was cancelled"
-
-    run(scenario)
+@virtual
+async def test_one_that_was_not_ends_as_its_server_says() -> None:
+    pair = Pair(delay=0.3)
+    assert pair.events(await left_to(pair, Far(), cancel=None))[-1] == DONE
+    pair = Pair(delay=0.3)
+    *_, ending = pair.events(await left_to(pair, Far(has_ended=True), cancel=None))
+    assert isinstance(ending, Failed) and ending.error.message == "the task was cancelled"
 
 
-def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
-    async def scenario() -> None:
-        pair, far = Pair(delay=0.3), Far()
-        rows = []
+@virtual
+async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
+    pair, far = Pair(delay=0.3), Far()
+    rows = []
 
-        async def goes_down(row: StreamInfo) -> None:
-            rows.append(row)
-            left = Continuation.of(row)
-            record = left.started(far, pair.two.registry, LONG)  # type: ignore[arg-type]  # what is used of it
-            record.take_up(left.how, 0.0, row.last, left.revoked)
-            pair.two.streams.take_up(record, row)
-            record.continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
+    async def goes_down(row: StreamInfo) -> None:
+        rows.append(row)
+        left = Continuation.of(row)
+        record = left.started(far, pair.two.registry, LONG)  # type: ignore[arg-type]  # what is used of it
+        record.take_up(left.how, 0.0, row.last, left.revoked)
+        pair.two.streams.take_up(record, row)
+        record.continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
 
-        pair.two.streams.go_on = goes_down
-        record = pair.one.registry.start(new_call("p"), far.call, LONG)
-        await sleep(2)
-        await pair.one.streams.cancel("p", record.call.id, "enough")
-        await pair.one.dies()
-        await settle(lambda: bool(rows))
-        await sleep(0.8)
-        await pair.two.dies()
-        third, taken = pair.beside(), []
+    pair.two.streams.go_on = goes_down
+    record = pair.one.registry.start(new_call("p"), far.call, LONG)
+    await sleep(2)
+    await pair.one.streams.cancel("p", record.call.id, "enough")
+    await pair.one.dies()
+    await settle(lambda: bool(rows))
+    await sleep(0.8)
+    await pair.two.dies()
+    third, taken = pair.beside(), []
 
-        async def takes(row: StreamInfo) -> None:
-            taken.append(Continuation.of(row))
-            raise HubRestarted("seen enough")
+    async def takes(row: StreamInfo) -> None:
+        taken.append(Continuation.of(row))
+        raise HubRestarted("seen enough")
 
-        third.streams.go_on = takes
-        await settle(lambda: bool(taken))
-        assert [(bytes(left.how), left.revoked) for left in taken] == [(b'{"task":"t1","seen":1}', "enough")]
-
-    run(scenario)
+    third.streams.go_on = takes
+    await settle(lambda: bool(taken))
+    assert [(bytes(left.how), left.revoked) for left in taken] == [(b'{"task":"t1","seen":1}', "enough")]
 
 
-def test_a_follower_at_another_hub_that_keeps_up_misses_no_step() -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        alone, followed = pair.one.call(), pair.one.call()
-        await sleep(1)
-        follower = await pair.two.follow(followed.id)
-        await sleep(1)
-        for step in range(1, 301):
-            for call in (alone, followed):
-                call.says(Progressed(step))
-            await sleep(0.01)
-        followed.ends()
-        await settle(lambda: follower.at_end)
-        steps = [event.progress for event in follower.events if isinstance(event, Progressed)]
-        assert steps == list(range(1, 301))
-        assert len(pair.events(alone.id)) < 100, "nobody waits for each of these"
-
-    run(scenario)
+@virtual
+async def test_a_follower_at_another_hub_that_keeps_up_misses_no_step() -> None:
+    pair = Pair()
+    alone, followed = pair.one.call(), pair.one.call()
+    await sleep(1)
+    follower = await pair.two.follow(followed.id)
+    await sleep(1)
+    for step in range(1, 301):
+        for call in (alone, followed):
+            call.says(Progressed(step))
+        await sleep(0.01)
+    followed.ends()
+    await settle(lambda: follower.at_end)
+    steps = [event.progress for event in follower.events if isinstance(event, Progressed)]
+    assert steps == list(range(1, 301))
+    assert len(pair.events(alone.id)) < 100, "nobody waits for each of these"

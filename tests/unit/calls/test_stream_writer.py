@@ -10,7 +10,7 @@ from mcp_hub.protocol.shape.stream_events import decoded
 from tests.unit.calls.call_scripts import DONE
 from tests.unit.calls.durable_hub import HOW, DurableHub, delta, plain, settle
 from tests.unit.calls.shared_store import HubStore
-from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.calls.virtual_time import sleep, virtual
 
 
 def store_of(hub: DurableHub) -> HubStore:
@@ -32,291 +32,258 @@ def status(hub: DurableHub, id_: str) -> str:
 
 
 @pytest.mark.parametrize("delay", [None, 0.0, 0.2])
-def test_all_that_a_call_says_is_committed_in_order_with_its_one_ending(delay: float | None) -> None:
+@virtual
+async def test_all_that_a_call_says_is_committed_in_order_with_its_one_ending(delay: float | None) -> None:
     said: list[CallEvent] = [
         Progressed(1),
         delta("a"),
         Log("info", b'{"level":"info","data":1}'),
         ToolCall("c", "t", b"{}"),
     ]
-
-    async def scenario() -> None:
-        hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
-        call = hub.call()
-        await sleep(0)
-        call.says(*said)
-        call.ends()
-        await sleep(2)
-        assert written(hub, call.id) == [Started(), *said, DONE]
-        assert status(hub, call.id) == "completed" and hub.streams.owned(call.id) is None
-
-    run(scenario)
+    hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
+    call = hub.call()
+    await sleep(0)
+    call.says(*said)
+    call.ends()
+    await sleep(2)
+    assert written(hub, call.id) == [Started(), *said, DONE]
+    assert status(hub, call.id) == "completed" and hub.streams.owned(call.id) is None
 
 
-def test_a_short_quiet_call_never_gets_to_the_store() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(0.2)
-        call.ends()
-        await sleep(10)
-        call.says(Progressed(1), Log("info", b"{}"))  # of which nothing follows either: the call has ended
-        await sleep(10)
-        assert store_of(hub).appends == [] and call.record.stream is None
-
-    run(scenario)
+@virtual
+async def test_a_short_quiet_call_never_gets_to_the_store() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(0.2)
+    call.ends()
+    await sleep(10)
+    call.says(Progressed(1), Log("info", b"{}"))  # of which nothing follows either: the call has ended
+    await sleep(10)
+    assert store_of(hub).appends == [] and call.record.stream is None
 
 
-def test_a_call_becomes_durable_with_its_first_event_or_question_or_after_a_while() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        talks, asks, lasts, continues = (hub.call() for _ in range(4))
+@virtual
+async def test_a_call_becomes_durable_with_its_first_event_or_question_or_after_a_while() -> None:
+    hub = DurableHub()
+    talks, asks, lasts, continues = (hub.call() for _ in range(4))
+    await sleep(0.1)
+    talks.says(Progressed(1))
+    asks.record.ask(Question("roots/list", b"{}", lambda outcome: None))
+    continues.record.continuable(None)
+    assert continues.record.stream is None
+    continues.record.continuable(HOW)
+    await sleep(0)
+    assert [call.record.stream is not None for call in (talks, asks, lasts, continues)] == [True, True, False, True]
+    await sleep(0.1)
+    assert lasts.record.stream is None
+    await sleep(0.1)
+    assert lasts.record.stream is not None
+
+
+@virtual
+async def test_one_append_is_under_way_at_a_time_and_what_comes_meanwhile_goes_with_the_next() -> None:
+    hub = DurableHub(HubStore(delay=lambda: 1.0))
+    call = hub.call()
+    await sleep(0)
+    for number in range(20):
+        call.says(ToolCall(f"c{number}", "t", b"{}"))
         await sleep(0.1)
-        talks.says(Progressed(1))
-        asks.record.ask(Question("roots/list", b"{}", lambda outcome: None))
-        continues.record.continuable(None)
-        assert continues.record.stream is None
-        continues.record.continuable(HOW)
-        await sleep(0)
-        assert [call.record.stream is not None for call in (talks, asks, lasts, continues)] == [True, True, False, True]
-        await sleep(0.1)
-        assert lasts.record.stream is None
-        await sleep(0.1)
-        assert lasts.record.stream is not None
-
-    run(scenario)
+    assert len(store_of(hub).appends) <= 2
+    call.ends()
+    await sleep(10)
+    assert len(written(hub, call.id)) == 22 and len(store_of(hub).appends) <= 4
 
 
-def test_one_append_is_under_way_at_a_time_and_what_comes_meanwhile_goes_with_the_next() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(HubStore(delay=lambda: 1.0))
-        call = hub.call()
-        await sleep(0)
-        for number in range(20):
-            call.says(ToolCall(f"c{number}", "t", b"{}"))
-            await sleep(0.1)
-        assert len(store_of(hub).appends) <= 2
-        call.ends()
-        await sleep(10)
-        assert len(written(hub, call.id)) == 22 and len(store_of(hub).appends) <= 4
-
-    run(scenario)
-
-
-def test_nothing_is_published_before_it_is_committed() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        store = store_of(hub)
-        call = hub.call()
-        await sleep(1)
-        follower = await hub.follow(call.id)
-        await sleep(1)
-        store.is_held = True
-        call.says(ToolCall("c", "t", b"{}"))
-        await sleep(5)
-        assert follower.seqs == [1] and len(store.shared.lines(call.id)) == 2
-        store.let_go()
-        await sleep(1)
-        assert follower.seqs == [1, 2]
-
-    run(scenario)
+@virtual
+async def test_nothing_is_published_before_it_is_committed() -> None:
+    hub = DurableHub()
+    store = store_of(hub)
+    call = hub.call()
+    await sleep(1)
+    follower = await hub.follow(call.id)
+    await sleep(1)
+    store.is_held = True
+    call.says(ToolCall("c", "t", b"{}"))
+    await sleep(5)
+    assert follower.seqs == [1] and len(store.shared.lines(call.id)) == 2
+    store.let_go()
+    await sleep(1)
+    assert follower.seqs == [1, 2]
 
 
 @pytest.mark.parametrize(("at_once", "pause"), [(1, 0.15), (1, 0.021), (50, 1.02)])
-def test_progress_that_nobody_follows_is_kept_whole_up_to_fifty_a_second(at_once: int, pause: float) -> None:
+@virtual
+async def test_progress_that_nobody_follows_is_kept_whole_up_to_fifty_a_second(at_once: int, pause: float) -> None:
     said = [Progressed(number) for number in range(200)]
-
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(0)
-        for first in range(0, 200, at_once):
-            call.says(*said[first : first + at_once])
-            await sleep(pause)
-        await sleep(1)
-        assert written(hub, call.id) == [Started(), *said]
-
-    run(scenario)
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(0)
+    for first in range(0, 200, at_once):
+        call.says(*said[first : first + at_once])
+        await sleep(pause)
+    await sleep(1)
+    assert written(hub, call.id) == [Started(), *said]
 
 
-def test_progress_that_nobody_follows_is_thinned_out_above_that_but_its_last_value_stays() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(0)
-        for number in range(1, 2001):
-            call.says(Progressed(number, skipped=2))
-            await sleep(0.001)
-        await sleep(1)
-        progress = [event for event in written(hub, call.id) if isinstance(event, Progressed)]
-        assert progress[-1].progress == 2000 and 54 <= len(progress) <= 62
-        assert sum(event.skipped + 1 for event in progress) == 6000, "each says how many it stands for"
-
-    run(scenario)
+@virtual
+async def test_progress_that_nobody_follows_is_thinned_out_above_that_but_its_last_value_stays() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(0)
+    for number in range(1, 2001):
+        call.says(Progressed(number, skipped=2))
+        await sleep(0.001)
+    await sleep(1)
+    progress = [event for event in written(hub, call.id) if isinstance(event, Progressed)]
+    assert progress[-1].progress == 2000 and 54 <= len(progress) <= 62
+    assert sum(event.skipped + 1 for event in progress) == 6000, "each says how many it stands for"
 
 
-def test_a_follower_that_keeps_up_gets_every_event_by_itself() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(1)
-        follower = await hub.follow(call.id)
-        for number in range(1, 1001):
-            call.says(Progressed(number))
-            if number % 10 == 0:
-                await sleep(0.01)
-        await sleep(1)
-        assert [event.progress for event in follower.events if isinstance(event, Progressed)] == list(range(1, 1001))
-
-    run(scenario)
+@virtual
+async def test_a_follower_that_keeps_up_gets_every_event_by_itself() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    follower = await hub.follow(call.id)
+    for number in range(1, 1001):
+        call.says(Progressed(number))
+        if number % 10 == 0:
+            await sleep(0.01)
+    await sleep(1)
+    assert [event.progress for event in follower.events if isinstance(event, Progressed)] == list(range(1, 1001))
 
 
-def test_a_flood_costs_nobody_who_reads_the_log_directly_an_event() -> None:
+@virtual
+async def test_a_flood_costs_nobody_who_reads_the_log_directly_an_event() -> None:
     """The writer looks seldom, but never so seldom that the log takes it for a slow reader and merges for all."""
-
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        seen: list[CallEvent] = []
-        reader = call.record.log.reader(lambda: None)
-        await sleep(0)
-        for number in range(1, 60_001):
-            call.says(Progressed(number))
-            if number % 5000 == 0:
-                seen += reader.take()
-        seen += reader.take()
-        assert [event for event in seen if isinstance(event, Progressed)] == [Progressed(n) for n in range(1, 60_001)]
-        await sleep(1)
-        kept = [event for event in written(hub, call.id) if isinstance(event, Progressed)]
-        assert len(kept) < 55 and sum(event.skipped + 1 for event in kept) == 60_000
-
-    run(scenario)
+    hub = DurableHub()
+    call = hub.call()
+    seen: list[CallEvent] = []
+    reader = call.record.log.reader(lambda: None)
+    await sleep(0)
+    for number in range(1, 60_001):
+        call.says(Progressed(number))
+        if number % 5000 == 0:
+            seen += reader.take()
+    seen += reader.take()
+    assert [event for event in seen if isinstance(event, Progressed)] == [Progressed(n) for n in range(1, 60_001)]
+    await sleep(1)
+    kept = [event for event in written(hub, call.id) if isinstance(event, Progressed)]
+    assert len(kept) < 55 and sum(event.skipped + 1 for event in kept) == 60_000
 
 
-def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log_merges() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(1)
-        follower = await hub.follow(call.id)
-        await sleep(1)
-        store_of(hub).is_held = True
-        for number in range(1, 40_001):
-            call.says(Progressed(number))
-            if number % 100 == 0:
-                await sleep(0.001)
-        call.ends()
-        await sleep(1)
-        assert len(call.record.log._events) < 10_000
-        store_of(hub).let_go()
-        await settle(lambda: follower.at_end)
-        values = [event.progress for event in follower.events if isinstance(event, Progressed)]
-        assert values == sorted(set(values)) and values[-1] == 40_000 and len(values) < 20_000
-        assert follower.seqs == list(range(1, len(follower.seqs) + 1))
-
-    run(scenario)
-
-
-def test_content_that_cannot_be_merged_waits_only_up_to_so_many_bytes() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(1)
-        store_of(hub).is_held = True
-        for number in range(3000):
-            call.says(delta("x" * 5000, number))
+@virtual
+async def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log_merges() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    follower = await hub.follow(call.id)
+    await sleep(1)
+    store_of(hub).is_held = True
+    for number in range(1, 40_001):
+        call.says(Progressed(number))
+        if number % 100 == 0:
             await sleep(0.001)
-        writer = hub.streams.owned(call.id)
-        assert writer is not None and writer._coalescer is not None and writer._coalescer.size < (1 << 20) + 300 * 6000
-        store_of(hub).let_go()
-        await sleep(5)
-        assert len(written(hub, call.id)) == 3001
+    call.ends()
+    await sleep(1)
+    assert len(call.record.log._events) < 10_000
+    store_of(hub).let_go()
+    await settle(lambda: follower.at_end)
+    values = [event.progress for event in follower.events if isinstance(event, Progressed)]
+    assert values == sorted(set(values)) and values[-1] == 40_000 and len(values) < 20_000
+    assert follower.seqs == list(range(1, len(follower.seqs) + 1))
 
-    run(scenario)
+
+@virtual
+async def test_content_that_cannot_be_merged_waits_only_up_to_so_many_bytes() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    store_of(hub).is_held = True
+    for number in range(3000):
+        call.says(delta("x" * 5000, number))
+        await sleep(0.001)
+    writer = hub.streams.owned(call.id)
+    assert writer is not None and writer._coalescer is not None and writer._coalescer.size < (1 << 20) + 300 * 6000
+    store_of(hub).let_go()
+    await sleep(5)
+    assert len(written(hub, call.id)) == 3001
 
 
 @pytest.mark.parametrize("error", [StoreError("disk on fire"), Fenced("another owner")])
 @pytest.mark.parametrize("at", [0, 1, 3])
-def test_a_stream_that_is_lost_ends_for_its_followers_and_its_call_only_if_it_is_anothers(
+@virtual
+async def test_a_stream_that_is_lost_ends_for_its_followers_and_its_call_only_if_it_is_anothers(
     error: StoreError, at: int
 ) -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        store_of(hub).refusals = [None] * at + [error]
-        hub.streams.begin(call.record)
-        assert call.record.stream is not None
-        reader = call.record.stream.reader(lambda: None, 0)
-        for number in range(5):
-            call.says(ToolCall(f"c{number}", "t", b"{}"))
-            await sleep(1)
-        assert reader.failed is error
-        assert hub.streams.owned(call.id) is None
-        assert call.record.log.ended == isinstance(error, Fenced), "a call does not fail for its store"
-        assert len(store_of(hub).appends) == at + 1, "nothing more is tried"
-        late = call.record.stream.reader(lambda: None, 0)
-        assert late.failed is error, "nor does somebody wait who comes later"
-        assert hub.streams.begin(call.record).error is error
-
-    run(scenario)
+    hub = DurableHub()
+    call = hub.call()
+    store_of(hub).refusals = [None] * at + [error]
+    hub.streams.begin(call.record)
+    assert call.record.stream is not None
+    reader = call.record.stream.reader(lambda: None, 0)
+    for number in range(5):
+        call.says(ToolCall(f"c{number}", "t", b"{}"))
+        await sleep(1)
+    assert reader.failed is error
+    assert hub.streams.owned(call.id) is None
+    assert call.record.log.ended == isinstance(error, Fenced), "a call does not fail for its store"
+    assert len(store_of(hub).appends) == at + 1, "nothing more is tried"
+    late = call.record.stream.reader(lambda: None, 0)
+    assert late.failed is error, "nor does somebody wait who comes later"
+    assert hub.streams.begin(call.record).error is error
 
 
-def test_begun_twice_is_begun_once_whenever_that_is() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        first = hub.streams.begin(call.record)
-        assert hub.streams.begin(call.record) is first
-        await sleep(1)
-        assert hub.streams.begin(call.record) is first
-        call.ends()
-        await sleep(1)
-        again = hub.streams.begin(call.record)
-        assert again.stream is first.stream and again.is_over and hub.streams.owned(call.id) is None
-        assert hub.streams.detach(call.record).stream is first.stream
-        await sleep(1)
-        assert written(hub, call.id) == [Started(), DONE] and len(store_of(hub).appends) == 2
-        assert not hub.streams._detached
-
-    run(scenario)
+@virtual
+async def test_begun_twice_is_begun_once_whenever_that_is() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    first = hub.streams.begin(call.record)
+    assert hub.streams.begin(call.record) is first
+    await sleep(1)
+    assert hub.streams.begin(call.record) is first
+    call.ends()
+    await sleep(1)
+    again = hub.streams.begin(call.record)
+    assert again.stream is first.stream and again.is_over and hub.streams.owned(call.id) is None
+    assert hub.streams.detach(call.record).stream is first.stream
+    await sleep(1)
+    assert written(hub, call.id) == [Started(), DONE] and len(store_of(hub).appends) == 2
+    assert not hub.streams._detached
 
 
-def test_a_call_that_waits_can_be_made_durable_and_be_seen_before_its_turn() -> None:
-    async def scenario() -> None:
-        hub = DurableHub(running=1)
-        first, waits, dropped = hub.call(), hub.call(), hub.call()
-        hub.streams.begin(waits.record)
-        hub.streams.begin(dropped.record)
-        await sleep(1)
-        assert written(hub, waits.id) == [Started()] and status(hub, waits.id) == "working"
-        hub.registry.cancel(dropped.record, "enough")
-        first.ends()
-        await sleep(1)
-        waits.says(Progressed(1))
-        waits.ends()
-        await sleep(1)
-        assert written(hub, waits.id) == [Started(), Progressed(1), DONE]
-        assert written(hub, dropped.id) == [Started(), Cancelled("enough")]
-
-    run(scenario)
+@virtual
+async def test_a_call_that_waits_can_be_made_durable_and_be_seen_before_its_turn() -> None:
+    hub = DurableHub(running=1)
+    first, waits, dropped = hub.call(), hub.call(), hub.call()
+    hub.streams.begin(waits.record)
+    hub.streams.begin(dropped.record)
+    await sleep(1)
+    assert written(hub, waits.id) == [Started()] and status(hub, waits.id) == "working"
+    hub.registry.cancel(dropped.record, "enough")
+    first.ends()
+    await sleep(1)
+    waits.says(Progressed(1))
+    waits.ends()
+    await sleep(1)
+    assert written(hub, waits.id) == [Started(), Progressed(1), DONE]
+    assert written(hub, dropped.id) == [Started(), Cancelled("enough")]
 
 
-def test_the_row_has_the_status_and_the_last_message() -> None:
-    async def scenario() -> None:
-        hub = DurableHub()
-        call = hub.call()
-        await sleep(1)
-        call.says(Progressed(1, None, {"message": msgspec.Raw(b'"one"')}))
-        await sleep(1)
-        call.says(Progressed(2, None, {"message": msgspec.Raw(b'["none"]')}), ToolCall("c", "t", b"{}"))
-        key = call.record.ask(Question("roots/list", b"{}", lambda outcome: None))
-        await sleep(1)
-        row = store_of(hub).shared.row(call.id)
-        assert row is not None and (row.status, row.message) == ("input_required", "one")
-        assert call.record.stream is not None and call.record.stream.row == row
-        assert written(hub, call.id)[-1] == InputRequired(key, "roots/list", b"{}")
-        call.record.answer(key, b"{}")
-        await sleep(1)
-        assert status(hub, call.id) == "working" and written(hub, call.id)[-1] == InputReceived(key)
-
-    run(scenario)
+@virtual
+async def test_the_row_has_the_status_and_the_last_message() -> None:
+    hub = DurableHub()
+    call = hub.call()
+    await sleep(1)
+    call.says(Progressed(1, None, {"message": msgspec.Raw(b'"one"')}))
+    await sleep(1)
+    call.says(Progressed(2, None, {"message": msgspec.Raw(b'["none"]')}), ToolCall("c", "t", b"{}"))
+    key = call.record.ask(Question("roots/list", b"{}", lambda outcome: None))
+    await sleep(1)
+    row = store_of(hub).shared.row(call.id)
+    assert row is not None and (row.status, row.message) == ("input_required", "one")
+    assert call.record.stream is not None and call.record.stream.row == row
+    assert written(hub, call.id)[-1] == InputRequired(key, "roots/list", b"{}")
+    call.record.answer(key, b"{}")
+    await sleep(1)
+    assert status(hub, call.id) == "working" and written(hub, call.id)[-1] == InputReceived(key)

@@ -3,8 +3,13 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any, TypeVar, TypeVarTuple
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
+import anyio
+
+P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -50,6 +55,29 @@ class LoopClock:
 def run(main: Callable[[], Coroutine[Any, Any, T]], loop: type[VirtualLoop] = VirtualLoop) -> T:
     with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main())
+
+
+def virtual(main: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test on the loop whose time passes by itself, with a bound for what waits for ever."""
+
+    @wraps(main)
+    def test(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def bounded() -> None:
+            with anyio.fail_after(100_000):
+                await main(*args, **kwargs)
+
+        run(bounded)
+
+    return test
+
+
+def named_like(scenario: Callable[..., object], test: Callable[..., T], *more: str) -> Callable[..., T]:
+    """`test` under the name of `scenario`; pytest gives it the scenario's parameters but the first, and `more`."""
+    parameters = [*signature(scenario).parameters.values()][1:]
+    parameters += [Parameter(name, Parameter.KEYWORD_ONLY) for name in more]
+    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+    test.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return test
 
 
 async def sleep(seconds: float) -> None:

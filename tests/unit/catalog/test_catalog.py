@@ -13,7 +13,7 @@ from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.view import ServerRules, ViewRules
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.fakes import IdleUpstream
 
 STARTING, READY = UpstreamState.STARTING, UpstreamState.READY
@@ -60,91 +60,81 @@ class World:
         return [entry.exported for entry in self.catalog.view(profile).entries(Kind.TOOL)]
 
 
-def test_definitions_that_are_left_out_are_told_of_once() -> None:
-    async def scenario() -> None:
-        world = World()
-        unfit = tuple(b'{"name":"t%d","inputSchema":[]}' % n for n in range(30))
-        world.git.held = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (*unfit, b'{"name":"\\u202eok"}')})
-        world.git.becomes(READY)
-        with structlog.testing.capture_logs() as logs:
-            assert world.names() == world.names("small") == []
-            world.ci.offers("build")
-            assert world.names() == ["ci_build"]
-            (line,) = logs
-            assert (line["event"], line["upstream"], line["count"]) == ("definitions_left_out", "git", 31)
-            assert len(line["which"]) == 20 and line["which"][0].startswith("tool t0 is left out: ")
-            world.git.held = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (*unfit, b'{"name":"\\u202eother"}')})
-            world.git.becomes(READY)
-            world.names()
-            assert logs[1]["count"] == 1 and logs[1]["which"][0].startswith("tool <U+202E>other is left out: ")
-
-    run(scenario)
-
-
-def test_the_view_follows_what_is_offered_and_each_profile_has_its_own() -> None:
-    async def scenario() -> None:
-        world = World()
-        assert world.names() == []
+@virtual
+async def test_definitions_that_are_left_out_are_told_of_once() -> None:
+    world = World()
+    unfit = tuple(b'{"name":"t%d","inputSchema":[]}' % n for n in range(30))
+    world.git.held = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (*unfit, b'{"name":"\\u202eok"}')})
+    world.git.becomes(READY)
+    with structlog.testing.capture_logs() as logs:
+        assert world.names() == world.names("small") == []
         world.ci.offers("build")
-        world.git.offers("log")
-        assert world.names() == ["git_log", "ci_build"] and world.names("small") == ["ci_build"]
-        world.git.offers("log", "diff")
-        assert world.names() == ["git_log", "git_diff", "ci_build"]
-        assert world.catalog.profiles == {None, "small"}
-        with pytest.raises(KeyError):
-            world.names("unconfigured")
+        assert world.names() == ["ci_build"]
+        (line,) = logs
+        assert (line["event"], line["upstream"], line["count"]) == ("definitions_left_out", "git", 31)
+        assert len(line["which"]) == 20 and line["which"][0].startswith("tool t0 is left out: ")
+        world.git.held = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (*unfit, b'{"name":"\\u202eother"}')})
+        world.git.becomes(READY)
+        world.names()
+        assert logs[1]["count"] == 1 and logs[1]["which"][0].startswith("tool <U+202E>other is left out: ")
 
-    run(scenario)
+
+@virtual
+async def test_the_view_follows_what_is_offered_and_each_profile_has_its_own() -> None:
+    world = World()
+    assert world.names() == []
+    world.ci.offers("build")
+    world.git.offers("log")
+    assert world.names() == ["git_log", "ci_build"] and world.names("small") == ["ci_build"]
+    world.git.offers("log", "diff")
+    assert world.names() == ["git_log", "git_diff", "ci_build"]
+    assert world.catalog.profiles == {None, "small"}
+    with pytest.raises(KeyError):
+        world.names("unconfigured")
 
 
-def test_a_view_is_built_once_until_what_is_offered_differs() -> None:
-    async def scenario() -> None:
-        world = World()
-        world.git.offers("log")
-        view, version = world.catalog.view(None), world.catalog.version
-        assert world.catalog.view(None) is view
-        world.git.becomes(UpstreamState.BACKING_OFF)
-        assert world.catalog.version > version
-        assert world.catalog.view(None) is view, "a state is not in the list"
-        world.git.offers("log")
-        assert world.catalog.view(None) is view, "equal content is no change"
-        world.git.offers("diff")
-        assert world.catalog.view(None) is not view
-
-    run(scenario)
+@virtual
+async def test_a_view_is_built_once_until_what_is_offered_differs() -> None:
+    world = World()
+    world.git.offers("log")
+    view, version = world.catalog.view(None), world.catalog.version
+    assert world.catalog.view(None) is view
+    world.git.becomes(UpstreamState.BACKING_OFF)
+    assert world.catalog.version > version
+    assert world.catalog.view(None) is view, "a state is not in the list"
+    world.git.offers("log")
+    assert world.catalog.view(None) is view, "equal content is no change"
+    world.git.offers("diff")
+    assert world.catalog.view(None) is not view
 
 
 @pytest.mark.parametrize("name", ["git_log", "git-log", "GIT_log", "git", "git_" + "x" * 10**5])
-def test_a_name_belongs_to_the_server_of_its_prefix_until_that_one_is_listed(name: str) -> None:
-    async def scenario() -> None:
-        world = World()
-        world.ci.offers("build")
-        found = world.catalog.unlisted(None, name)
-        assert found is not None and (found.server, found.state) == ("git", STARTING)
-        world.git.offers("log")
-        assert world.catalog.unlisted(None, name) is None
-
-    run(scenario)
+@virtual
+async def test_a_name_belongs_to_the_server_of_its_prefix_until_that_one_is_listed(name: str) -> None:
+    world = World()
+    world.ci.offers("build")
+    found = world.catalog.unlisted(None, name)
+    assert found is not None and (found.server, found.state) == ("git", STARTING)
+    world.git.offers("log")
+    assert world.catalog.unlisted(None, name) is None
 
 
-def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> None:
-    async def scenario() -> None:
-        changes = Notices()
-        offers = {name: Offer(name, changes) for name in ("git", "hub", "bare", "gitlab")}
-        rules = {"git": ServerRules("git"), "hub": ServerRules("git-hub"), "bare": ServerRules(None)}
-        upstreams: dict[str, Upstream] = {**offers}
-        catalog = Catalog(upstreams, {None: ViewRules(rules)}, changes, LoopClock(), WAIT)
+@virtual
+async def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> None:
+    changes = Notices()
+    offers = {name: Offer(name, changes) for name in ("git", "hub", "bare", "gitlab")}
+    rules = {"git": ServerRules("git"), "hub": ServerRules("git-hub"), "bare": ServerRules(None)}
+    upstreams: dict[str, Upstream] = {**offers}
+    catalog = Catalog(upstreams, {None: ViewRules(rules)}, changes, LoopClock(), WAIT)
 
-        def of(name: str) -> str | None:
-            found = catalog.unlisted(None, name)
-            return found.server if found is not None else None
+    def of(name: str) -> str | None:
+        found = catalog.unlisted(None, name)
+        return found.server if found is not None else None
 
-        names = ["git_log", "git-hub_log", "gitlab_log", "bare_log", "gi", ""]
-        assert [of(name) for name in names] == ["git", "hub", None, None, None, None]
-        offers["hub"].offers("log")
-        assert of("git-hub_lgo") is None and of("git_log") == "git"
-
-    run(scenario)
+    names = ["git_log", "git-hub_log", "gitlab_log", "bare_log", "gi", ""]
+    assert [of(name) for name in names] == ["git", "hub", None, None, None, None]
+    offers["hub"].offers("log")
+    assert of("git-hub_lgo") is None and of("git_log") == "git"
 
 
 async def waited(world: World) -> float:
@@ -154,55 +144,47 @@ async def waited(world: World) -> float:
     return LoopClock().now() - began
 
 
-def test_a_list_waits_for_all_that_are_on_their_first_way_up() -> None:
-    async def scenario() -> None:
-        world = World()
-        assert not world.catalog.is_settled
-        listing = asyncio.create_task(waited(world))
-        await sleep(1)
-        world.git.offers("log")
-        await sleep(1)
-        assert not listing.done()
-        world.ci.offers("build")
-        assert await listing == 2
-        assert world.catalog.is_settled and await waited(world) == 0
-
-    run(scenario)
+@virtual
+async def test_a_list_waits_for_all_that_are_on_their_first_way_up() -> None:
+    world = World()
+    assert not world.catalog.is_settled
+    listing = asyncio.create_task(waited(world))
+    await sleep(1)
+    world.git.offers("log")
+    await sleep(1)
+    assert not listing.done()
+    world.ci.offers("build")
+    assert await listing == 2
+    assert world.catalog.is_settled and await waited(world) == 0
 
 
 @pytest.mark.parametrize("state", [UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.DISABLED])
-def test_a_server_that_has_failed_its_first_start_is_not_waited_for(state: UpstreamState) -> None:
-    async def scenario() -> None:
-        world = World()
-        listing = asyncio.create_task(waited(world))
-        world.git.offers("log")
-        await sleep(3)
-        world.ci.becomes(state)
-        assert await listing == 3
-
-    run(scenario)
+@virtual
+async def test_a_server_that_has_failed_its_first_start_is_not_waited_for(state: UpstreamState) -> None:
+    world = World()
+    listing = asyncio.create_task(waited(world))
+    world.git.offers("log")
+    await sleep(3)
+    world.ci.becomes(state)
+    assert await listing == 3
 
 
-def test_a_list_waits_only_so_long_after_the_start_and_late_ones_not_at_all() -> None:
-    async def scenario() -> None:
-        world = World()
-        await sleep(WAIT - 4)
-        assert await waited(world) == pytest.approx(4)
-        assert world.catalog.is_settled and await waited(world) == 0
-
-    run(scenario)
+@virtual
+async def test_a_list_waits_only_so_long_after_the_start_and_late_ones_not_at_all() -> None:
+    world = World()
+    await sleep(WAIT - 4)
+    assert await waited(world) == pytest.approx(4)
+    assert world.catalog.is_settled and await waited(world) == 0
 
 
-def test_who_waits_for_a_change_gets_every_one_it_has_not_seen() -> None:
-    async def scenario() -> None:
-        world = World()
-        before = world.catalog.version
-        waiting = [asyncio.create_task(world.catalog.wait_changed(before)) for _ in range(2)]
-        await sleep(5)
-        assert not any(task.done() for task in waiting)
-        world.git.offers("log")
-        world.ci.offers("build")
-        assert [await task for task in waiting] == [before + 2] * 2
-        assert await world.catalog.wait_changed(before) == before + 2, "at once, if it has happened already"
-
-    run(scenario)
+@virtual
+async def test_who_waits_for_a_change_gets_every_one_it_has_not_seen() -> None:
+    world = World()
+    before = world.catalog.version
+    waiting = [asyncio.create_task(world.catalog.wait_changed(before)) for _ in range(2)]
+    await sleep(5)
+    assert not any(task.done() for task in waiting)
+    world.git.offers("log")
+    world.ci.offers("build")
+    assert [await task for task in waiting] == [before + 2] * 2
+    assert await world.catalog.wait_changed(before) == before + 2, "at once, if it has happened already"

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, cast
 
 import msgspec
@@ -33,13 +33,11 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.call_scripts import ringing
-from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.calls.virtual_time import LoopClock, sleep
 from tests.unit.fakes import unused
 from tests.unit.fronts.small_hub import Source
 
-__all__ = ["Connection", "MadeCall", "Neighbour", "World", "values", "virtual"]
-
-Scenario = Callable[[], Coroutine[Any, Any, None]]
+__all__ = ["Connection", "MadeCall", "Neighbour", "World", "values"]
 
 
 class Connection:
@@ -280,17 +278,6 @@ class MadeCall:
         self.post.leave()
         await sleep(0.5)
         assert self.post.task.done()
-
-
-def virtual(scenario: Scenario) -> Callable[[], None]:
-    """Runs a test on the loop whose time passes by itself."""
-
-    def test() -> None:
-        run(scenario)
-
-    test.__name__ = scenario.__name__
-    test.__doc__ = scenario.__doc__
-    return test
 
 
 def values(connection: Connection) -> list[Any]:

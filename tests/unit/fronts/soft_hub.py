@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, cast
 
 from mcp_hub.call import Upstream
@@ -13,7 +14,7 @@ from mcp_hub.events import Delta
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.types import PROGRAM, ClientKind, Kind, Snapshot
-from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.calls.virtual_time import named_like, run, sleep
 from tests.unit.fronts.task_hub import Sent, Server, TaskHub
 from tests.upstreams.messages import rpc
 
@@ -102,18 +103,15 @@ def delta(text: str, index: int = 0, channel: str = "content") -> Delta:
     return Delta(json.dumps([{"type": "text", "text": text}]).encode(), index, channel)
 
 
-def in_virtual_time(scenario: Callable[[SoftHub], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def in_virtual_time(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """A test with a `SoftHub`."""
 
-    def test() -> None:
-        run(_served)
+    def test(**given: Any) -> None:
+        run(lambda: served(partial(scenario, **given)))
 
-    async def _served() -> None:
-        hub = SoftHub()
-        await hub.serve(scenario)  # type: ignore[arg-type]
+    async def served(scenario: Callable[..., Coroutine[Any, Any, None]]) -> None:
+        await SoftHub().serve(scenario)
         leftover = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         await asyncio.wait(leftover, timeout=20) if leftover else None
 
-    test.__name__ = scenario.__name__
-    test.__doc__ = scenario.__doc__
-    return test
+    return named_like(scenario, test)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -31,11 +32,13 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.peer.questions import follow_up
 from mcp_hub.wire.base import Requests
-from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.calls.virtual_time import LoopClock, named_like, run, sleep
 from tests.unit.fronts.http_peer import Connection
 from tests.upstreams.messages import PREFIX, modern, rpc
 
-__all__ = ["AFTER", "FRONTS", "Running", "Sent", "TaskHub", "on_each_front", "text"]
+__all__ = ["AFTER", "Running", "Sent", "TaskHub", "on_each_front", "over_http", "over_the_pipe", "text"]
+
+Scenario = Callable[..., Coroutine[Any, Any, None]]
 
 AFTER = 5.0
 FRONTS = ("pipe", "http")
@@ -306,17 +309,28 @@ def _decoded(message: Any) -> Envelope:
     return decoded
 
 
-def on_each_front(scenario: Callable[[TaskHub], Coroutine[Any, Any, None]]) -> Callable[[str], None]:
+def on_each_front(scenario: Scenario) -> Callable[..., None]:
     """A test of a client over a pipe and one over HTTP, on a loop whose time passes by itself."""
-
-    @pytest.mark.parametrize("front", FRONTS)
-    def test(front: str) -> None:
-        run(lambda: _served(front, scenario))
-
-    test.__name__ = scenario.__name__
-    test.__doc__ = scenario.__doc__
+    test: Callable[..., None] = named_like(scenario, _test(scenario), "front")
+    pytest.mark.parametrize("front", FRONTS)(test)
     return test
 
 
-async def _served(front: str, scenario: Callable[[TaskHub], Coroutine[Any, Any, None]]) -> None:
-    await TaskHub(front).serve(scenario)
+def over_http(scenario: Scenario) -> Callable[..., None]:
+    """A test of a client over HTTP only."""
+    return named_like(scenario, _test(scenario, "http"))
+
+
+def over_the_pipe(scenario: Scenario) -> Callable[..., None]:
+    """A test of a client on a pipe only."""
+    return named_like(scenario, _test(scenario, "pipe"))
+
+
+def _test(scenario: Scenario, only: str = "") -> Callable[..., None]:
+    def test(front: str = only, **given: Any) -> None:
+        async def served() -> None:
+            await TaskHub(front).serve(partial(scenario, **given))
+
+        run(served)
+
+    return test

@@ -22,9 +22,8 @@ from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, JsonObject, RawJson
 from tests.unit.calls.call_scripts import ringing
-from tests.unit.calls.virtual_time import LoopClock, run, sleep
+from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.fakes import unused
-from tests.unit.fronts.http_peer import virtual
 
 DONE = Completed(b'{"content":[]}')
 INFO = Log("info", b'{"level":"info","data":1}')
@@ -143,16 +142,14 @@ async def test_others_are_sent_what_is_not_yet_committed_and_marked_with_what_is
 
 
 @pytest.mark.parametrize("by_cursor", [True, False])
-def test_a_quick_silent_call_has_no_stream_and_no_mark(by_cursor: bool) -> None:
-    async def scenario() -> None:
-        client = Client(by_cursor=by_cursor)
-        await client.happens(DONE)
-        assert client.gets() == [] and client.result == {"content": []}
-        client.delivery.close()
-        assert client.record.on_stream is None and client.record.stream is None
-        assert await client.store.find(client.record.call.id) is None
-
-    run(scenario)
+@virtual
+async def test_a_quick_silent_call_has_no_stream_and_no_mark(by_cursor: bool) -> None:
+    client = Client(by_cursor=by_cursor)
+    await client.happens(DONE)
+    assert client.gets() == [] and client.result == {"content": []}
+    client.delivery.close()
+    assert client.record.on_stream is None and client.record.stream is None
+    assert await client.store.find(client.record.call.id) is None
 
 
 @virtual
@@ -278,19 +275,17 @@ async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_wha
 
 
 @pytest.mark.parametrize("case", ["ended before", "not ready", "closed"])
-def test_it_does_not_come_when_it_is_not_wanted(case: str) -> None:
-    async def scenario() -> None:
-        client = Client(instead=Task(is_ready=case != "not ready"))
-        if case == "ended before":
-            await client.happens(DONE)
-            client.gets()
-        elif case == "closed":
-            client.delivery.close()
-        await sleep(10)
-        assert not client.delivery.detached and client.gets() == []
-        assert not client.delivery.detached
-
-    run(scenario)
+@virtual
+async def test_it_does_not_come_when_it_is_not_wanted(case: str) -> None:
+    client = Client(instead=Task(is_ready=case != "not ready"))
+    if case == "ended before":
+        await client.happens(DONE)
+        client.gets()
+    elif case == "closed":
+        client.delivery.close()
+    await sleep(10)
+    assert not client.delivery.detached and client.gets() == []
+    assert not client.delivery.detached
 
 
 @virtual

@@ -13,8 +13,8 @@ from mcp_hub.events import BY_CLIENT, Cancelled, Log, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from tests.unit.calls.virtual_time import run, sleep
-from tests.unit.fronts.http_peer import MadeCall, World, values, virtual
+from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.fronts.http_peer import MadeCall, World, values
 
 # -- what a stream looks like
 
@@ -33,19 +33,17 @@ async def test_messages_carry_their_place_and_the_client_is_primed_first() -> No
 
 
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
-def test_an_older_client_is_not_primed_but_may_come_back(version: str) -> None:
-    async def scenario() -> None:
-        world = World()
-        call = MadeCall(world, world.client(version))
-        await call.progresses(1)
-        assert call.post.ids == [2] and all(event.data for event in call.post.events)
-        await call.drops()
-        resumed = await call.comes_back(2)
-        assert (resumed.status, resumed.body[:1]) == (200, b":")
-        await call.ends()
-        assert values(resumed) == ["answer"] and all(event.data for event in resumed.events)
-
-    run(scenario)
+@virtual
+async def test_an_older_client_is_not_primed_but_may_come_back(version: str) -> None:
+    world = World()
+    call = MadeCall(world, world.client(version))
+    await call.progresses(1)
+    assert call.post.ids == [2] and all(event.data for event in call.post.events)
+    await call.drops()
+    resumed = await call.comes_back(2)
+    assert (resumed.status, resumed.body[:1]) == (200, b":")
+    await call.ends()
+    assert values(resumed) == ["answer"] and all(event.data for event in resumed.events)
 
 
 @virtual

@@ -16,8 +16,8 @@ from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
-from tests.unit.calls.virtual_time import sleep
-from tests.unit.fronts.http_peer import MadeCall, World, values, virtual
+from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.fronts.http_peer import MadeCall, World, values
 
 
 class LateStore(MemoryStore):

@@ -3,8 +3,8 @@
 import pytest
 
 from mcp_hub.calls.rules import CallRules
-from tests.unit.calls.virtual_time import run, sleep
-from tests.unit.fronts.http_peer import Connection, MadeCall, World, values, virtual
+from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.fronts.http_peer import Connection, MadeCall, World, values
 
 READS, OTHERS = 30, 600
 """Seconds without a client (streams.md §3)."""
@@ -13,52 +13,46 @@ READS, OTHERS = 30, 600
 
 
 @pytest.mark.parametrize(("tool", "seconds"), [("reads", READS), ("runs", OTHERS)])
-def test_a_call_goes_on_for_a_while_without_a_client(tool: str, seconds: float) -> None:
-    async def scenario() -> None:
-        world = World()
-        call = MadeCall(world, world.client(), tool=tool)
-        await call.progresses(1)
-        await call.drops()
-        await sleep(seconds - 2)
-        resumed = await call.comes_back(2)
-        await sleep(seconds * 3)
-        assert world.cancelled == []
-        resumed.leave()
-        await sleep(seconds - 2)
-        assert world.cancelled == []
-        await sleep(8)
-        assert world.cancelled == [call.record]
-
-    run(scenario)
+@virtual
+async def test_a_call_goes_on_for_a_while_without_a_client(tool: str, seconds: float) -> None:
+    world = World()
+    call = MadeCall(world, world.client(), tool=tool)
+    await call.progresses(1)
+    await call.drops()
+    await sleep(seconds - 2)
+    resumed = await call.comes_back(2)
+    await sleep(seconds * 3)
+    assert world.cancelled == []
+    resumed.leave()
+    await sleep(seconds - 2)
+    assert world.cancelled == []
+    await sleep(8)
+    assert world.cancelled == [call.record]
 
 
 @pytest.mark.parametrize(("policy", "is_cancelled"), [("cancel", True), ("finish", False), (5.0, True), (9e5, False)])
-def test_what_is_configured_for_the_tool_comes_first(policy: str | float, is_cancelled: bool) -> None:
-    async def scenario() -> None:
-        world = World(rules=CallRules(orphan=policy))  # type: ignore[arg-type]
-        call = MadeCall(world, world.client())
-        await call.progresses(1)
-        await call.drops()
-        assert bool(world.cancelled) == (policy == "cancel")
-        await sleep(OTHERS * 2)
-        assert bool(world.cancelled) == is_cancelled
-
-    run(scenario)
+@virtual
+async def test_what_is_configured_for_the_tool_comes_first(policy: str | float, is_cancelled: bool) -> None:
+    world = World(rules=CallRules(orphan=policy))  # type: ignore[arg-type]
+    call = MadeCall(world, world.client())
+    await call.progresses(1)
+    await call.drops()
+    assert bool(world.cancelled) == (policy == "cancel")
+    await sleep(OTHERS * 2)
+    assert bool(world.cancelled) == is_cancelled
 
 
 @pytest.mark.parametrize("takes_sse", [True, False])
-def test_a_call_whose_client_left_before_it_knew_of_a_stream_goes_on_as_long(takes_sse: bool) -> None:
-    async def scenario() -> None:
-        world = World()
-        client = world.client()
-        call = MadeCall(world, client, takes_sse=takes_sse)
-        await call.drops()
-        await sleep(OTHERS - 2)
-        assert world.cancelled == [] and client.is_taken(1)
-        await sleep(8)
-        assert world.cancelled == [call.record] and client.requests == {}
-
-    run(scenario)
+@virtual
+async def test_a_call_whose_client_left_before_it_knew_of_a_stream_goes_on_as_long(takes_sse: bool) -> None:
+    world = World()
+    client = world.client()
+    call = MadeCall(world, client, takes_sse=takes_sse)
+    await call.drops()
+    await sleep(OTHERS - 2)
+    assert world.cancelled == [] and client.is_taken(1)
+    await sleep(8)
+    assert world.cancelled == [call.record] and client.requests == {}
 
 
 @virtual
@@ -118,15 +112,13 @@ async def test_a_client_that_was_primed_is_made_to_poll() -> None:
 
 
 @pytest.mark.parametrize(("version", "close_after"), [("2025-06-18", 30), ("2025-11-25", None)])
-def test_others_are_not(version: str, close_after: float | None) -> None:
-    async def scenario() -> None:
-        world = World(close_after)
-        call = MadeCall(world, world.client(version))
-        await call.progresses(1)
-        await sleep(300)
-        assert not call.post.is_complete
-
-    run(scenario)
+@virtual
+async def test_others_are_not(version: str, close_after: float | None) -> None:
+    world = World(close_after)
+    call = MadeCall(world, world.client(version))
+    await call.progresses(1)
+    await sleep(300)
+    assert not call.post.is_complete
 
 
 @virtual

@@ -5,8 +5,8 @@ from typing import Any
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
-from tests.unit.calls.virtual_time import sleep
-from tests.unit.fronts.http_peer import Connection, MadeCall, World, values, virtual
+from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.fronts.http_peer import Connection, MadeCall, World, values
 
 
 def asked(connection: Connection) -> list[Any]:

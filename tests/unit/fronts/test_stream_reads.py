@@ -137,15 +137,12 @@ async def test_a_foreign_stream_is_as_unknown_as_none(hub: TaskHub) -> None:
         ({"stream": "{}", "waitMs": "1"}, "Expected `int`, got `str`"),
     ],
 )
-def test_bad_params_are_refused_with_the_reason(params: dict[str, Any], reason: str) -> None:
-    @in_virtual_time
-    async def scenario(hub: SoftHub) -> None:
-        stream = await started(hub, "a")
-        given = {key: stream if value == "{}" else value for key, value in params.items()}
-        error = (await hub.send(READ, given, capabilities=DECLARED)).error
-        assert error["code"] == -32602 and reason in error["message"]
-
-    scenario()
+@in_virtual_time
+async def test_bad_params_are_refused_with_the_reason(hub: SoftHub, params: dict[str, Any], reason: str) -> None:
+    stream = await started(hub, "a")
+    given = {key: stream if value == "{}" else value for key, value in params.items()}
+    error = (await hub.send(READ, given, capabilities=DECLARED)).error
+    assert error["code"] == -32602 and reason in error["message"]
 
 
 @on_each_front
@@ -159,20 +156,17 @@ async def test_it_is_for_clients_that_declared_the_extension(hub: TaskHub) -> No
 
 
 @pytest.mark.parametrize("place", ["extensions", "experimental", None])
-def test_handshake_clients_read_too(place: str | None) -> None:
-    @in_virtual_time
-    async def scenario(hub: SoftHub) -> None:
-        await hub.hello(**({} if place is None else {place: {"dev.mcp-hub/streams": {}}}))
-        await hub.tool("slow")
-        await hub.running.happens(delta("a"))
-        sent = await hub.ask(READ, {"stream": hub.running.call.id, "cursor": "1"})
-        if place is None:
-            assert sent.error["code"] == -32601
-            return
-        assert "resultType" not in sent.result and sent.result["cursor"] == "2"
-        assert sent.result["events"][0]["data"]["content"] == [{"type": "text", "text": "a"}]
-
-    scenario()
+@in_virtual_time
+async def test_handshake_clients_read_too(hub: SoftHub, place: str | None) -> None:
+    await hub.hello(**({} if place is None else {place: {"dev.mcp-hub/streams": {}}}))
+    await hub.tool("slow")
+    await hub.running.happens(delta("a"))
+    sent = await hub.ask(READ, {"stream": hub.running.call.id, "cursor": "1"})
+    if place is None:
+        assert sent.error["code"] == -32601
+        return
+    assert "resultType" not in sent.result and sent.result["cursor"] == "2"
+    assert sent.result["events"][0]["data"]["content"] == [{"type": "text", "text": "a"}]
 
 
 @in_virtual_time

@@ -12,8 +12,8 @@ from mcp_hub.fronts.http.resume import ClientCalls
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
-from tests.unit.calls.virtual_time import sleep
-from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World, virtual
+from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.fronts.http_peer import Connection, MadeCall, Neighbour, World
 
 RESTARTED = 1006
 

@@ -5,7 +5,7 @@ import pytest
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.events import Log
 from mcp_hub.protocol.shape.stream_events import timestamp
-from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fronts import task_hub
 from tests.unit.fronts.task_hub import AFTER, TaskHub, on_each_front, text
 
@@ -37,18 +37,14 @@ async def test_a_tool_that_always_makes_tasks_makes_one_at_once(hub: TaskHub) ->
 
 
 @pytest.mark.parametrize("tool", ["slow", "always"])
-def test_no_client_that_did_not_say_so_gets_a_task(tool: str) -> None:
-    @on_each_front
-    async def scenario(hub: TaskHub) -> None:
-        sent = await hub.call(tool, capabilities={"elicitation": {}})
-        await sleep(AFTER * 3)
-        assert not sent.is_answered
-        await hub.running.ends()
-        assert sent.result["resultType"] == "complete"
-        assert not hub.running.call.wants_progress
-
-    for front in task_hub.FRONTS:
-        scenario(front)
+@on_each_front
+async def test_no_client_that_did_not_say_so_gets_a_task(hub: TaskHub, tool: str) -> None:
+    sent = await hub.call(tool, capabilities={"elicitation": {}})
+    await sleep(AFTER * 3)
+    assert not sent.is_answered
+    await hub.running.ends()
+    assert sent.result["resultType"] == "complete"
+    assert not hub.running.call.wants_progress
 
 
 @on_each_front
@@ -103,21 +99,19 @@ async def test_a_client_that_goes_away_after_the_task_leaves_it_alone(hub: TaskH
     assert (await hub.get(id_))["result"]["content"][0]["text"] == "kept"
 
 
-def test_a_client_that_is_gone_when_the_task_would_be_told_of_cancels_it() -> None:
+@virtual
+async def test_a_client_that_is_gone_when_the_task_would_be_told_of_cancels_it() -> None:
     """Nobody watches the connection of a request that is answered at once."""
 
-    async def scenario() -> None:
-        async def served(hub: TaskHub) -> None:
-            sending = hub.call("always")
-            post, hub._post = hub._post, lambda *given: (left := post(*given), left.leave())[0]  # type: ignore[method-assign]
-            sent = await sending
-            assert sent.messages == []
-            await sleep(1)
-            assert hub.running.is_cancelled
+    async def served(hub: TaskHub) -> None:
+        sending = hub.call("always")
+        post, hub._post = hub._post, lambda *given: (left := post(*given), left.leave())[0]  # type: ignore[method-assign]
+        sent = await sending
+        assert sent.messages == []
+        await sleep(1)
+        assert hub.running.is_cancelled
 
-        await TaskHub("http").serve(served)
-
-    run(scenario)
+    await TaskHub("http").serve(served)
 
 
 @on_each_front

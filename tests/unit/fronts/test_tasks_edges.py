@@ -25,19 +25,9 @@ from mcp_hub.protocol.shape.tasks import TaskState
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.base import Fetched
 from mcp_hub.types import OWN, CallId, Era, RawJson
-from tests.unit.calls.virtual_time import run, sleep
+from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fakes import unused
-from tests.unit.fronts.task_hub import AFTER, TASKS, TaskHub, on_each_front
-
-
-def over_the_pipe(scenario: Any) -> Any:
-    """A test of a client on a pipe only."""
-
-    def test() -> None:
-        on_each_front(scenario)("pipe")
-
-    test.__name__ = scenario.__name__
-    return test
+from tests.unit.fronts.task_hub import AFTER, TASKS, TaskHub, on_each_front, over_the_pipe
 
 
 @over_the_pipe
@@ -66,7 +56,8 @@ async def test_only_calls_of_other_servers_tools_become_tasks(hub: TaskHub) -> N
 
 
 @pytest.mark.parametrize("ends_hub", [True, False])
-def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(ends_hub: bool) -> None:
+@virtual
+async def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(ends_hub: bool) -> None:
     """Where the hub outlives the connection, its calls end with that; a task is no connection's."""
 
     async def leaves(hub: TaskHub) -> None:
@@ -74,20 +65,17 @@ def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(ends_hub:
         await hub.call("slow")
         hub.close()
 
-    async def scenario() -> None:
-        hub = TaskHub("pipe", ends_with_pipe=ends_hub)
-        await hub.serve(leaves)
-        await sleep(1)
-        assert [call.is_cancelled for call in hub.server.calls] == [False, not ends_hub]
-        await hub.registry.close(1)
-        await sleep(0.2)
-        for running in hub.server.calls[: 2 if ends_hub else 1]:
-            row = await hub.streams.find("me", running.call.id)
-            assert row.status == "failed"
-            _, ending = decoded((await fetched(hub.streams.store, row.id, row.last - 1))[-1])
-            assert isinstance(ending, Failed) and ending.error.code == 1005
-
-    run(scenario)
+    hub = TaskHub("pipe", ends_with_pipe=ends_hub)
+    await hub.serve(leaves)
+    await sleep(1)
+    assert [call.is_cancelled for call in hub.server.calls] == [False, not ends_hub]
+    await hub.registry.close(1)
+    await sleep(0.2)
+    for running in hub.server.calls[: 2 if ends_hub else 1]:
+        row = await hub.streams.find("me", running.call.id)
+        assert row.status == "failed"
+        _, ending = decoded((await fetched(hub.streams.store, row.id, row.last - 1))[-1])
+        assert isinstance(ending, Failed) and ending.error.code == 1005
 
 
 @on_each_front
@@ -118,19 +106,17 @@ async def test_a_call_that_cannot_be_made_durable_stays_an_ordinary_one(hub: Tas
     assert not sent.is_answered
 
 
-def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own() -> None:
-    async def scenario() -> None:
-        call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
-        earlier, later = (CallRecord(call, unused, TimeLimits(9, 9), SystemClock()) for _ in range(2))
-        question = Question("elicitation/create", b"{}", lambda outcome: None)
-        earlier.log.append(Started())
-        later.log.append(Started())
-        keys = [earlier.ask(question) for _ in range(3)]
-        events = len(earlier.log.reader(lambda: None).take())
-        later.take_up(b"{}", 0, events)
-        assert not set(keys) & {later.ask(question) for _ in range(3)}
-
-    run(scenario)
+@virtual
+async def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own() -> None:
+    call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
+    earlier, later = (CallRecord(call, unused, TimeLimits(9, 9), SystemClock()) for _ in range(2))
+    question = Question("elicitation/create", b"{}", lambda outcome: None)
+    earlier.log.append(Started())
+    later.log.append(Started())
+    keys = [earlier.ask(question) for _ in range(3)]
+    events = len(earlier.log.reader(lambda: None).take())
+    later.take_up(b"{}", 0, events)
+    assert not set(keys) & {later.ask(question) for _ in range(3)}
 
 
 def test_a_task_has_all_members_that_are_required_and_whole_milliseconds() -> None:

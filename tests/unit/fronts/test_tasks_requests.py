@@ -11,7 +11,7 @@ from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era
 from tests.unit.calls.virtual_time import sleep
 from tests.unit.fronts import task_hub
-from tests.unit.fronts.task_hub import TaskHub, on_each_front, text
+from tests.unit.fronts.task_hub import TaskHub, on_each_front, over_http, text
 
 METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
 DONE = {"resultType": "complete"}
@@ -123,16 +123,12 @@ async def test_methods_of_the_earlier_tasks_are_not_there(hub: TaskHub) -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"taskId": 7}, {"taskId": None}])
-def test_a_request_without_a_task_names_what_is_missing(params: dict[str, Any]) -> None:
-    @on_each_front
-    async def scenario(hub: TaskHub) -> None:
-        for method in METHODS:
-            sent = await hub.send(method, {**about(method, ""), "taskId": None, **params}, headers={"mcp-name": "7"})
-            assert sent.error["code"] in (-32602, -32020)
-            assert "taskId" in sent.error["message"]
-
-    for front in task_hub.FRONTS:
-        scenario(front)
+@on_each_front
+async def test_a_request_without_a_task_names_what_is_missing(hub: TaskHub, params: dict[str, Any]) -> None:
+    for method in METHODS:
+        sent = await hub.send(method, {**about(method, ""), "taskId": None, **params}, headers={"mcp-name": "7"})
+        assert sent.error["code"] in (-32602, -32020)
+        assert "taskId" in sent.error["message"]
 
 
 @on_each_front
@@ -258,17 +254,14 @@ async def test_what_a_modern_server_asks_for_is_passed_on_before_the_task_and_as
 # -- headers
 
 
-def test_over_http_the_task_is_named_in_a_header_too() -> None:
-    @on_each_front
-    async def scenario(hub: TaskHub) -> None:
-        id_ = await hub.task()
-        for method in METHODS:
-            for named in (None, "another", f"=?base64?{id_}?="):
-                sent = await hub.send(method, about(method, id_), headers={"mcp-name": named})
-                assert sent.error["code"] == -32020 and sent.status == 400, (method, named)
-        assert not hub.running.is_cancelled
-        for method in METHODS:
-            sent = await hub.send(method, about(method, id_), headers={"mcp-name": id_})
-            assert sent.result["resultType"] == "complete"
-
-    scenario("http")
+@over_http
+async def test_over_http_the_task_is_named_in_a_header_too(hub: TaskHub) -> None:
+    id_ = await hub.task()
+    for method in METHODS:
+        for named in (None, "another", f"=?base64?{id_}?="):
+            sent = await hub.send(method, about(method, id_), headers={"mcp-name": named})
+            assert sent.error["code"] == -32020 and sent.status == 400, (method, named)
+    assert not hub.running.is_cancelled
+    for method in METHODS:
+        sent = await hub.send(method, about(method, id_), headers={"mcp-name": id_})
+        assert sent.result["resultType"] == "complete"

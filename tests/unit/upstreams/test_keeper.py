@@ -10,8 +10,8 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
-from tests.unit.calls import virtual_time
-from tests.unit.upstreams.toy_servers import Kept, Toys, kept, plays
+from tests.unit.calls.virtual_time import virtual
+from tests.unit.upstreams.toy_servers import Kept, Toys, kept
 
 STARTING, READY, BACKING_OFF = UpstreamState.STARTING, UpstreamState.READY, UpstreamState.BACKING_OFF
 FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, UpstreamState.DRAINING
@@ -20,7 +20,7 @@ FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, Upstrea
 # -- idle
 
 
-@plays
+@virtual
 async def test_an_idle_server_is_stopped_after_its_time_and_started_by_the_next_call() -> None:
     async with kept(idle_stop=600.0) as far:
         await far.until(READY)
@@ -35,7 +35,7 @@ async def test_an_idle_server_is_stopped_after_its_time_and_started_by_the_next_
         assert (far.state, far.status.rests, far.toys.starts, far.status.restarts) == (READY, False, 2, 0)
 
 
-@plays
+@virtual
 async def test_a_call_that_runs_keeps_it_up_and_the_time_begins_with_its_end() -> None:
     async with kept(Toys(calls=3000.0), idle_stop=600.0) as far:
         await far.until(READY)
@@ -45,7 +45,7 @@ async def test_a_call_that_runs_keeps_it_up_and_the_time_begins_with_its_end() -
         assert 3600.5 <= far.now <= 3750.5
 
 
-@plays
+@virtual
 async def test_a_watched_resource_keeps_it_up_and_starts_it() -> None:
     async with kept(idle_stop=60.0) as far:
         await far.supervisor.subscribe("x:1")
@@ -57,7 +57,7 @@ async def test_a_watched_resource_keeps_it_up_and_starts_it() -> None:
         assert far.state is READY and far.toys.starts == 2
 
 
-@plays
+@virtual
 async def test_a_call_while_it_is_being_stopped_waits_for_the_next_process() -> None:
     async with kept(Toys(closing=5.0), idle_stop=60.0) as far:
         await far.until(READY)
@@ -67,7 +67,7 @@ async def test_a_call_while_it_is_being_stopped_waits_for_the_next_process() -> 
         assert far.now == 60.5 + 5.0 + 0.5 + 0.1
 
 
-@plays
+@virtual
 async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
     async with kept(Toys()) as far, kept(Toys(), idle_stop=100.0) as twin, kept(Toys()) as other:
         await far.until(READY)
@@ -84,14 +84,14 @@ async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
 # -- waiting
 
 
-@plays
+@virtual
 async def test_calls_wait_for_a_first_start_as_long_as_it_may_take() -> None:
     async with kept(Toys(starting=50.0)) as far:
         assert await far.call() == "ok"
         assert far.now == 50.1
 
 
-@plays
+@virtual
 async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> None:
     async with kept(Toys(starting=20.0, fails=[StartFailed("start_failed", "boom")] * 3)) as far:
         assert await far.call() == 'upstream "toy" is starting: boom'
@@ -103,7 +103,7 @@ async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> No
 # -- drain
 
 
-@plays
+@virtual
 async def test_drained_it_takes_no_calls_ends_those_that_run_and_stops() -> None:
     async with kept(Toys(calls=10.0)) as far:
         await far.until(READY)
@@ -120,7 +120,7 @@ async def test_drained_it_takes_no_calls_ends_those_that_run_and_stops() -> None
         assert far.toys.starts == 1
 
 
-@plays
+@virtual
 async def test_calls_that_outlast_the_drain_are_told_so() -> None:
     async with kept(Toys(calls=100.0)) as far:
         await far.until(READY)
@@ -131,7 +131,7 @@ async def test_calls_that_outlast_the_drain_are_told_so() -> None:
         assert far.outcomes == [(6.5, 'upstream "toy" is gone: stopped on request')]
 
 
-@plays
+@virtual
 async def test_a_drain_that_is_given_up_stops_it_all_the_same() -> None:
     async with kept(Toys(calls=100.0)) as far:
         await far.until(READY)
@@ -144,20 +144,17 @@ async def test_a_drain_that_is_given_up_stops_it_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("when", [STARTING, BACKING_OFF, FAILED, STOPPED])
-def test_what_does_not_run_is_drained_at_once(when: UpstreamState) -> None:
+@virtual
+async def test_what_does_not_run_is_drained_at_once(when: UpstreamState) -> None:
     fails: list[StartFailed | None] = [StartFailed("start_failed", "boom")] if when in (BACKING_OFF, FAILED) else []
     rule = RestartRule(0) if when is FAILED else RestartRule()
-
-    async def main() -> None:
-        async with kept(Toys(fails=fails), idle_stop=60.0, restart=rule) as far:
-            await far.until(when)
-            await far.supervisor.drain(60.0)
-            assert far.state is STOPPED and not far.status.rests
-            starts = far.toys.starts
-            await anyio.sleep(1000)
-            assert (far.state, far.toys.starts, far.toys.alive) == (STOPPED, starts, 0)
-
-    virtual_time.run(main)
+    async with kept(Toys(fails=fails), idle_stop=60.0, restart=rule) as far:
+        await far.until(when)
+        await far.supervisor.drain(60.0)
+        assert far.state is STOPPED and not far.status.rests
+        starts = far.toys.starts
+        await anyio.sleep(1000)
+        assert (far.state, far.toys.starts, far.toys.alive) == (STOPPED, starts, 0)
 
 
 # -- restart
@@ -191,25 +188,23 @@ async def resting(far: Kept) -> None:
         (Toys(), resting),
     ],
 )
-def test_an_explicit_restart_begins_anew_whatever_has_been(
+@virtual
+async def test_an_explicit_restart_begins_anew_whatever_has_been(
     toys: Toys, come_to: Callable[[Kept], Awaitable[None]]
 ) -> None:
-    async def main() -> None:
-        toys_now = replace(toys, fails=list(toys.fails))
-        async with kept(toys_now, idle_stop=600.0) as far:
-            await come_to(far)
-            far.toys.fails.clear()
-            began = far.now
-            far.supervisor.restart()
-            assert (far.state, far.status.reason) == (STARTING, None)
-            await far.until(READY)
-            assert far.now == round(began + 0.5, 3)
-            assert await far.call() == "ok"
-
-    virtual_time.run(main)
+    toys_now = replace(toys, fails=list(toys.fails))
+    async with kept(toys_now, idle_stop=600.0) as far:
+        await come_to(far)
+        far.toys.fails.clear()
+        began = far.now
+        far.supervisor.restart()
+        assert (far.state, far.status.reason) == (STARTING, None)
+        await far.until(READY)
+        assert far.now == round(began + 0.5, 3)
+        assert await far.call() == "ok"
 
 
-@plays
+@virtual
 async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures() -> None:
     async with kept(Toys(calls=100.0), restart=RestartRule(1)) as far:
         await far.until(READY)
@@ -227,7 +222,7 @@ async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures()
         await far.until(READY, starts=4)
 
 
-@plays
+@virtual
 async def test_a_restart_while_what_died_is_cleared_away_is_not_lost() -> None:
     async with kept(Toys(closing=5.0)) as far:
         await far.until(READY)
@@ -239,7 +234,7 @@ async def test_a_restart_while_what_died_is_cleared_away_is_not_lost() -> None:
         assert (far.now, far.status.restarts) == (0.5 + 5.0 + 0.5, 1)
 
 
-@plays
+@virtual
 async def test_after_the_hub_is_done_with_it_nothing_starts_it() -> None:
     async with kept() as far:
         await far.until(READY)
@@ -252,7 +247,7 @@ async def test_after_the_hub_is_done_with_it_nothing_starts_it() -> None:
 # -- giving up
 
 
-@plays
+@virtual
 async def test_what_is_of_another_era_is_not_tried_again() -> None:
     async with kept(Toys(fails=[Incompatible("era_mismatch", "no common protocol version")])) as far:
         await far.until(UpstreamState.INCOMPATIBLE)
@@ -263,7 +258,7 @@ async def test_what_is_of_another_era_is_not_tried_again() -> None:
         await far.until(READY)
 
 
-@plays
+@virtual
 async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -> None:
     async with kept(Toys(closing=0.0), restart=RestartRule(None)) as far:
         pauses = []
@@ -281,7 +276,7 @@ async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -
         assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 0.5, 1]
 
 
-@plays
+@virtual
 async def test_a_server_that_has_just_died_hears_of_a_log_level_when_it_is_back() -> None:
     async with kept() as far:
         await far.until(READY)

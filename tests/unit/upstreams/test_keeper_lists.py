@@ -5,12 +5,13 @@ import math
 import anyio
 
 from mcp_hub.types import Kind, UpstreamState
-from tests.unit.upstreams.toy_servers import Toys, kept, plays
+from tests.unit.calls.virtual_time import virtual
+from tests.unit.upstreams.toy_servers import Toys, kept
 
 READY = UpstreamState.READY
 
 
-@plays
+@virtual
 async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_later_list_has_to_be_whole() -> None:
     async with kept(Toys(cursor=5)) as far:
         await far.until(READY)
@@ -30,7 +31,7 @@ async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_
         assert second is not None and len(second.lists[Kind.TOOL]) == 2 and not far.status.warnings
 
 
-@plays
+@virtual
 async def test_a_list_that_nobody_needs_at_once_does_not_keep_the_tools_away_and_is_read_when_it_comes() -> None:
     async with kept(Toys(slow={"resources/list": 30.0})) as far:
         await far.until(READY)
@@ -48,7 +49,7 @@ async def test_a_list_that_nobody_needs_at_once_does_not_keep_the_tools_away_and
         assert third is not None and third.lists == second.lists, "what is late stays as it was"
 
 
-@plays
+@virtual
 async def test_a_list_that_never_comes_costs_at_most_half_of_the_start() -> None:
     async with kept(Toys(slow={"resources/list": math.inf}), start_timeout=4.0) as far:
         await far.until(READY)

@@ -9,8 +9,9 @@ import pytest
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.peer import Peer
+from tests.unit.calls.virtual_time import virtual
 from tests.unit.upstreams.local_calls import Recorder, request
-from tests.unit.upstreams.toy_servers import Kept, kept, plays
+from tests.unit.upstreams.toy_servers import Kept, kept
 
 READY, BACKING_OFF = UpstreamState.READY, UpstreamState.BACKING_OFF
 
@@ -22,7 +23,7 @@ async def give_up(far: Kept, *, is_overdue: bool = True) -> None:
     assert limit.cancelled_caught
 
 
-@plays
+@virtual
 async def test_a_server_that_says_nothing_any_more_is_started_anew_and_serves_again() -> None:
     async with kept(request_timeout=60.0) as far:
         await far.until(READY)
@@ -43,18 +44,15 @@ async def test_a_server_that_says_nothing_any_more_is_started_anew_and_serves_ag
 
 
 @pytest.mark.parametrize("method", ["ping", "tools/list"])
-def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
-    @plays
-    async def run() -> None:
-        slow = {"ping": 1e6, "tools/list": 1e6, "tools/call": 1e6}
-        async with kept(request_timeout=60.0) as far:
-            await far.until(READY)
-            far.toys.slow = {**slow, method: 50.0}
-            await give_up(far)
-            await anyio.sleep(1000)
-            assert (far.state, far.toys.starts) == (READY, 1)
-
-    run()
+@virtual
+async def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
+    slow = {"ping": 1e6, "tools/list": 1e6, "tools/call": 1e6}
+    async with kept(request_timeout=60.0) as far:
+        await far.until(READY)
+        far.toys.slow = {**slow, method: 50.0}
+        await give_up(far)
+        await anyio.sleep(1000)
+        assert (far.state, far.toys.starts) == (READY, 1)
 
 
 SIGNS: dict[str, Callable[[Peer], None]] = {
@@ -65,24 +63,21 @@ SIGNS: dict[str, Callable[[Peer], None]] = {
 
 
 @pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
-def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Peer], None]) -> None:
-    @plays
-    async def run() -> None:
-        async with kept(request_timeout=60.0) as far:
-            await far.until(READY)
-            far.toys.frozen = True
-            await give_up(far)
-            await anyio.sleep(30)
-            peer = far.supervisor._keeper.peer
-            assert peer is not None
-            sign(peer)
-            await anyio.sleep(1000)
-            assert (far.state, far.toys.starts) == (READY, 1)
-
-    run()
+@virtual
+async def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Peer], None]) -> None:
+    async with kept(request_timeout=60.0) as far:
+        await far.until(READY)
+        far.toys.frozen = True
+        await give_up(far)
+        await anyio.sleep(30)
+        peer = far.supervisor._keeper.peer
+        assert peer is not None
+        sign(peer)
+        await anyio.sleep(1000)
+        assert (far.state, far.toys.starts) == (READY, 1)
 
 
-@plays
+@virtual
 async def test_a_call_that_its_caller_gives_up_proves_nothing() -> None:
     async with kept(request_timeout=60.0) as far:
         await far.until(READY)

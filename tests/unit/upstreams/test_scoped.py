@@ -17,9 +17,9 @@ from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
-from tests.unit.calls.virtual_time import LoopClock
+from tests.unit.calls.virtual_time import LoopClock, virtual
 from tests.unit.upstreams.local_calls import Recorder, request
-from tests.unit.upstreams.toy_servers import Toys, plays
+from tests.unit.upstreams.toy_servers import Toys
 
 
 @dataclass
@@ -74,7 +74,7 @@ async def sessions(toys: Toys | None = None, idle: float = 600.0) -> AsyncIterat
     assert toys.alive == 0
 
 
-@plays
+@virtual
 async def test_a_failed_process_is_named_and_its_restarts_count() -> None:
     async with sessions() as far:
         assert await far.call("other") == "ok" and far.scoped.status().reason is None
@@ -87,7 +87,7 @@ async def test_a_failed_process_is_named_and_its_restarts_count() -> None:
         assert far.scoped.status().restarts == 1, "a count never goes back"
 
 
-@plays
+@virtual
 async def test_a_failed_process_is_made_anew_by_the_next_call_once_revived() -> None:
     async with sessions() as far:
         assert await far.call("other") == "ok" and not far.scoped.revive()
@@ -97,7 +97,7 @@ async def test_a_failed_process_is_made_anew_by_the_next_call_once_revived() -> 
         assert await far.call() == await far.call("other") == "ok" and far.toys.starts == starts + 1
 
 
-@plays
+@virtual
 async def test_the_listed_process_is_made_anew_once_a_minute_if_others_list_something_else() -> None:
     first, toys = Toys(), Toys()
     scoped = made(toys, first=first)
@@ -111,7 +111,7 @@ async def test_the_listed_process_is_made_anew_once_a_minute_if_others_list_some
         tasks.cancel_scope.cancel()
 
 
-@plays
+@virtual
 async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists() -> None:
     toys, seen = Toys(), list[int]()
 
@@ -133,7 +133,7 @@ async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists
     assert seen == [1, 2] and toys.starts == 2
 
 
-@plays
+@virtual
 async def test_other_limits_reach_processes_that_run() -> None:
     async with sessions() as far:
         assert await far.call() == "ok"
@@ -142,7 +142,7 @@ async def test_other_limits_reach_processes_that_run() -> None:
         assert await far.call() == "ok" and far.scoped.status().restarts == 4
 
 
-@plays
+@virtual
 async def test_refused_calls_do_not_keep_a_failed_process() -> None:
     async with sessions(idle=100.0) as far:
         await far.fail()
@@ -152,7 +152,7 @@ async def test_refused_calls_do_not_keep_a_failed_process() -> None:
         assert came == "ok" and far.scoped.status().reason is None
 
 
-@plays
+@virtual
 async def test_what_a_session_still_runs_when_it_is_over_ends_by_itself() -> None:
     async with sessions(Toys(calls=50.0)) as far:
         far.tasks.start_soon(far.call)
@@ -166,7 +166,7 @@ async def test_what_a_session_still_runs_when_it_is_over_ends_by_itself() -> Non
         assert far.outcomes == ["ok", "ok"] and far.toys.alive == 0 and far.toys.starts == 1
 
 
-@plays
+@virtual
 async def test_a_session_that_is_over_and_comes_back_finds_its_process() -> None:
     async with sessions(Toys(calls=50.0)) as far:
         far.tasks.start_soon(far.call)

@@ -13,185 +13,165 @@ from mcp_hub.upstreams.executors.posts import ProducerLimits
 from mcp_hub.upstreams.executors.upstream import CancelOffer, InputOffer, Posted
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.local_calls import request
-from tests.unit.upstreams.virtual_workers import ASK, STEP, Hub, can_elicit, play, tool
+from tests.unit.upstreams.virtual_workers import ASK, STEP, Hub, can_elicit, played, tool
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_call_is_fetched_streams_and_ends_with_what_the_worker_posts() -> None:
-    async def script(hub: Hub) -> None:
-        channel, _ = await hub.calls.start()
-        (offer,) = await hub.fetch()
-        assert (offer.name, json.loads(bytes(offer.arguments)), offer.credit) == ("t", {"a": 1}, 256)
-        assert await hub.fetch() == [], "each is given out once"
-        id_ = offer.tool_call_id
-        assert await hub.post(id_, 1, STEP) == Posted(255)
-        assert await hub.post(id_, 1, STEP) == Posted(255, is_duplicate=True)
-        await hub.post(id_, 2, content="ab")
-        last = await hub.post(id_, 3, STEP, complete=True)
-        assert channel.sent == [Progressed(1), Delta(b'[{"type":"text","text":"ab"}]'), Progressed(1)]
-        end = await hub.calls.end()
-        assert end == Completed(b'{"content":[{"type":"text","text":"ab"}],"isError":false}')
-        assert last.is_duplicate is False and (await hub.post(id_, 3, complete=True)).is_duplicate
-        with pytest.raises(posts.Ended):
-            await hub.post(id_, 4)
-        assert await hub.fetch() == []
-
-    await play(script)
+@played()
+async def test_a_call_is_fetched_streams_and_ends_with_what_the_worker_posts(hub: Hub) -> None:
+    channel, _ = await hub.calls.start()
+    (offer,) = await hub.fetch()
+    assert (offer.name, json.loads(bytes(offer.arguments)), offer.credit) == ("t", {"a": 1}, 256)
+    assert await hub.fetch() == [], "each is given out once"
+    id_ = offer.tool_call_id
+    assert await hub.post(id_, 1, STEP) == Posted(255)
+    assert await hub.post(id_, 1, STEP) == Posted(255, is_duplicate=True)
+    await hub.post(id_, 2, content="ab")
+    last = await hub.post(id_, 3, STEP, complete=True)
+    assert channel.sent == [Progressed(1), Delta(b'[{"type":"text","text":"ab"}]'), Progressed(1)]
+    end = await hub.calls.end()
+    assert end == Completed(b'{"content":[{"type":"text","text":"ab"}],"isError":false}')
+    assert last.is_duplicate is False and (await hub.post(id_, 3, complete=True)).is_duplicate
+    with pytest.raises(posts.Ended):
+        await hub.post(id_, 4)
+    assert await hub.fetch() == []
 
 
-async def test_an_error_of_the_worker_is_the_calls() -> None:
-    async def script(hub: Hub) -> None:
-        await hub.calls.start()
-        await hub.post(await hub.fetch_one(), 1, complete=True, error=b'{"code":7,"message":"no"}')
-        end = await hub.calls.end()
-        assert isinstance(end, RpcError) and (end.code, end.message) == (7, "no")
-        assert await hub.fetch() == [], "the worker knows"
-
-    await play(script)
+@played()
+async def test_an_error_of_the_worker_is_the_calls(hub: Hub) -> None:
+    await hub.calls.start()
+    await hub.post(await hub.fetch_one(), 1, complete=True, error=b'{"code":7,"message":"no"}')
+    end = await hub.calls.end()
+    assert isinstance(end, RpcError) and (end.code, end.message) == (7, "no")
+    assert await hub.fetch() == [], "the worker knows"
 
 
-async def test_a_cancelled_call_is_withdrawn_or_the_worker_is_told() -> None:
-    async def script(hub: Hub) -> None:
-        _, first = await hub.calls.start()
-        id_ = await hub.fetch_one()
-        _, second = await hub.calls.start()
-        first.cancel()
-        second.cancel()
-        await anyio.wait_all_tasks_blocked()
-        assert await hub.fetch() == [CancelOffer(id_, "the call was cancelled")]
-        with pytest.raises(posts.Ended):
-            await hub.post(id_, 1, STEP)
-
-    await play(script)
+@played()
+async def test_a_cancelled_call_is_withdrawn_or_the_worker_is_told(hub: Hub) -> None:
+    _, first = await hub.calls.start()
+    id_ = await hub.fetch_one()
+    _, second = await hub.calls.start()
+    first.cancel()
+    second.cancel()
+    await anyio.wait_all_tasks_blocked()
+    assert await hub.fetch() == [CancelOffer(id_, "the call was cancelled")]
+    with pytest.raises(posts.Ended):
+        await hub.post(id_, 1, STEP)
 
 
-async def test_foreign_executors_and_calls_are_unknown() -> None:
-    async def script(hub: Hub) -> None:
-        await hub.calls.start()
-        up, foreign = hub.upstream, Post(1, 1)
-        waiting = next(iter(up._works))
+@played()
+async def test_foreign_executors_and_calls_are_unknown(hub: Hub) -> None:
+    await hub.calls.start()
+    up, foreign = hub.upstream, Post(1, 1)
+    waiting = next(iter(up._works))
+    with pytest.raises(posts.Unknown):
+        await hub.post(waiting, 1)  # nobody has fetched it
+    id_ = await hub.fetch_one()
+    for known, unknown in ((id_, "tc_none"), ("tc_none", id_)):
+        del known
+        with pytest.raises(posts.Unknown, match=unknown):
+            await up.post("q", unknown, foreign)
+    for principal, executor in (("q", "e"), ("p", "f")):
         with pytest.raises(posts.Unknown):
-            await hub.post(waiting, 1)  # nobody has fetched it
-        id_ = await hub.fetch_one()
-        for known, unknown in ((id_, "tc_none"), ("tc_none", id_)):
-            del known
-            with pytest.raises(posts.Unknown, match=unknown):
-                await up.post("q", unknown, foreign)
-        for principal, executor in (("q", "e"), ("p", "f")):
-            with pytest.raises(posts.Unknown):
-                await up.calls(principal, executor, 1, 1)
-            with pytest.raises(posts.Unknown):
-                up.remove(principal, executor)
-        await hub.post(id_, 1, complete=True)
+            await up.calls(principal, executor, 1, 1)
         with pytest.raises(posts.Unknown):
-            await up.post("q", id_, foreign)
-
-    await play(script)
-
-
-async def test_readers_that_are_behind_stop_the_worker_and_the_end_needs_no_credit() -> None:
-    async def script(hub: Hub) -> None:
-        channel, _ = await hub.calls.start()
-        id_ = await hub.fetch_one()
-        assert await hub.post(id_, 1, STEP, STEP, STEP, STEP) == Posted(4), "they keep up"
-        channel.is_behind = True
-        assert await hub.post(id_, 2, STEP, STEP, STEP) == Posted(1)
-        with pytest.raises(posts.NoCredit):
-            await hub.post(id_, 3, STEP, STEP)
-        assert len(channel.sent) == 7
-        channel.is_behind = False
-        assert await hub.post(id_, 3, STEP, STEP) == Posted(2), "posted again, it is taken"
-        channel.is_behind = True
-        await hub.post(id_, 4, STEP, STEP)
-        assert await hub.post(id_, 5, complete=True) == Posted(0)
-        assert isinstance(await hub.calls.end(), Completed)
-
-    await play(script, producer=ProducerLimits(window=4))
+            up.remove(principal, executor)
+    await hub.post(id_, 1, complete=True)
+    with pytest.raises(posts.Unknown):
+        await up.post("q", id_, foreign)
 
 
-async def test_answers_come_on_the_feed_under_the_workers_key() -> None:
-    async def script(hub: Hub) -> None:
-        hub.upstream.register("p", "e", [tool("t")], lease=1000)
-        channel, _ = await hub.calls.start(call=can_elicit())
-        id_ = await hub.fetch_one(epoch=2)
-        await hub.post(id_, 1, ASK, epoch=2)
-        (question,) = channel.asked
-        assert (question.method, question.params) == ("elicitation/create", b'{"message":"?"}')
-        hub.clock.time = 500
-        hub.upstream.sweep()
-        assert await hub.calls.all_run(), "a worker may be silent while its question is open"
-        question.answered(b'{"action":"accept"}')
-        hub.upstream.sweep()
-        assert await hub.calls.all_run(), "silence counts from the answer"
-        with pytest.raises(posts.Malformed):
-            await hub.post(id_, 2, ASK, epoch=2)
-        assert await hub.fetch(epoch=2) == [InputOffer(id_, "mine", b'{"action":"accept"}')]
+@played(producer=ProducerLimits(window=4))
+async def test_readers_that_are_behind_stop_the_worker_and_the_end_needs_no_credit(hub: Hub) -> None:
+    channel, _ = await hub.calls.start()
+    id_ = await hub.fetch_one()
+    assert await hub.post(id_, 1, STEP, STEP, STEP, STEP) == Posted(4), "they keep up"
+    channel.is_behind = True
+    assert await hub.post(id_, 2, STEP, STEP, STEP) == Posted(1)
+    with pytest.raises(posts.NoCredit):
+        await hub.post(id_, 3, STEP, STEP)
+    assert len(channel.sent) == 7
+    channel.is_behind = False
+    assert await hub.post(id_, 3, STEP, STEP) == Posted(2), "posted again, it is taken"
+    channel.is_behind = True
+    await hub.post(id_, 4, STEP, STEP)
+    assert await hub.post(id_, 5, complete=True) == Posted(0)
+    assert isinstance(await hub.calls.end(), Completed)
+
+
+@played()
+async def test_answers_come_on_the_feed_under_the_workers_key(hub: Hub) -> None:
+    hub.upstream.register("p", "e", [tool("t")], lease=1000)
+    channel, _ = await hub.calls.start(call=can_elicit())
+    id_ = await hub.fetch_one(epoch=2)
+    await hub.post(id_, 1, ASK, epoch=2)
+    (question,) = channel.asked
+    assert (question.method, question.params) == ("elicitation/create", b'{"message":"?"}')
+    hub.clock.time = 500
+    hub.upstream.sweep()
+    assert await hub.calls.all_run(), "a worker may be silent while its question is open"
+    question.answered(b'{"action":"accept"}')
+    hub.upstream.sweep()
+    assert await hub.calls.all_run(), "silence counts from the answer"
+    with pytest.raises(posts.Malformed):
         await hub.post(id_, 2, ASK, epoch=2)
-        channel.asked[1].answered(RpcError("no"))
-        (offer,) = await hub.fetch(epoch=2)
-        assert offer.result is None and json.loads(offer.error)["message"] == "no"
-        hub.clock.time = 560
-        hub.upstream.sweep()
-        assert isinstance(await hub.calls.end(), ExecutorLost), "and from the last post"
-
-    await play(script)
-
-
-async def test_a_question_that_the_caller_cannot_be_asked_is_declined_at_once() -> None:
-    async def script(hub: Hub) -> None:
-        channel, _ = await hub.calls.start()
-        id_ = await hub.fetch_one()
-        await hub.post(id_, 1, ASK)
-        (offer,) = await hub.fetch()
-        assert isinstance(offer, InputOffer) and offer.error and not channel.asked
-
-    await play(script)
+    assert await hub.fetch(epoch=2) == [InputOffer(id_, "mine", b'{"action":"accept"}')]
+    await hub.post(id_, 2, ASK, epoch=2)
+    channel.asked[1].answered(RpcError("no"))
+    (offer,) = await hub.fetch(epoch=2)
+    assert offer.result is None and json.loads(offer.error)["message"] == "no"
+    hub.clock.time = 560
+    hub.upstream.sweep()
+    assert isinstance(await hub.calls.end(), ExecutorLost), "and from the last post"
 
 
-async def test_queues_are_bounded() -> None:
-    async def script(hub: Hub) -> None:
-        for _ in range(3):
-            await hub.calls.start()
-        assert isinstance(await hub.calls.end(), Busy)
-        assert len(await hub.fetch(most=1)) == 1, "no more than asked for"
-        assert await hub.fetch() == [], "no more than may run"
-        with pytest.raises(posts.Malformed):
-            await hub.fetch(most=0)
-        hub.upstream.register("p", "f", [])
-        with pytest.raises(posts.TooMany):
-            hub.upstream.register("p", "g", [])
-
-    await play(script, waiting=2, running=1, executors=2)
+@played()
+async def test_a_question_that_the_caller_cannot_be_asked_is_declined_at_once(hub: Hub) -> None:
+    channel, _ = await hub.calls.start()
+    id_ = await hub.fetch_one()
+    await hub.post(id_, 1, ASK)
+    (offer,) = await hub.fetch()
+    assert isinstance(offer, InputOffer) and offer.error and not channel.asked
 
 
-async def test_only_the_latest_ended_calls_are_remembered() -> None:
-    async def script(hub: Hub) -> None:
-        done = []
-        for _ in range(2):
-            await hub.calls.start()
-            done.append(await hub.fetch_one())
-            await hub.post(done[-1], 1, complete=True)
-        assert (await hub.post(done[1], 1)).is_duplicate
-        with pytest.raises(posts.Unknown):
-            await hub.post(done[0], 1)
+@played(waiting=2, running=1, executors=2)
+async def test_queues_are_bounded(hub: Hub) -> None:
+    for _ in range(3):
+        await hub.calls.start()
+    assert isinstance(await hub.calls.end(), Busy)
+    assert len(await hub.fetch(most=1)) == 1, "no more than asked for"
+    assert await hub.fetch() == [], "no more than may run"
+    with pytest.raises(posts.Malformed):
+        await hub.fetch(most=0)
+    hub.upstream.register("p", "f", [])
+    with pytest.raises(posts.TooMany):
+        hub.upstream.register("p", "g", [])
 
-    await play(script, ended=1)
+
+@played(ended=1)
+async def test_only_the_latest_ended_calls_are_remembered(hub: Hub) -> None:
+    done = []
+    for _ in range(2):
+        await hub.calls.start()
+        done.append(await hub.fetch_one())
+        await hub.post(done[-1], 1, complete=True)
+    assert (await hub.post(done[1], 1)).is_duplicate
+    with pytest.raises(posts.Unknown):
+        await hub.post(done[0], 1)
 
 
-async def test_what_is_no_call_of_a_tool_is_refused() -> None:
-    async def script(hub: Hub) -> None:
-        for call, error in (
-            (request("none"), UnknownEntry),
-            (request(7), InvalidParams),
-            (request("t", [1]), InvalidParams),
-            (request("t", {}, method="prompts/get"), MethodNotFound),
-        ):
-            with pytest.raises(error):
-                await hub.upstream.call(call, Channel())
-        with pytest.raises(HubRestarted):
-            await hub.upstream.resume(request("t"), Channel(), b"{}")
-        with pytest.raises(MethodNotFound):
-            await hub.upstream.subscribe("x:y")
-
-    await play(script)
+@played()
+async def test_what_is_no_call_of_a_tool_is_refused(hub: Hub) -> None:
+    for call, error in (
+        (request("none"), UnknownEntry),
+        (request(7), InvalidParams),
+        (request("t", [1]), InvalidParams),
+        (request("t", {}, method="prompts/get"), MethodNotFound),
+    ):
+        with pytest.raises(error):
+            await hub.upstream.call(call, Channel())
+    with pytest.raises(HubRestarted):
+        await hub.upstream.resume(request("t"), Channel(), b"{}")
+    with pytest.raises(MethodNotFound):
+        await hub.upstream.subscribe("x:y")

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,6 @@ from mcp_hub.upstreams.peer.peer import Peer, PeerInfo
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from mcp_hub.wire.base import Pending, Requests, WireClosed
-from tests.unit.calls import virtual_time
 from tests.unit.calls.virtual_time import LoopClock
 from tests.unit.upstreams.local_calls import Recorder, request
 
@@ -200,17 +199,3 @@ async def kept(toys: Toys | None = None, **rules: Any) -> AsyncIterator[Kept]:
         yield Kept(toys, supervisor, tasks)
         tasks.cancel_scope.cancel()
     assert toys.alive == 0 and toys.most_alive <= 1
-
-
-def plays(main: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """The test on virtual time, with a bound for a hub that hangs."""
-
-    async def bounded() -> None:
-        with anyio.fail_after(100_000):
-            await main()
-
-    def test() -> None:
-        virtual_time.run(bounded)
-
-    test.__name__, test.__doc__ = main.__name__, main.__doc__
-    return test

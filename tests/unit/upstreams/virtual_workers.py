@@ -14,6 +14,7 @@ from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import JsonObject, Kind
 from mcp_hub.upstreams.executors.upstream import CallOffer, ExecutorLimits, ExecutorUpstream, Posted
+from tests.unit.calls.virtual_time import named_like
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.local_calls import request
 
@@ -83,18 +84,22 @@ class Hub:
         return await self.upstream.post("p", id_, Post(epoch, seq, events, **more))
 
 
-Play = Callable[[Hub], Awaitable[None]]
+def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
+    """A test of executor `e` of principal `p`, which has tool `t`."""
 
+    def decorate(script: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        async def test(**given: Any) -> None:
+            clock, changes = Clock(), Notices()
+            upstream = ExecutorUpstream("virtual", changes, clock, ExecutorLimits(catch_up=0, **limits))
+            upstream.register("p", "e", [tool("t")])
+            with anyio.fail_after(5):
+                async with anyio.create_task_group() as tasks:
+                    await script(Hub(upstream, clock, changes, Calls(upstream, tasks)), **given)
+                    tasks.cancel_scope.cancel()
 
-async def play(script: Play, **limits: Any) -> None:
-    """Runs the script with executor `e` of principal `p`, which has tool `t`."""
-    clock, changes = Clock(), Notices()
-    upstream = ExecutorUpstream("virtual", changes, clock, ExecutorLimits(catch_up=0, **limits))
-    upstream.register("p", "e", [tool("t")])
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            await script(Hub(upstream, clock, changes, Calls(upstream, tasks)))
-            tasks.cancel_scope.cancel()
+        return named_like(script, test)
+
+    return decorate
 
 
 def listed(hub: Hub) -> tuple[bytes, ...]:

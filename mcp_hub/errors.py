@@ -225,6 +225,8 @@ class RpcError(HubError):
 
 
 class InvalidParams(RpcError):
+    """The caller's request is wrong: a member is missing, of a wrong type or out of range."""
+
     """The parameters do not fit."""
 
     code = -32602
@@ -238,6 +240,8 @@ class UnknownEntry(InvalidParams):
 
 
 class MethodNotFound(RpcError):
+    """The method does not exist, or not in this version or for this caller."""
+
     """The hub or the server does not have the method."""
 
     code = -32601
@@ -245,6 +249,8 @@ class MethodNotFound(RpcError):
 
 
 class UpstreamUnavailable(RpcError):
+    """The server is not up; the call was not sent."""
+
     """The server is not ready; nothing was sent."""
 
     code = 1001
@@ -252,6 +258,8 @@ class UpstreamUnavailable(RpcError):
 
 
 class UpstreamLost(RpcError):
+    """The connection to the server broke while the call ran; its outcome is unknown."""
+
     """The connection to the server was lost during the call; the outcome is unknown."""
 
     code = 1002
@@ -286,6 +294,8 @@ def _code_of_status(status: int) -> str:
 
 
 class DeadlineExceeded(RpcError):
+    """The call ran out of time; the server was asked to cancel it."""
+
     """The call took too long."""
 
     code = 1003
@@ -319,6 +329,8 @@ class Busy(RpcError):
 
 
 class HubStopping(RpcError):
+    """The hub stops while the call runs, or before it was sent."""
+
     """The hub stopped during the call, or before it was sent."""
 
     code = 1005
@@ -326,6 +338,8 @@ class HubStopping(RpcError):
 
 
 class HubRestarted(RpcError):
+    """The hub was restarted and cannot continue the call; its outcome is unknown."""
+
     """The hub that ran the call has ended; the outcome is unknown."""
 
     code = 1006
@@ -333,6 +347,8 @@ class HubRestarted(RpcError):
 
 
 class ExecutorLost(RpcError):
+    """No worker of the executor answers for the call any more."""
+
     """The client that executes the tool has gone; the outcome is unknown."""
 
     code = 1007
@@ -340,6 +356,8 @@ class ExecutorLost(RpcError):
 
 
 class CallCancelled(RpcError):
+    """The call was cancelled by somebody else than its caller."""
+
     """Somebody other than its caller cancelled the call."""
 
     code = 1009

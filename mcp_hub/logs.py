@@ -155,7 +155,7 @@ def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
 
 
 def _shown(value: object) -> str:
-    """What is written of a value that JSON does not have."""
+    """The log form of a value that JSON does not have."""
     return hide(repr(value))
 
 

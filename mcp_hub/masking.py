@@ -27,7 +27,7 @@ _MOST: Final = 10_000
 _LONGEST: Final = 1 << 18
 """Characters of a text that are shown: a server can put megabytes into an error, and each would be searched."""
 _RUNS: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
-"""What may be a token; each run is looked at once, so that no text takes long."""
+"""Runs that may be a token; each is looked at once, so that no text takes long."""
 _HEX: Final = "[0-9a-fA-F]"
 _NEXT: Final = f"%[89abAB]{_HEX}"
 _ESCAPE: Final = re.compile(
@@ -73,7 +73,7 @@ class Mask:
 
     @cached_property
     def _plain(self) -> re.Pattern[str] | None:
-        """What secrets may be in a text without its escapes; one that looks like an escape itself went with them."""
+        """The forms of secrets in a text without its escapes; a secret that looks like an escape is lost with them."""
         plain = {_ESCAPE.sub(_unescaped, secret) for secret in self._secrets}
         forms = {*self._secrets, *(form for form in plain if len(form) >= _SHORTEST)}
         return _any_of(forms | {form.replace(" ", "+") for form in forms})
@@ -127,7 +127,7 @@ def _blackened(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _without_token(run: re.Match[str]) -> str:
-    """The run without what looks like a token that nobody has told of: a JWT, or what follows the word Bearer."""
+    """The run without text that looks like an unknown token: a JWT, or the text behind Bearer."""
     text = run[0]
     at = text.find("eyJ")
     if at >= 0 and text.count(".", at) >= 2:
@@ -151,7 +151,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _with_lines(secret: str) -> list[str]:
-    """A secret of several lines (a private key) may be told line by line."""
+    """A secret of several lines (a private key) may be printed line by line."""
     return [secret, *(line for line in secret.splitlines() if _LINE <= len(line) < len(secret))]
 
 
@@ -193,7 +193,7 @@ class Secrets:
 
     @contextmanager
     def owning(self) -> Iterator[None]:
-        """What this task and the tasks it starts learn meanwhile belongs to this owner."""
+        """Secrets that this task and its child tasks learn meanwhile belong to this owner."""
         token = _owner.set(self)
         try:
             yield
@@ -202,7 +202,7 @@ class Secrets:
 
 
 class _EverySecret:
-    """What all owners know, and the mask of it."""
+    """The secrets of all owners, and their mask."""
 
     def __init__(self) -> None:
         self.by_owner: dict[Secrets, Collection[str]] = {}

@@ -1,4 +1,4 @@
-"""What belongs to no call, for readers who pull and wait (architecture.md, "Three rules" 2).
+"""Notices that belong to no call, for readers that pull and wait.
 
 Changed states and lists are a version and carry no news. Updated resources are notices in a bounded ring, the newest of
 each; whoever fell behind takes every resource for updated.
@@ -17,7 +17,7 @@ Origin = tuple[str, str]
 _MOST_RESOURCES: Final = 1024
 _MOST_LETTERS: Final = 256
 _MOST_PARTS: Final = 16
-"""Parts of one resource that are told apart; of more, the whole counts as updated."""
+"""Parts of one resource that are kept separately; with more, the whole counts as updated."""
 _MOST_BYTES: Final = 4096
 """Of the params of one notice; of longer ones only the URI is kept. With the counts above: 64 MiB at the very most."""
 
@@ -53,7 +53,7 @@ class Notices:
         self._wake()
 
     def notices(self, origin: Origin, after: int) -> list[tuple[str, bytes]]:
-        """What was noted of a resource since `noted` was `after`, oldest first: URIs and params.
+        """The notes about a resource since `noted` was `after`, oldest first: URIs and params.
 
         For a reader so far behind that notices may be lost, always something.
         """

@@ -45,7 +45,7 @@ CallId = NewType("CallId", str)
 
 
 class FileStamp(NamedTuple):
-    """What tells a file from the one that was at its path before: whose inode it is, and when that changed."""
+    """The fingerprint of a file: its inode, its size, and when it changed."""
 
     device: int
     inode: int
@@ -71,7 +71,7 @@ MODERN: Final = Era.MODERN
 
 
 class Kind(StrEnum):
-    """What a server can list."""
+    """The kinds of entries that a server can list."""
 
     __hash__ = str.__hash__  # that of Enum is a function in Python
 
@@ -95,11 +95,11 @@ class UpstreamState(StrEnum):
 
 
 Mode = Literal["full", "search", "names"]
-"""How the tools of a list are exposed; `auto` is a rule that comes to one of these."""
+"""The ways to expose the tools of a list; `auto` is a rule that decides for one of these."""
 
 
 Expose = Literal["auto", "full", "search", "names"]
-"""What clients are listed, as it is configured."""
+"""The configured exposure of tools."""
 
 StoreState = Literal["durable", "memory", "out_of_use"]
 """Where streams go: to a file, to memory because that is configured, or to memory because the file cannot be used."""
@@ -109,7 +109,7 @@ Status = Literal["working", "input_required", "completed", "failed", "cancelled"
 
 
 class ClientKind(msgspec.Struct, frozen=True, eq=False):
-    """What a list depends on besides the profile: the kind of client that asks. One object a kind: it is a key.
+    """The key of a list besides the profile: the kind of client that asks. One object a kind: it is a key.
 
     `expose` None leaves it to the profile. `max_tools` is how many the client takes (None = any number);
     `defers_tools` says that it keeps definitions from its model until they are asked for. `max_result_tokens` are those
@@ -125,18 +125,18 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)
-"""Who asks for no model: listed every tool, given whole results."""
+"""A client without a model: it gets every tool in lists, and whole results."""
 
 
 class CacheHint(msgspec.Struct, frozen=True):
-    """How long and how widely a list may be cached (2026-07-28, server/utilities/caching)."""
+    """The time and scope for which a list may be cached (2026-07-28, server/utilities/caching)."""
 
     ttl_ms: int = 0
     public: bool = False
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What one upstream offered when it was last listed: raw definitions in the upstream's own order.
+    """The lists of one server when they were last read: raw definitions in the upstream's own order.
 
     `warnings` say what is missing from the lists: pages that were cut off, a kind that could not be listed.
     """
@@ -158,7 +158,7 @@ class Cause(NamedTuple):
 
 
 class UpstreamStatus(msgspec.Struct, frozen=True):
-    """What a person wants to know of an upstream at one moment; `reason` says why it is not ready, `code` is its code.
+    """The state of an upstream at one moment, for people; `reason` says why it is not ready, `code` is its code.
 
     One that is ready has a `reason` where processes of its own for single sessions have failed.
     `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is

@@ -1,4 +1,4 @@
-"""What people may do to a running hub: part of the composition root."""
+"""Operations of people on a running hub: part of the composition root."""
 
 import msgspec
 
@@ -19,11 +19,11 @@ class Admin(msgspec.Struct, frozen=True):
     watch: HubStatus
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
-        """How the servers of a profile are, None for all."""
+        """The status of a profile's servers; of all servers for None."""
         return await self.watch.servers(profile)
 
     async def server(self, name: str, profile: str | None) -> ServerInfo | None:
-        """How one is; None if the profile does not have it."""
+        """The status of one server; None if the profile does not have it."""
         return await self.watch.server(name, profile)
 
     def restart(self, server: str, profile: str | None) -> None:

@@ -123,7 +123,7 @@ class App(msgspec.Struct, frozen=True):
         return unmatched(listed, view_rules(self.settings), [*absent, virtual_name(self.settings)])
 
     def flagged(self) -> list[Flagged]:
-        """What is hidden in the tools that are offered now, or speaks of other servers' tools."""
+        """The findings in the tools that are offered now: hidden text, and text about other servers' tools."""
         return Inspector().inspect(self.hub.catalog.view(None).entries(Kind.TOOL))
 
 

@@ -1,4 +1,4 @@
-"""What the settings say of lists, as the rules that the catalog takes: part of the composition root."""
+"""The settings of lists, as the rules that the catalog takes: part of the composition root."""
 
 from collections.abc import Mapping
 from itertools import chain, count
@@ -36,7 +36,7 @@ def view_rules(settings: Settings, virtual: str | None = None) -> dict[str | Non
 
 
 def policies(settings: Settings) -> dict[str, Policy]:
-    """What becomes of changed tools, by server. Tools that clients execute are theirs to change."""
+    """The policy for changed tools, by server. Clients may change the tools that they execute."""
     return {name: settings.effective(name).approval for name in settings.servers}
 
 
@@ -49,7 +49,7 @@ def virtual_name(settings: Settings) -> str:
 def _view_rules(
     settings: Settings, every: Mapping[str, ServerRules], profile: ProfileSettings, is_shared: bool
 ) -> ViewRules:
-    """What a profile leaves open is the hub's."""
+    """A profile's settings, completed by the hub's."""
     hub, chosen = settings.hub, profile.servers
     return ViewRules(
         servers=every if chosen is None else {name: every[name] for name in every if name in chosen},

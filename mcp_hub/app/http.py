@@ -265,7 +265,7 @@ class Shared(TypedDict):
 
 
 def admission_of(http: HttpSettings) -> Admission:
-    """What each principal may have under way, on all HTTP fronts together."""
+    """The limits of each principal, on all HTTP fronts together."""
     limits = AdmissionLimits(
         requests_per_principal=http.requests_per_principal,
         bodies_per_principal=http.bodies_per_principal,
@@ -276,7 +276,7 @@ def admission_of(http: HttpSettings) -> Admission:
 
 
 def sessions_of(http: HttpSettings, admission: Admission) -> Shared:
-    """What a front with sessions is told."""
+    """The parameters of a front with sessions."""
     return {
         "max_body": http.max_body,
         "max_sessions": http.max_sessions,

@@ -1,4 +1,4 @@
-"""What the settings say, in the shapes that the parts of a hub take: part of the composition root.
+"""The settings, in the shapes that the parts of a hub take: part of the composition root.
 
 Parts that are asked for each call are handed `Current`, so that a reload needs no new ones.
 """
@@ -47,7 +47,7 @@ class Current(msgspec.Struct):
     settings: Settings
 
     def call_rules(self, server: str, tool: str) -> CallRules:
-        """What is configured for the calls of a tool, by the server's own name for it."""
+        """The rules for calls of a tool, by the server's own name for it."""
         rules = self.settings.tool_rules(server, tool)
         return CallRules(rules.task, rules.orphan, rules.idempotent)
 
@@ -116,7 +116,7 @@ def time_limits(settings: Settings, virtual: str | None = None) -> dict[str, tup
 
 
 def instructions(current: Current, catalog: Catalog, profile: str | None) -> str | None:
-    """What clients of a profile are told first; of one that is not configured any more, nothing of servers."""
+    """The instructions for clients of a profile; without servers if the profile is no longer configured."""
     settings = current.settings
     own = settings.profiles.get(profile) if profile is not None else None
     chosen = own.servers if own is not None else None if profile is None else []

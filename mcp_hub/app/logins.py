@@ -1,4 +1,4 @@
-"""What makes logins out of the settings of remote servers, and has a running hub notice new ones: part of the
+"""Builds logins from the settings of remote servers, and lets a running hub notice new ones: part of the
 composition root.
 """
 

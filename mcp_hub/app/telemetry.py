@@ -33,7 +33,7 @@ def tracing_of(
     *,
     is_http: bool,
 ) -> "Tracing | None":
-    """What traces the calls of a hub; None if nobody asked for it. `is_http`: clients come over HTTP."""
+    """The tracer of a hub's calls; None if nobody asked for it. `is_http`: clients come over HTTP."""
     chosen = settings.hub.telemetry
     if not chosen.is_on:
         return None
@@ -53,7 +53,7 @@ def _addresses(settings: Settings) -> Callable[[str], str | None]:
 
 
 def _resource(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
-    """What the environment does not say of the service."""
+    """The attributes of the service that the environment does not set."""
     is_named = env.get("OTEL_SERVICE_NAME") or "service.name=" in env.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return {} if is_named else {"service.name": settings.hub.name}
 

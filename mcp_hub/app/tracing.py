@@ -1,8 +1,8 @@
 """Spans and durations of both hops of a call by OpenTelemetry, and its context through `params._meta`.
 
 A server span is the client's request as the hub sees it, from its arrival to its answer; a client span, below it, is
-the request to the server, waiting for that included. The context comes from `_meta` and goes on in it, unprefixed
-(SEP-414); `baggage` goes on as it came. Names and attributes: semantic-conventions-genai, gen-ai/mcp. On purpose in no
+the request to the server, waiting for that included. The context comes from `_meta` and is passed on in it, unprefixed
+(SEP-414); `baggage` is passed on unchanged. Names and attributes: semantic-conventions-genai, gen-ai/mcp. Never in a
 span: arguments, results, URIs, ids of sessions and requests, messages of servers; all of these may hold secrets.
 
 Not here: sending, which threads of the SDK do behind queues that drop what does not fit; a collector that is slow or
@@ -77,7 +77,7 @@ def exporting(
 
 
 class Places:
-    """What is known of the two sides of a call. `address` is the URL of a remote server."""
+    """The two sides of a call. `address` is the URL of a remote server."""
 
     def __init__(
         self,
@@ -93,12 +93,12 @@ class Places:
         self._is_http = is_http
 
     def of_client(self, call: Call) -> Attributes:
-        """How the client came."""
+        """The transport of the client."""
         version = {"mcp.protocol.version": call.version} if call.version else {}
         return {**version, "network.transport": "tcp" if self._is_http else "pipe"}
 
     def of_server(self, server: str) -> Attributes:
-        """How the server is reached."""
+        """The transport of the server."""
         known = self._status(server)
         version = {"mcp.protocol.version": known.version} if known.version else {}
         found: Attributes = {"mcp_hub.server": server, **version}
@@ -194,7 +194,7 @@ def _name(place: Attributes) -> str:
 
 
 def _failure(place: Attributes, ending: Ending) -> Attributes:
-    """What is to be said of a call that went wrong; nothing of one that did not."""
+    """The error attributes of a call; empty for one that did not fail."""
     if isinstance(ending, Completed):
         is_error = place["mcp.method.name"] == "tools/call" and outcome_of(ending) is Outcome.TOOL_ERROR
         return {"error.type": "tool_error"} if is_error else {}
@@ -213,7 +213,7 @@ def _said(ending: Ending) -> str | None:
 
 
 def _carrier(meta: RawObject) -> dict[str, str]:
-    """The context in a client's `_meta`; what is no text is none."""
+    """The context in a client's `_meta`; a value that is not text does not count."""
     found = {}
     for key in _CONTEXT:
         raw = meta.get(key)

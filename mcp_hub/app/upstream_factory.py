@@ -1,4 +1,4 @@
-"""What makes an upstream out of its entry under `servers`: part of the composition root."""
+"""Builds an upstream from its entry under `servers`: part of the composition root."""
 
 import math
 import os
@@ -39,7 +39,7 @@ _IDLE: Final = 600.0
 
 
 class UpstreamFactory(msgspec.Struct, frozen=True):
-    """What all upstreams share. `folder` is where relative commands and modules are looked for."""
+    """The common input of all upstreams. `folder` is where relative commands and modules are looked for."""
 
     env: Mapping[str, str]
     folder: str
@@ -97,7 +97,7 @@ def _member(
 
 
 def _list_key(name: str, server: ServerSettings) -> str:
-    """What the entry runs or connects to; its secrets are not part of it, but for those in arguments."""
+    """The identity of the entry's command or address; its secrets are not part of it, but for those in arguments."""
     what = (server.command, server.cwd, server.url, server.type, server.era)
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
 

@@ -134,7 +134,7 @@ class UpstreamSet:
 
 
 def _hand_over(old: Upstream, new: Upstream) -> None:
-    """What clients asked of the old one is asked of the new one; lists stay as they are until it has its own."""
+    """The new one takes over subscriptions and log level; the old lists stay until it has its own."""
     if isinstance(old, ManagedUpstream | Scoped):
         old.successor = new.call
         if isinstance(new, ManagedUpstream | Scoped):

@@ -2,7 +2,7 @@
 
 One stream is one session of the handshake era, in any of its versions; all that the hub has to say goes out on it. It
 cannot be resumed: once it is closed nobody could receive an answer, so its calls are cancelled, its questions withdrawn
-and its subscriptions dropped (over Streamable HTTP a disconnect is no cancellation, streams.md §3). Source:
+and its subscriptions dropped (over Streamable HTTP a disconnect is not a cancellation). Source:
 specification 2024-11-05, basic/transports "HTTP with SSE".
 """
 
@@ -73,7 +73,7 @@ class LegacySse:
 
     @property
     def sessions(self) -> int:
-        """How many event streams are open."""
+        """The number of open event streams."""
         return len(self._streams)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class LegacySse:
         finally:
             del self._streams[id_]
             self._by_principal[caller.principal] -= 1
-            self._by_principal += Counter()  # forgets who has none
+            self._by_principal += Counter()  # drops principals without streams
 
     def _admit(self, principal: str) -> None:
         """Raises `Busy`, `TooFast`."""

@@ -1,4 +1,4 @@
-"""What a front lets one client do at most, of what is decided message by message. Sources: reliability.md §2."""
+"""The limits of one client at a front that are checked message by message."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Who is let in at the HTTP fronts: how much of the hub one principal may have at a time, and how fast.
+"""Admission at the HTTP fronts: how much of the hub one principal may use at a time, and how fast.
 
 Integers and dict lookups only: every request passes. What is refused is refused at once, with what to raise; nothing
 queues here. Calls have a queue of their own (`calls.registry`).
@@ -40,7 +40,7 @@ class AdmissionLimits(msgspec.Struct, frozen=True):
 
 
 class Rate:
-    """So many per second for each principal, with 10 s' worth at once. 0 is no bound."""
+    """So many per second for each principal, with 10 s' worth at once. 0 means no limit."""
 
     def __init__(self, per_second: int, what: str, setting: str, clock: Clock) -> None:
         self._per_second = per_second

@@ -1,4 +1,4 @@
-"""What every HTTP request must pass before anything reads it: Host, Origin, bearer token, profile.
+"""The checks of every HTTP request before anything reads it: Host, Origin, bearer token, profile.
 
 Decisions over headers; access tokens are for a `Verifier` to check. DNS rebinding needs a name: a Host that is an
 address, `localhost` or a configured name is let through. An Origin must be this machine, the host that is asked, a
@@ -85,7 +85,7 @@ class HttpAuth:
         self._passed_hosts: dict[bytes, bool] = {}
 
     def check(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
-        """Who is asking, or why not."""
+        """The caller, or the reason of the refusal."""
         return self.admit(headers) or self.identify(headers)
 
     def admit(self, headers: Mapping[bytes, bytes]) -> Refusal | None:

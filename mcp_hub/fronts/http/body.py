@@ -57,7 +57,7 @@ async def read_text(headers: Mapping[bytes, bytes], receive: Receive, send: Send
     declared = headers.get(b"content-length", b"0")
     body = await _body(receive, max_body) if len(declared) < _HUGE and int(declared) <= max_body else None
     if body is None:
-        if b"expect" not in headers:  # else it waits to be told whether it may send
+        if b"expect" not in headers:  # else it waits for permission to send
             await _discard(receive)
         refusal = json_error(None, INVALID_REQUEST, f"body over the limit of {max_body} bytes", "body_too_large")
         await respond(send, 413, refusal, [(b"connection", b"close")])

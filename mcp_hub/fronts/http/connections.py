@@ -28,7 +28,7 @@ if sys.platform != "win32":
 __all__ = ["Bounded", "ConnectionLimits", "affordable", "bounded", "look_after"]
 
 _SPARE: Final = 256
-"""File descriptors that are left to servers, stores and logs; and connections over the limit that are told so."""
+"""File descriptors that are left to servers, stores and logs; and connections over the limit that get an answer."""
 _LEAST: Final = 64
 _PIPELINED: Final = 16
 """Requests that may wait on a connection behind the one that is being answered."""
@@ -93,6 +93,7 @@ class Bounded(HttpToolsProtocol):
     # -- what comes (asyncio.Protocol) ----------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
+        """Counts the connection; one over the limit gets 503."""
         super().connection_made(transport)
         over = len(self.connections) - self.limits.max_connections
         if over > 0 and not _make_room(self.connections, self.loop.time()):
@@ -101,6 +102,7 @@ class Bounded(HttpToolsProtocol):
                 transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Gives its place back."""
         running, self._running = self._running, None
         self.pipeline.clear()
         if running is not None and running is not self.cycle and not running.response_complete:
@@ -109,6 +111,7 @@ class Bounded(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Checks the head's size before uvicorn reads it."""
         self._unset_keepalive_if_required()
         if self._is_reading_body:
             self._barren += len(data)
@@ -120,7 +123,7 @@ class Bounded(HttpToolsProtocol):
             self._feed(data)
         except httptools.HttpParserError as error:
             if not isinstance(error.__context__, _Refused):
-                self.refuse(400, "malformed_request", "this is no HTTP/1.1 request")
+                self.refuse(400, "malformed_request", "this is not an HTTP/1.1 request")
             return
         if (self._barren if self._head is None else self._head) > self.limits.max_headers:
             self._refuse_head()
@@ -155,6 +158,7 @@ class Bounded(HttpToolsProtocol):
     # -- what it is (callbacks of the parser) ---------------------------------------------------------------------
 
     def on_headers_complete(self) -> None:
+        """The head is complete: from here on the body counts."""
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
             self._is_upgrade = True
             return
@@ -178,6 +182,7 @@ class Bounded(HttpToolsProtocol):
         self.since = self.loop.time()
 
     def on_body(self, body: bytes) -> None:
+        """A part of the body."""
         self._barren = 0
         cycle = self.cycle
         if not cycle.response_complete:
@@ -187,6 +192,7 @@ class Bounded(HttpToolsProtocol):
             cycle.message_event.set()
 
     def on_message_complete(self) -> None:
+        """The request is complete."""
         if self._is_upgrade:
             return
         self._is_reading_body = False
@@ -194,6 +200,7 @@ class Bounded(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        """The response is written."""
         if not self._is_reading_body:
             self.since = self.loop.time()
         super().on_response_complete()
@@ -214,7 +221,7 @@ class Bounded(HttpToolsProtocol):
         self.transport.close()
 
     def _check_head(self) -> None:
-        """What has come is more than a head may have, but some of it may be body. Raises `_Refused`."""
+        """Checks a chunk that is longer than a head may be; some of it may be body. Raises `_Refused`."""
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.max_headers:
             self._refuse_head()
             raise _Refused
@@ -270,7 +277,7 @@ async def look_after(connections: Iterable[Any]) -> None:
 
 
 def affordable(wanted: int) -> int:
-    """How many connections there can be, given how many files this process may open."""
+    """The number of connections that the limit on open files of this process allows."""
     if sys.platform == "win32":
         return wanted
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -120,7 +120,7 @@ class _Listener:
 
 
 def _only_listens(scope: Scope, headers: Headers) -> bool:
-    """Whether it has a token, and is no call, which goes on."""
+    """Whether it has a token and is not a call: calls continue."""
     is_listen = scope["method"] == "GET" or headers.get(b"mcp-method") == b"subscriptions/listen"
     return is_listen and b"authorization" in headers
 
@@ -129,8 +129,9 @@ class Endpoints:
     """Hands each request to the front of its path, with or without a slash at the end.
 
     `pages` and `public` are whole paths for everybody, the latter may be replaced as `guard` may be; a page that needs
-    to know the caller for a part of what it says awaits `who` of its scope. What runs while the guard is replaced goes
-    on, but for clients who only listen and are refused from then on. `refusals` counts refused requests by status.
+    to know the caller for a part of what it says awaits `who` of its scope. Requests that run while the guard is
+    replaced continue, but for clients that only listen and are refused from then on.
+    `refusals` counts refused requests by status.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class Endpoints:
 
     @property
     def guard(self) -> HttpAuth:
-        """Who decides from now on."""
+        """Replaces the guard."""
         return self._guard
 
     @guard.setter

@@ -1,8 +1,8 @@
 """Handshake-era requests over HTTP: sessions by `Mcp-Session-Id`, the GET stream, DELETE.
 
 Source: specification 2025-11-25, basic/transports "Streamable HTTP". A client that drops a POST does not cancel its
-call; it may come back for the rest of its stream (`resume`), but not for that of a GET: what is
-told there is told again. A session that is unknown but stored is accepted again (`sessions.stored`).
+call; it may come back for the rest of its stream (`resume`), but not for that of a GET, whose notices are sent again.
+A session that is unknown but stored is accepted again (`sessions.stored`).
 """
 
 import re
@@ -67,7 +67,7 @@ class HandshakeHttp:
 
     @property
     def sessions(self) -> int:
-        """How many there are."""
+        """The number of sessions."""
         return len(self._sessions)
 
     async def post(self, request: HttpRequest) -> None:
@@ -239,7 +239,7 @@ class HandshakeHttp:
                 del self._streams[id_]
 
     async def _resubscribe(self, kept: StoredSession) -> None:
-        """What a session was subscribed to before it was accepted again, now that its client listens."""
+        """Restores the subscriptions of a session that was accepted again, now that its client listens."""
         for uri in list(kept.lapsed):
             try:
                 await self._hub.subscribe(kept.session, uri)

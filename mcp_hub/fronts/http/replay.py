@@ -64,7 +64,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
     def call(self, row: StreamInfo, session: Session) -> Call:
-        """The call, as far as the shape of what is told of it goes."""
+        """The call, as far as it shapes the messages about it."""
         return Call(
             id=row.id,
             upstream=row.server,
@@ -125,7 +125,7 @@ class StreamReplay(CallResponder):
         super().__init__(hub, bytes(origin.id), session, self._call, origin.token, _nobody, asking)
 
     def remember(self, last_words: list[bytes]) -> None:
-        """What the call's end was to its open questions, if that was noticed here: told again at every reading."""
+        """The withdrawals of questions that were open when the call ended here: sent again at every reading."""
         self._last_words = last_words or None
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:

@@ -56,7 +56,7 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: list[tupl
 
 
 class HttpResponse:
-    """Follows one delivery to its end, unless it is told to `stop`. `is_slow` is set by the housekeeper.
+    """Follows one delivery to its end, or until `stop`. `is_slow` is set by the housekeeper.
 
     `on_stream` makes an event stream one that can be resumed: it is awaited when the response becomes one, what it
     returns goes first, and every message carries its place in the call's stream. `is_resumed` is for the response to
@@ -90,7 +90,7 @@ class HttpResponse:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether `stop` was called."""
         return self._stopped is not None
 
     def wake(self) -> None:
@@ -118,7 +118,7 @@ class HttpResponse:
                 self._stopped.set()
 
     def stop(self) -> anyio.Event:
-        """Ends an event stream where it is, its call goes on; what is returned is set when nothing more is sent."""
+        """Ends an event stream where it is, its call continues; what is returned is set when nothing more is sent."""
         if self._stopped is None:
             self._stopped = anyio.Event()
         self._leave()
@@ -189,7 +189,7 @@ class HttpResponse:
             status = HTTP_STATUS.get(code, 200) if code is not None and self._era is Era.MODERN else 200
             await respond(self._send, status, answer)
         elif answer is not None:
-            place = 0 if self.delivery.detached else self.delivery.cursor  # what stands in for the ending has none
+            place = 0 if self.delivery.detached else self.delivery.cursor  # an early answer has no place
             await self._stream(self._message(place, answer), is_last=True)
         elif self._is_resumed and not (self._streaming or self.delivery.is_lost):
             await respond(self._send, 204)

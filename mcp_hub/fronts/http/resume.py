@@ -11,7 +11,7 @@ store. A stream has one such connection at a time, the latest. The answer to suc
 * 410 for one behind which events were let go already;
 * 503 when too many follow the stream, or the store cannot say.
 
-A call without a connection goes on, for as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
+A call without a connection continues for as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
 basic/transports "Sending Messages to the Server" 6 and "Resumability and Redelivery"; SEP-1699.
 """
 
@@ -48,7 +48,7 @@ log = get_logger(__name__)
 RETRY_AFTER: Final = [(b"retry-after", b"1")]
 """Header of a refusal for now: what is in the way is short-lived."""
 _RETURN: Final = 30.0
-"""Seconds in which a client that was told to poll has to be back, where its calls may not go on without it."""
+"""Seconds for a polling client to be back, where its calls may not continue without it."""
 _MOST_UNTOLD: Final = 64
 _MOST_LETTERS: Final = 256
 """Of one client: ended calls whose last words it has not heard, answers on their way to other processes."""
@@ -71,7 +71,7 @@ _TRIMMED: Final = _refusal(410, "events after this one are no longer kept", Even
 
 
 class ClientCalls(msgspec.Struct, eq=False):
-    """What one session has under way: its calls by request id, None for one that is starting, and its questions.
+    """The calls of one session: its calls by request id, None for one that is starting, and its questions.
 
     `untold` has what ended calls still had to say to it about their questions while it was away, `letters` the answers
     to questions of calls that run elsewhere.
@@ -128,7 +128,7 @@ class ClientStream(msgspec.Struct, eq=False):
 class Resumption:
     """The streams of all handshake clients, and the one timer that looks after them.
 
-    `close_after`, in seconds, is for how long a connection stays open to a client that can be told to come back.
+    `close_after`, in seconds, is for how long a connection stays open to a client that can come back.
     """
 
     def __init__(self, hub: HubPort, keeper: Housekeeper, clock: Clock, close_after: float | None) -> None:
@@ -244,7 +244,7 @@ class Resumption:
         return line, exchange
 
     async def _delivery(self, client: ClientCalls, stream: StreamHandle) -> CallResponder:
-        """What shapes the events of a stream for its client, which had no connection to this hub. Raises `StoreError`.
+        """The responder for a stream whose client had no connection to this hub. Raises `StoreError`.
 
         Raises `UnknownStream` for one that did not begin with a request of this client's.
         """

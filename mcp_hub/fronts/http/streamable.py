@@ -57,7 +57,7 @@ class StreamableHttp:
 
     @property
     def sessions(self) -> int:
-        """How many handshake sessions there are."""
+        """The number of handshake sessions."""
         return self._handshake.sessions
 
     async def run(self) -> None:

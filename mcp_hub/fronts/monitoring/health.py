@@ -51,7 +51,7 @@ class Watched(Protocol):
         ...
 
     def last_reload(self, profile: str | None) -> LastReload | None:
-        """What came of the last reload; its findings are not for who is bound to a profile."""
+        """The outcome of the last reload; callers that are bound to a profile do not see its findings."""
         ...
 
 

@@ -55,7 +55,7 @@ class Sampled(Protocol):
     def statuses(self, profile: str | None) -> list[UpstreamStatus]: ...
 
     def entries(self, server: str) -> Mapping[Kind, int]:
-        """How many of each kind the server listed last."""
+        """The number of entries of each kind that the server listed last."""
         ...
 
     def unapproved(self) -> Iterable[tuple[str, str]]:

@@ -1,7 +1,6 @@
 """The REST front at `/v1`, for programs that do not speak MCP: tools and their cost, calls as streams, executors.
 
 The table in `routes` makes the Starlette routes, and the OpenAPI document. All errors are problems (`problem`).
-Source: streams.md §2 "REST", formats.md §4.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -39,7 +38,7 @@ _LAST: Final = 1.0
 """Seconds to end a response that its client may not be reading."""
 
 Handler = Callable[[RestRequest], Awaitable[Response | None]]
-"""What it returns is sent; None if that is done."""
+"""Answers a request; None if the response is sent already."""
 
 
 class RestApi:
@@ -143,7 +142,7 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Resource:
-    """What is under one path, by method. Raises `Problem` 405."""
+    """The handler of one path, by method. Raises `Problem` 405."""
 
     def __init__(
         self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int, limits: FrontLimits

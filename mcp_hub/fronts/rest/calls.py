@@ -35,7 +35,7 @@ from mcp_hub.types import PROGRAM, ClientKind, Era, JsonObject, Kind, Mode, RawO
 __all__ = ["OF_REST", "RestCalls", "rest_session"]
 
 OF_REST: Final = "rest#"
-"""How the ids of REST callers' sessions begin."""
+"""The beginning of the session ids of REST callers."""
 
 _WAIT: Final = 25.0
 """Seconds that a call is waited for unless its caller prefers another time."""
@@ -53,7 +53,7 @@ _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 
 
 def rest_session(caller: Caller, key: str) -> Session:
-    """What a REST caller is to the hub: a program, which can be asked everything."""
+    """The client kind of REST callers: programs, which can be asked everything."""
     return Session(
         key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info", audience=PROGRAM, mode="full"
     )
@@ -180,7 +180,7 @@ class _Accepted(Problem):
 
     def __init__(self, hub: HubPort, row: StreamInfo) -> None:
         location = (b"location", b"/v1/streams/" + row.id.encode())
-        super().__init__(202, "accepted", "the call goes on", headers=(location,))
+        super().__init__(202, "accepted", "the call continues", headers=(location,))
         self._info = info(hub, row)
 
     def encoded(self) -> bytes:

@@ -62,6 +62,7 @@ class RestRequest(Request):
 
     @property
     def caller(self) -> Caller:
+        """The authenticated caller."""
         caller: Caller = self.scope["caller"]
         return caller
 
@@ -71,6 +72,7 @@ class RestRequest(Request):
         return {name: unquote(value) for name, value in self.path_params.items()}
 
     def header(self, name: str) -> str | None:
+        """One header; None if it is missing."""
         value = self.headers.get(name)
         return None if value is None else value.strip(" \t")
 

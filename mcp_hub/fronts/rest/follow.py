@@ -61,7 +61,7 @@ class Closing:
 
 
 class Stopping(Problem):
-    """What was waited for has not come before the hub stopped; nothing was done."""
+    """The hub stopped before the awaited event came; nothing was done."""
 
     def __init__(self) -> None:
         super().__init__(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
@@ -108,5 +108,5 @@ async def send_ndjson(following: Following, send: Send) -> None:
             lines = await following.lines(_BATCH, KEEP_ALIVE)
             await writer.write(b"".join(b"%b\n" % line for line in lines))
     except HubError:
-        pass  # the client sees that the ending is missing, and is told why when it asks for it
+        pass  # the client sees that the ending is missing, and learns the reason when it asks for it
     await writer.end()

@@ -1,4 +1,4 @@
-"""What REST says of a stream: its row, its open questions, and what its call came to.
+"""A stream as REST shows it: its row, its open questions, and the outcome of its call.
 
 Results and errors are shown as they are stored, so that they are the same from any hub and after a restart.
 """
@@ -48,7 +48,7 @@ def durable(hub: HubPort, stream: CallId) -> bool | UnsetType:
 
 
 def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
-    """What the row tells, and where it is."""
+    """The status from the row, with its links."""
     return StreamStatus(
         stream=row.id,
         status=row.status,
@@ -86,7 +86,7 @@ async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
 
 
 async def open_questions(stream: StreamHandle) -> list[QuestionInfo]:
-    """What the tool waits for, oldest first, without what was answered a moment ago."""
+    """The open questions of the tool, oldest first, without those that were just answered."""
     asked = await stream.questions()
     return [QuestionInfo(key, question.method, Raw(bytes(question.params))) for key, question in asked.items()]
 

@@ -76,7 +76,7 @@ _STATUS: Final[Mapping[str, int]] = MappingProxyType(
 
 
 def ended_in(stream: str, failed: FailedCall) -> Problem:
-    """What a call came to that ended with a JSON-RPC error, which is in `jsonrpc` byte for byte."""
+    """The outcome of a call that ended with a JSON-RPC error, which is in `jsonrpc` byte for byte."""
     status = _STATUS.get(failed.code, 502)
     if status == 503 and failed.outcome is not None:
         status = 502  # it may have been done: nobody is to come again as if it had not
@@ -99,7 +99,7 @@ def _code(error: msgspec.Raw) -> int:
 
 
 def problem_for(error: HubError) -> Problem:
-    """How an error of the hub is told."""
+    """The problem document for an error of the hub."""
     match error:
         case Problem():
             return error

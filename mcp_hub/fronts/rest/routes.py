@@ -24,7 +24,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class ResponseSpec(msgspec.Struct, frozen=True):
-    """A response that is no problem. `forms` are the bodies by media type; None: a stream or a document of its own."""
+    """A successful response. `forms` are the bodies by media type; None: a stream or a document of its own."""
 
     status: int
     summary: str
@@ -72,7 +72,7 @@ ROUTES: Final = (
         problems=(400, 404), has_head=True,
     ),
     RestRoute(
-        "POST", "/v1/tools/{name}/call", "callTool", "Call a tool; the call goes on when the connection closes",
+        "POST", "/v1/tools/{name}/call", "callTool", "Call a tool; the call continues when the connection closes",
         (
             ResponseSpec(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
             ResponseSpec(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),

@@ -1,4 +1,4 @@
-"""What operates a running hub over REST: its servers, starting one again, and reading the configuration again."""
+"""Operation of a running hub over REST: its servers, a restart of one of them, and a reload of the configuration."""
 
 from typing import Protocol
 
@@ -12,14 +12,14 @@ __all__ = ["Operator", "RestServers"]
 
 
 class Operator(Protocol):
-    """Who can do it."""
+    """The operations of the hub."""
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
-        """How the servers of a profile are, None for all."""
+        """The status of a profile's servers; of all servers for None."""
         ...
 
     async def server(self, name: str, profile: str | None) -> ServerInfo | None:
-        """How one is; None if the profile does not have it."""
+        """The status of one server; None if the profile does not have it."""
         ...
 
     def restart(self, server: str, profile: str | None) -> None:

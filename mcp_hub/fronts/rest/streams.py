@@ -46,6 +46,7 @@ class RestStreams:
         return answer(StreamList([info(self._hub, row) for row in shown]))
 
     async def get_stream(self, request: RestRequest) -> Response:
+        """The status of a stream."""
         stream = await self._opened(request)
         self._hub.let_go(rest_session(request.caller, ""), stream)  # somebody is here: the time starts anew
         return answer(await detailed(self._hub, stream))
@@ -59,6 +60,7 @@ class RestStreams:
         return answer(info(self._hub, row), 200 if row.has_ended else 202)
 
     async def follow_stream(self, request: RestRequest) -> Response | None:
+        """The events of a stream behind a cursor, as JSON or as an event stream."""
         form = request.accepts(JSON, NDJSON, EVENT_STREAM)[-1]
         after = _cursor(request)
         wait, most = request.seconds("wait", _WAIT), request.count("limit", _EVENTS, _MOST_EVENTS)
@@ -85,6 +87,7 @@ class RestStreams:
         return answer(page)
 
     async def answer_question(self, request: RestRequest) -> Response:
+        """Answers an open question of a stream."""
         body = await request.shaped(InputBody)
         stream = await self._opened(request)
         asked = {question.key: question for question in await open_questions(stream)}
@@ -108,7 +111,7 @@ def _cursor(request: RestRequest) -> int:
 
 
 def _outcome(body: InputBody, question: QuestionInfo) -> Raw | RpcError:
-    """What the question is answered with. Raises `Problem` for an answer that says nothing, or two things."""
+    """The answer in the body. Raises `Problem` for one without an outcome, or with two."""
     given = [name for name in ("action", "result", "error") if getattr(body, name) is not UNSET]
     if len(given) != 1:
         raise _unfit("one of `action`, `result` and `error` has to be there")

@@ -1,4 +1,4 @@
-"""What the tools cost a model, over REST."""
+"""The token costs of tools, over REST."""
 
 from typing import Final
 

@@ -100,7 +100,7 @@ def test_what_is_no_strong_public_signing_key_is_passed_over(key: Any) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"keys": {}}', b'{"keys": null}', b"[" * 100_000, b"\xff"])
 def test_what_is_no_key_set_is_said_so(body: bytes) -> None:
-    with pytest.raises(KeysUnusable, match="is no JSON|is no key set"):
+    with pytest.raises(KeysUnusable, match="is not JSON|is not a key set"):
         parse_keys(body, BOTH)
 
 
@@ -242,7 +242,7 @@ async def test_a_ring_reads_everything_at_the_start(tmp_path: Path) -> None:
         (b"302 Found\r\nlocation: http://127.0.0.1:1/keys", b"", "cannot be fetched: HTTP 302"),
         (b"500 Oops", key_set(ONE), "cannot be fetched: HTTP 500"),
         (b"200 OK", b" " * (256 * 1024) + key_set(ONE), "is larger than 262144 bytes"),
-        (b"200 OK", b"<html>", "is no JSON"),
+        (b"200 OK", b"<html>", "is not JSON"),
         (b"garbage\r\nx", b"", "cannot be fetched: RemoteProtocolError"),
     ],
     ids=["good", "redirect", "error", "huge", "no JSON", "no HTTP"],

@@ -97,7 +97,7 @@ class KeySource(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What of it may be shown."""
+        """The part of it that may be shown."""
         if self.url is None:
             return str(self.path)
         parts = urlsplit(self.url)
@@ -211,10 +211,10 @@ def parse_keys(body: bytes, algorithms: Collection[str]) -> list[_Key]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        raise KeysUnusable("is no JSON") from None
+        raise KeysUnusable("is not JSON") from None
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
-        raise KeysUnusable('is no key set: expected {"keys": […]}')
+        raise KeysUnusable('is not a key set: expected {"keys": […]}')
     found = [key for entry in entries[:_MOST_KEYS] if (key := _key(entry, algorithms)) is not None]
     if not found:
         raise KeysUnusable(f"none of its {len(entries)} keys is a public one for {', '.join(sorted(algorithms))}")

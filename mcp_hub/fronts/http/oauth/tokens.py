@@ -174,22 +174,22 @@ class TokenVerifier:
         try:
             parts = jwt.decode_complete(token, options=_UNVERIFIED)
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-            raise _Refused("the token is no JWT") from None
+            raise _Refused("the token is not a JWT") from None
         header, claimed = parts["header"], parts["payload"].get("iss")
         if str(header.get("typ", "")).lower() not in _TYPES:
-            raise _Refused("the token is no access token: its typ says otherwise")
+            raise _Refused("the token is not an access token: its typ says otherwise")
         if "crit" in header:
-            raise _Refused("the token wants something understood that is not: crit")
+            raise _Refused("the token has unsupported critical headers (crit)")
         issuer = self._issuers.get(claimed) if isinstance(claimed, str) else None
         if issuer is None:
-            raise _Refused("the token is from no issuer that is trusted here")
+            raise _Refused("the issuer of the token is not trusted here")
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in issuer.algorithms:
-            raise _Refused("the token is signed with an algorithm that is not accepted")
+            raise _Refused("the signature algorithm of the token is not accepted")
         return header, issuer
 
     def _claims(self, token: bytes, algorithm: str, keys: Iterable[jwt.PyJWK], issuer: Issuer) -> JsonObject:
-        """What the token says, once its signature, issuer and audience are proven."""
+        """The claims of the token, once its signature, issuer and audience are proven."""
         for key in keys:
             try:
                 return jwt.decode(
@@ -203,7 +203,7 @@ class TokenVerifier:
             except jwt.InvalidSignatureError:
                 continue
             except (jwt.InvalidAudienceError, jwt.MissingRequiredClaimError):
-                raise _Refused("the token is not for this hub (aud), or says not how long it is good (exp)") from None
+                raise _Refused("the token has the wrong audience (aud), or no expiry (exp)") from None
             except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
                 raise _Refused("the token cannot be used") from None
         raise _Refused("the token is not signed with a key of its issuer")
@@ -212,7 +212,7 @@ class TokenVerifier:
         """Until when it is good, Unix seconds."""
         now, until = self._now(), _seconds(claims["exp"])
         if "nbf" in claims and _seconds(claims["nbf"]) > now + self._leeway:
-            raise _Refused("the token is not good yet (nbf)")
+            raise _Refused("the token is not valid yet (nbf)")
         if until + self._leeway <= now:
             raise _Refused("the token has expired")
         return until + self._leeway
@@ -249,7 +249,7 @@ def _principal(claims: JsonObject, issuer: Issuer) -> str:
     """Issuer and name: two issuers never mean the same person. A `#` is in no issuer (RFC 8414 §2)."""
     name = claims.get(issuer.principal_claim)
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise _Refused(f"the token says not whose it is ({issuer.principal_claim})")
+        raise _Refused(f"the token does not name its principal ({issuer.principal_claim})")
     return f"{issuer.name}#{name}"
 
 
@@ -266,13 +266,13 @@ def _scopes(claims: JsonObject) -> set[str]:
 
 def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _Refused("the token has a time that is no number")
+        raise _Refused("the token has a time that is not a number")
     try:
         seconds = float(value)
     except OverflowError:
         seconds = math.inf
     if not math.isfinite(seconds):
-        raise _Refused("the token has a time that is no number")
+        raise _Refused("the token has a time that is not a number")
     return seconds
 
 

@@ -1,17 +1,16 @@
-"""Which servers have settled since the hub started, waiting for them, and why a tool is unknown until they have."""
+"""Which servers have settled since the hub started, and waiting for them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import anyio
 
-from mcp_hub.errors import RpcError, UnknownEntry, UpstreamUnavailable
 from mcp_hub.types import UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp_hub.hub import HubPort
 
-__all__ = ["all_settled", "has_settled", "not_ready", "unknown_tool", "wait_until"]
+__all__ = ["all_settled", "has_settled", "not_ready", "wait_until"]
 
 
 def has_settled(status: UpstreamStatus) -> bool:
@@ -24,7 +23,7 @@ def all_settled(hub: "HubPort") -> bool:
 
 
 def not_ready(statuses: Iterable[UpstreamStatus]) -> list[UpstreamStatus]:
-    """The enabled servers that are not ready; those that rest until they are needed are none of them."""
+    """The enabled servers that are not ready; not those that are stopped until they are needed."""
     return [s for s in statuses if s.state not in (UpstreamState.READY, UpstreamState.DISABLED) and not s.rests]
 
 
@@ -36,23 +35,3 @@ async def wait_until(hub: "HubPort", is_enough: Callable[[], bool], seconds: flo
             if is_enough():
                 return
             await hub.catalog.wait_changed(version)
-
-
-def unknown_tool(
-    name: str, nearest: Sequence[str], statuses: Sequence[UpstreamStatus], prefixes: Mapping[str, str]
-) -> RpcError:
-    """Why there is no such tool: a server whose prefix the name has is not ready, else nobody knows it.
-
-    Names are compared with what is configured, never taken apart.
-    """
-    missing = not_ready(statuses)
-    for status in missing:
-        if name.startswith(f"{prefixes[status.server]}_"):
-            reason = status.reason or "still starting"
-            return UpstreamUnavailable(f'upstream "{status.server}" is {status.state.value}: {reason}')
-    text = f"unknown tool: {name[:200]}"
-    if nearest:
-        text += f"; did you mean {', '.join(nearest)}?"
-    if missing:
-        text += f" (servers that are not ready: {', '.join(status.server for status in missing)}; see mcp-hub doctor)"
-    return UnknownEntry(text)

@@ -17,7 +17,7 @@ from msgspec import Raw
 from mcp_hub.aio import Bell
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, is_authenticated
-from mcp_hub.app.readiness import all_settled, unknown_tool, wait_until
+from mcp_hub.app.readiness import all_settled, wait_until
 from mcp_hub.call import Call
 from mcp_hub.calls.log import Reader
 from mcp_hub.calls.runner import CallRecord
@@ -25,7 +25,7 @@ from mcp_hub.calls.streams.stream import Stream, StreamReader
 from mcp_hub.catalog.definitions import in_era
 from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.errors import Busy, RpcError
+from mcp_hub.errors import Busy, RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
 from mcp_hub.fronts.http.response import Receive, Scope, Send
 from mcp_hub.fronts.in_process import InProcessFront
@@ -132,17 +132,19 @@ class InnerHub:
         return handle.record, session
 
     async def _find(self, name: str) -> None:
-        """Returns as soon as a server has the tool. Raises `RpcError` when all were asked or the time is over."""
+        """Returns as soon as a server has the tool, all servers have settled, or the time is over.
+
+        Raises `UpstreamUnavailable` for a tool of a server that is not ready.
+        """
         hub = self._hub
 
         def is_there() -> bool:
             return hub.view(self._session()).find(Kind.TOOL, name) is not None
 
         await wait_until(hub, lambda: is_there() or all_settled(hub), self._wait)
-        if not is_there():
-            prefixes = {server: own.prefix or server for server, own in self._app.settings.servers.items()}
-            near = hub.view(self._session()).nearest(Kind.TOOL, name)
-            raise unknown_tool(name, near, self.statuses(), prefixes)
+        if not is_there() and (own := hub.catalog.unlisted(self._caller.profile, name)) is not None:
+            reason = own.reason or "still starting"
+            raise UpstreamUnavailable(f'server "{own.server}" is {own.state.value}: {reason}')
 
     def _session(self, *, asks: bool = False) -> Session:
         return Session(

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from mcp_hub.app.readiness import unknown_tool
 from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import has_settled, not_ready, starting_text
 from mcp_hub.cli.render.notices import notices
@@ -102,16 +101,3 @@ def test_enabled_server_that_is_down_is_not_ready() -> None:
 )
 def test_error_has_an_exit_code(error: RpcError, code: int) -> None:
     assert exit_code(error) == code
-
-
-def test_unknown_tool_names_the_nearest_and_what_may_have_had_it() -> None:
-    error = unknown_tool("lgo", ["git_log"], [READY, DOWN], {"git": "git", "fs": "fs"})
-    assert exit_code(error) == 2
-    assert "did you mean git_log?" in error.message
-    assert "not ready: fs" in error.message
-
-
-def test_tool_with_the_prefix_of_a_server_that_is_down_is_unavailable() -> None:
-    error = unknown_tool("files_read", [], [READY, DOWN], {"git": "git", "fs": "files"})
-    assert exit_code(error) == 3
-    assert error.message == 'upstream "fs" is failed: command not found: npx'

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-__all__ = ["Seconds", "stream_argument"]
+__all__ = ["Seconds", "output_option", "stream_argument"]
 
 
 class Seconds(click.FloatRange):
@@ -26,4 +26,7 @@ def _named(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
+output_option: Callable[[Any], Any] = click.option(
+    "--output", type=click.Choice(["text", "json", "jsonl"]), help="Output format. Default: text, or jsonl with --json."
+)
 stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)

@@ -71,7 +71,7 @@ class ReachedHub(msgspec.Struct, frozen=True):
 
     def unmatched(self) -> list[ConfigFinding]:
         """Warnings about patterns of our own configuration that match nothing."""
-        from mcp_hub.cli.commands.check import unmatched_patterns
+        from mcp_hub.cli.render.notices import unmatched_patterns
 
         return unmatched_patterns(self.app, self.loaded) if self.app is not None and self.loaded is not None else []
 

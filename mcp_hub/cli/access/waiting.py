@@ -1,7 +1,7 @@
 """Waits for servers that a command has just started."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -13,16 +13,22 @@ if TYPE_CHECKING:
 
     from mcp_hub.hub import HubPort
 
-__all__ = ["all_settled", "has_settled", "not_ready", "settle", "spinner", "starting_text", "wait_until"]
+__all__ = ["all_settled", "has_settled", "not_ready", "settle", "starting_text", "wait_until"]
 
 
-async def settle(hub: "HubPort", seconds: float) -> None:
-    """Waits until every server has settled; a terminal on stderr shows which ones have not."""
-    with spinner() as shown:
+async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamStatus]], None] | None = None) -> None:
+    """Waits until every server has settled; a terminal on stderr shows which ones have not.
+
+    `look` is called with the states whenever they change.
+    """
+    with _spinner() as shown:
 
         def is_enough() -> bool:
+            statuses = hub.statuses()
             if shown is not None:
-                shown.update(starting_text(hub.statuses()).replace("[", r"\["))  # a name is not markup
+                shown.update(starting_text(statuses).replace("[", r"\["))  # a name is not markup
+            if look is not None:
+                look(statuses)
             return all_settled(hub)
 
         await wait_until(hub, is_enough, seconds)
@@ -34,7 +40,7 @@ def starting_text(statuses: Iterable[UpstreamStatus]) -> str:
     return f"starting {names} …" if names else ""
 
 
-def spinner() -> "AbstractContextManager[Status | None]":
+def _spinner() -> "AbstractContextManager[Status | None]":
     """A spinner on stderr for the length of the block; None where stderr is not a terminal."""
     if not sys.stderr.isatty():
         return nullcontext()

@@ -76,7 +76,7 @@ def approve(
         return
     waiting = list(_waiting(store, loaded, server, tools))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"waiting": list(map(_data, waiting))}), indent=2))
+        tables.print_json({"waiting": list(map(_data, waiting))})
     elif is_list or not waiting:
         _list(waiting)
         raise SystemExit(EXIT_TOOL if waiting else 0)

@@ -16,6 +16,7 @@ import msgspec
 from mcp_hub.cli import arguments
 from mcp_hub.cli.access.following import followed, refuse, show_for
 from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
+from mcp_hub.cli.parameters import output_option
 from mcp_hub.cli.setup import EXIT_INTERRUPTED, config_option, verbose_option, wait_option
 from mcp_hub.errors import HubError, InvalidParams, RpcError
 from mcp_hub.events import InputRequired
@@ -69,9 +70,7 @@ def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str,
     "--json", "json_lines", is_flag=False, flag_value="", metavar="[TEXT|@FILE]",
     help="Print JSON lines. An optional value gives all arguments as JSON.",
 )  # fmt: skip
-@click.option(
-    "--output", type=click.Choice(["text", "json", "jsonl"]), help="Output format. Default: text, or jsonl with --json."
-)
+@output_option
 @click.option("--detach", is_flag=True, help="Start the call in the hub at --url, print its stream id and exit.")
 @url_options
 @wait_option

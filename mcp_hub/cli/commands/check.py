@@ -8,22 +8,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 from msgspec import to_builtins
-from msgspec.structs import replace
 
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.catalog.unmatched import has_patterns
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.programs import find_program
-from mcp_hub.cli.render.notices import notices
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.notices import masked, notices, report_of, unmatched_patterns
 from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
-from mcp_hub.config.findings import Findings
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.schema.settings import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.masking import hide
@@ -32,7 +29,7 @@ from mcp_hub.types import JsonObject
 if TYPE_CHECKING:
     from mcp_hub.app.build import App
 
-__all__ = ["check", "unmatched_patterns"]
+__all__ = ["check"]
 
 
 @click.command()
@@ -52,7 +49,7 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _programs(loaded)
-    warnings = [_masked(own) for own in (*loaded.warnings, *loaded.notes, *_front(loaded), *missing)]
+    warnings = [masked(own) for own in (*loaded.warnings, *loaded.notes, *_front(loaded), *missing)]
     report = {"ok": True, **summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)
@@ -81,7 +78,7 @@ async def _compared(
 
 def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:
     """The program of each enabled server, and warnings about programs that are not there."""
-    report = _report(loaded)
+    report = report_of(loaded)
     found: dict[str, str] = {}
     for name, server in loaded.settings.servers.items():
         if not server.enabled:
@@ -99,38 +96,10 @@ def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]
 
 def _front(loaded: Loaded) -> tuple[ConfigFinding, ...]:
     """A warning if the hub cannot be served over HTTP as it is configured."""
-    report = _report(loaded)
+    report = report_of(loaded)
     if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
         report.warn(("hub", "http", "host"), "public_without_tokens", f"`serve --http` would end at once: {refusal}")
     return report.located(report.warnings)
-
-
-def _report(loaded: Loaded) -> Findings:
-    """A report with the lines of the file; without lines if the file has changed meanwhile."""
-    name = str(loaded.path)
-    try:
-        document = read_document(loaded.path.read_text(), name)
-    except (ConfigError, OSError, ValueError):
-        return Findings(name)
-    is_named_otherwise = isinstance(document.data, dict) and "mcpServers" in document.data
-    return Findings(name, document.lines, {"servers": "mcpServers"} if is_named_otherwise else {})
-
-
-def unmatched_patterns(app: "App", loaded: Loaded) -> list[ConfigFinding]:
-    """Warnings about patterns that match nothing in the servers' lists, with their lines in the file.
-
-    With only some of the configured servers, patterns that are about all of them are not judged.
-    """
-    report = _report(loaded)
-    has_all = app.settings.servers.keys() == loaded.settings.servers.keys()
-    for found in app.unmatched():
-        if has_all or found.path[0] == "servers":
-            report.warn(found.path, "unmatched_pattern", found.reason)
-    return [_masked(own) for own in report.located(report.warnings)]
-
-
-def _masked(finding: ConfigFinding) -> ConfigFinding:
-    return replace(finding, message=hide(finding.message), path=hide(finding.path))
 
 
 def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
@@ -169,7 +138,7 @@ def _print(
             for level, found in (("error", errors), ("warning", warnings))
             for own in found
         ]
-        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        tables.print_json(report)
         return
     for error in report["errors"]:
         click.echo(visible(error), err=True)

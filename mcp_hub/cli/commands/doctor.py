@@ -9,12 +9,11 @@ import click
 import msgspec
 
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.commands.check import unmatched_patterns
 from mcp_hub.cli.parameters import Seconds
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
-from mcp_hub.cli.render.notices import notices
+from mcp_hub.cli.render.notices import notices, unmatched_patterns
 from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
@@ -33,7 +32,6 @@ from mcp_hub.types import JsonObject, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp_hub.app.build import App
-    from mcp_hub.hub import HubPort
 
 __all__ = ["doctor"]
 
@@ -102,31 +100,17 @@ async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool)
     watch = Stopwatch(clock, clock.now())
     settings = app.settings
     longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)
-    await _settle(app.hub, longest + _SPARE if wait is None else wait, watch)
+    await waiting.settle(app.hub, longest + _SPARE if wait is None else wait, watch.look)
     findings, warnings = _findings(app, loaded, watch.seconds), unmatched_patterns(app, loaded)
     warnings += notices(await app.operations.servers(None))
     if as_json:
         servers = [finding_data(finding) for finding in findings]
         told = {"servers": servers, "warnings": [*map(str, warnings)]}
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+        tables.print_json(told)
     else:
         _print(findings)
-        for warning in warnings:
-            click.echo(visible(f"warning: {warning}"), err=True)
+        tables.print_warnings(warnings)
     return 0 if all(finding.diagnosis.is_ok for finding in findings) else EXIT_UNAVAILABLE
-
-
-async def _settle(hub: "HubPort", seconds: float, watch: Stopwatch) -> None:
-    with waiting.spinner() as spinner:
-
-        def is_enough() -> bool:
-            statuses = hub.statuses()
-            watch.look(statuses)
-            if spinner is not None:
-                spinner.update(waiting.starting_text(statuses))
-            return waiting.all_settled(hub)
-
-        await waiting.wait_until(hub, is_enough, seconds)
 
 
 def _findings(app: "App", loaded: Loaded, seconds: Mapping[str, float]) -> list[ServerFinding]:

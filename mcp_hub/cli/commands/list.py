@@ -1,7 +1,6 @@
 """`mcp-hub list`: the state of every server, the number of its tools, and why a server is not ready."""
 
 import click
-import msgspec
 
 from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
 from mcp_hub.cli.access.waiting import not_ready
@@ -38,7 +37,7 @@ async def _list(hub: ReachedHub, as_json: bool) -> int:
     statuses = [status_of(own) for own in servers]
     missing = not_ready(statuses)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"servers": [*map(server_data, servers)]}), indent=2))
+        tables.print_json({"servers": [*map(server_data, servers)]})
     elif not servers:
         click.echo(visible(f"There are no servers in {hub.place}."))
     else:

@@ -11,7 +11,7 @@ import click
 from mcp_hub.cli.access.following import followed, refuse, show_for
 from mcp_hub.cli.access.hub import url_options
 from mcp_hub.cli.access.streams import run_with_streams
-from mcp_hub.cli.parameters import stream_argument
+from mcp_hub.cli.parameters import output_option, stream_argument
 from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.setup import config_option
 from mcp_hub.errors import UpstreamLost
@@ -29,9 +29,7 @@ __all__ = ["resume"]
 @stream_argument
 @click.option("--after", type=click.IntRange(min=0), metavar="N", help="Show only events after number N.")
 @click.option("--json", "json_lines", is_flag=True, help="Print JSON lines.")
-@click.option(
-    "--output", type=click.Choice(["text", "json", "jsonl"]), help="Output format. Default: text, or jsonl with --json."
-)
+@output_option
 @url_options
 @config_option
 def resume(

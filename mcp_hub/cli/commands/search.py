@@ -127,14 +127,13 @@ async def _search(hub: "HubPort", loaded: Loaded, wanted: _Wanted, wait: float, 
     cost = estimate(text)
     if as_json:
         found = SearchReport(wanted.query, text, cost, answer.is_weak, answer.hits)
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        tables.print_json(found)
     else:
         click.echo(visible(text))
         if explain:
             _explain(answer)
         click.echo(f"{tables.plural(cost, 'token')}, {tables.plural(len(answer.hits), 'hit')}", err=True)
-    for line, _ in tables.reasons(absent):
-        click.echo(line, err=True)
+    tables.print_missing(absent)
     return 0 if answer.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 
 

@@ -52,7 +52,7 @@ def streams(as_json: bool, limit: int, config: str | None, url: str | None, toke
 async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
     listed = await access.streams(limit)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"streams": listed}), indent=2))
+        tables.print_json({"streams": listed})
     elif not listed:
         click.echo("There are no streams.")
     else:

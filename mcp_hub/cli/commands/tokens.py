@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from mcp_hub.catalog.costs.token_costs import HEAVIEST
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.commands.check import unmatched_patterns
 from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.notices import unmatched_patterns
 from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
@@ -100,13 +99,11 @@ async def _tokens(
     heaviest = len(hub.catalog.view(profile).entries(Kind.TOOL)) if most is None else most
     account = await hub.token_account(Caller(profile=profile), client, server, heaviest)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(account), indent=2))
+        tables.print_json(account)
     else:
         print_account(account)
-    for text, _ in tables.reasons(absent):
-        click.echo(text, err=True)
-    for warning in unmatched_patterns(app, loaded):
-        click.echo(visible(f"warning: {warning}"), err=True)
+    tables.print_missing(absent)
+    tables.print_warnings(unmatched_patterns(app, loaded))
     return EXIT_UNAVAILABLE if absent else 0
 
 

@@ -60,10 +60,8 @@ async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
     else:
         _print_table([(name, own, summary) for own, name, _, summary in entries])
     missing = [own for own in not_ready(map(status_of, servers)) if server in (None, own.server)]
-    for text, _ in tables.reasons(missing):
-        click.echo(text, err=True)
-    for warning in hub.unmatched():
-        click.echo(visible(f"warning: {warning}"), err=True)
+    tables.print_missing(missing)
+    tables.print_warnings(hub.unmatched())
     return EXIT_UNAVAILABLE if missing else 0
 
 

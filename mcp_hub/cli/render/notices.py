@@ -1,15 +1,24 @@
-"""Warnings about servers' tools for `list`, `doctor` and `check`: not approved, suspicious."""
+"""Warnings for people: tools that are not approved or suspicious, and patterns that match nothing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from shlex import quote
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.errors import ConfigFinding
+from mcp_hub.config.findings import Findings
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import ServerInfo
 
-__all__ = ["notices"]
+if TYPE_CHECKING:
+    from mcp_hub.app.build import App
+    from mcp_hub.config.load.load import Loaded
+
+__all__ = ["masked", "notices", "report_of", "unmatched_patterns"]
 
 _MOST: Final = 10
 """Lines about one server; `mcp-hub approve` and `--json` have all."""
@@ -45,3 +54,31 @@ def _flags(own: ServerInfo) -> Iterator[str]:
 
 def _more(found: Sequence[object]) -> int:
     return max(len(found) - _MOST, 0)
+
+
+def report_of(loaded: "Loaded") -> Findings:
+    """A report with the lines of the file; without lines if the file has changed meanwhile."""
+    name = str(loaded.path)
+    try:
+        document = read_document(loaded.path.read_text(), name)
+    except (ConfigError, OSError, ValueError):
+        return Findings(name)
+    is_named_otherwise = isinstance(document.data, dict) and "mcpServers" in document.data
+    return Findings(name, document.lines, {"servers": "mcpServers"} if is_named_otherwise else {})
+
+
+def unmatched_patterns(app: "App", loaded: "Loaded") -> list[ConfigFinding]:
+    """Warnings about patterns that match nothing in the servers' lists, with their lines in the file.
+
+    With only some of the configured servers, patterns that are about all of them are not judged.
+    """
+    report = report_of(loaded)
+    has_all = app.settings.servers.keys() == loaded.settings.servers.keys()
+    for found in app.unmatched():
+        if has_all or found.path[0] == "servers":
+            report.warn(found.path, "unmatched_pattern", found.reason)
+    return [masked(own) for own in report.located(report.warnings)]
+
+
+def masked(finding: ConfigFinding) -> ConfigFinding:
+    return replace(finding, message=hide(finding.message), path=hide(finding.path))

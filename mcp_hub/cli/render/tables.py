@@ -1,10 +1,11 @@
 """Tables and lines for people, and the state of servers in words. Text of a server is masked and made printable."""
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
+import msgspec
 
 from mcp_hub.cli.render.results import visible
 from mcp_hub.clock import wall_time
@@ -22,8 +23,11 @@ __all__ = [
     "console",
     "last_lines",
     "plural",
+    "print_json",
     "print_lines",
+    "print_missing",
     "print_table",
+    "print_warnings",
     "protocol",
     "reason",
     "reasons",
@@ -126,6 +130,23 @@ def warnings(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
     return [
         (visible(hide(f"{status.server}: {warning}")), "yellow") for status in statuses for warning in status.warnings
     ]
+
+
+def print_json(document: object) -> None:
+    """Prints one JSON document to stdout."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+
+def print_missing(statuses: Sequence[UpstreamStatus]) -> None:
+    """Prints to stderr why these servers are not ready."""
+    for text, _ in reasons(statuses):
+        click.echo(text, err=True)
+
+
+def print_warnings(findings: Iterable[object]) -> None:
+    """Prints warnings to stderr."""
+    for finding in findings:
+        click.echo(visible(f"warning: {finding}"), err=True)
 
 
 def print_lines(lines: Sequence[tuple[str, str]]) -> None:

@@ -225,10 +225,16 @@ class MadeCall:
     """A call that its client has POSTed, and what happens to it."""
 
     def __init__(
-        self, world: World, client: ClientCalls, key: int = 1, *, takes_sse: bool = True, tool: str = "runs"
+        self,
+        world: World,
+        client: ClientCalls | None = None,
+        key: int = 1,
+        *,
+        takes_sse: bool = True,
+        tool: str = "runs",
     ) -> None:
         self.world = world
-        self.client = client
+        self.client = client = client or world.client()
         name = msgspec.Raw(b'"%s"' % tool.encode())
         session = client.session
         call = Call(

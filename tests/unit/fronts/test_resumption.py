@@ -21,8 +21,7 @@ from tests.unit.fronts.http_peer import MadeCall, World, values
 
 @virtual
 async def test_messages_carry_their_place_and_the_client_is_primed_first() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1, 2)
     await call.ends()
     (primed, first, second, answer) = call.post.events
@@ -48,8 +47,7 @@ async def test_an_older_client_is_not_primed_but_may_come_back(version: str) -> 
 
 @virtual
 async def test_keep_alive_comments_carry_no_place() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await sleep(50)
     assert call.post.ids == [0] and call.post.body.count(b": keep-alive\n\n") == 4
 
@@ -67,16 +65,14 @@ async def test_a_call_that_ends_quietly_is_answered_with_json_and_leaves_nothing
 
 @virtual
 async def test_a_call_that_was_cancelled_before_it_said_anything_gives_no_place_to_come_back_to() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.happens(Cancelled(BY_CLIENT))
     assert (call.post.status, call.post.body, call.post.is_complete) == (200, b"", True)
 
 
 @virtual
 async def test_a_client_that_takes_no_stream_is_given_no_place() -> None:
-    world = World()
-    call = MadeCall(world, world.client(), takes_sse=False)
+    call = MadeCall(World(), takes_sse=False)
     await call.progresses(1)
     await sleep(60)
     await call.ends()
@@ -89,8 +85,7 @@ async def test_a_client_that_takes_no_stream_is_given_no_place() -> None:
 
 @virtual
 async def test_a_client_gets_what_it_missed_and_then_what_comes() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1, 2, 3)
     await call.drops()
     await call.progresses(4, 5)
@@ -105,8 +100,7 @@ async def test_a_client_gets_what_it_missed_and_then_what_comes() -> None:
 
 @virtual
 async def test_the_answer_waits_for_a_client_that_was_away_when_it_came() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
     await call.drops()
     await call.ends()
@@ -118,8 +112,7 @@ async def test_the_answer_waits_for_a_client_that_was_away_when_it_came() -> Non
 @virtual
 async def test_a_client_that_has_everything_is_told_that_nothing_follows() -> None:
     """An empty stream would have it come back for ever."""
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
     await call.ends()
     done = await call.comes_back(3)
@@ -131,8 +124,7 @@ async def test_a_client_that_has_everything_is_told_that_nothing_follows() -> No
 
 @virtual
 async def test_the_older_connection_is_closed_first() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
     second = await call.comes_back(2)
     assert call.post.is_complete and call.post.task.done()
@@ -147,8 +139,7 @@ async def test_the_older_connection_is_closed_first() -> None:
 @virtual
 async def test_an_older_connection_that_does_not_read_is_given_up() -> None:
     """Its client's machine has lost the network; nothing says so for minutes."""
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
     call.post.stall()
     await call.progresses(2)
@@ -163,12 +154,12 @@ async def test_an_older_connection_that_does_not_read_is_given_up() -> None:
 
 @virtual
 async def test_of_many_that_come_at_once_the_last_one_follows() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
     place = call.place(2)
     peers = [
-        world.open(lambda peer: world.resumption.resume(call.client, place, peer.receive, peer.send)) for _ in range(9)
+        call.world.open(lambda peer: call.world.resumption.resume(call.client, place, peer.receive, peer.send))
+        for _ in range(9)
     ]
     await sleep(0.1)
     await call.ends()
@@ -178,8 +169,7 @@ async def test_of_many_that_come_at_once_the_last_one_follows() -> None:
 
 @virtual
 async def test_a_client_that_stops_reading_is_dropped_and_may_come_back() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
     call.post.stall()
     await call.happens(Log("info", b'"%s"' % (b"x" * (2 << 20))))
@@ -195,12 +185,11 @@ async def test_a_client_that_stops_reading_is_dropped_and_may_come_back() -> Non
 
 @virtual
 async def test_unknown_foreign_and_malformed_places_look_alike() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
-    foreign = await world.get(world.client(id_="other"), call.place(2))
+    foreign = await call.world.get(call.world.client(id_="other"), call.place(2))
     named = [f"{new_call_id()}:1", call.place(4), call.place(2)[:-1], f"{call.place(2)}x", "", "nonsense", "é"]
-    refused = [await world.get(call.client, text) for text in named]
+    refused = [await call.world.get(call.client, text) for text in named]
     assert {(peer.status, peer.body) for peer in [foreign, *refused]} == {(400, foreign.body)}
     assert foreign.error == {
         "jsonrpc": "2.0",
@@ -220,13 +209,12 @@ def long_store() -> MemoryStore:
 
 @virtual
 async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
-    world = World(store=long_store())
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(store=long_store()))
     for number in range(1, 101):
         await call.progresses(number)
     assert values(call.post) == list(range(1, 101)), "who keeps up loses nothing"
     await call.drops()
-    row = await world.store.find(call.record.call.id)
+    row = await call.world.store.find(call.record.call.id)
     assert row is not None and 1 < row.first
     gone = await call.comes_back(row.first - 2)
     assert gone.status == 410 and "id" not in gone.error and gone.error["error"]["code"] == -32600
@@ -237,8 +225,7 @@ async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
 @virtual
 async def test_a_slow_client_that_is_overtaken_gets_the_rest_and_its_answer() -> None:
     """What is lost to it is said when it comes back for that."""
-    world = World(store=long_store())
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(store=long_store()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module, "_TAIL_EVENTS", 4)
         await call.progresses(1)
@@ -247,19 +234,18 @@ async def test_a_slow_client_that_is_overtaken_gets_the_rest_and_its_answer() ->
             await call.progresses(number)
         call.post.go_on()
         await sleep(0.1)
-    assert not call.post.is_complete and values(call.post)[-1] == 99 and world.cancelled == []
+    assert not call.post.is_complete and values(call.post)[-1] == 99 and call.world.cancelled == []
     places = call.post.ids
     assert places == sorted(set(places)) and places[-1] - places[0] > len(places) + 10
 
 
 @virtual
 async def test_more_followers_than_a_stream_may_have_are_told_to_wait() -> None:
-    world = World(limits=StreamLimits(followers=2))
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(limits=StreamLimits(followers=2)))
     await call.progresses(1)
     await call.drops()
-    stream = await world.streams.open("local", call.record.call.id)
-    others = [world.streams.follow(stream, lambda: None, 0) for _ in range(2)]
+    stream = await call.world.streams.open("local", call.record.call.id)
+    others = [call.world.streams.follow(stream, lambda: None, 0) for _ in range(2)]
     refused = await call.comes_back(2)
     assert refused.status == 503 and refused.headers[b"retry-after"] == b"1" and "id" not in refused.error
     others[0].close()
@@ -286,12 +272,13 @@ async def test_a_client_that_stalls_delays_nobody() -> None:
 @virtual
 async def test_reading_ahead_is_done_in_turns() -> None:
     """A client that comes back for ten thousand events does not hold up the loop while they are encoded."""
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     for start in range(1, 9001, 1000):
         await call.progresses(*range(start, start + 1000))
     await call.drops()
-    peer = world.open(lambda peer: world.resumption.resume(call.client, call.place(0), peer.receive, peer.send))
+    peer = call.world.open(
+        lambda peer: call.world.resumption.resume(call.client, call.place(0), peer.receive, peer.send)
+    )
     sizes: list[int] = []
     while 9001 not in sizes:
         await asyncio.sleep(0)

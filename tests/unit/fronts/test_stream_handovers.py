@@ -35,8 +35,7 @@ class LateStore(MemoryStore):
 @virtual
 async def test_a_place_that_is_found_to_be_gone_too_late_is_not_called_the_end() -> None:
     store = LateStore(StoreLimits(stream_events=16))
-    world = World(store=store)
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(store=store))
     for number in range(1, 30):
         await call.progresses(number)
     await call.drops()
@@ -54,8 +53,7 @@ async def test_a_place_that_is_found_to_be_gone_too_late_is_not_called_the_end()
 
 @virtual
 async def test_a_connection_whose_stream_nobody_was_told_of_is_left_alone() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await sleep(1)
     assert call.record.stream is not None and call.post.status is None
     assert (await call.comes_back(1)).status == 400
@@ -65,29 +63,27 @@ async def test_a_connection_whose_stream_nobody_was_told_of_is_left_alone() -> N
 
 @virtual
 async def test_a_newer_connection_is_no_loss_of_the_older() -> None:
-    world = World(rules=CallRules(orphan="cancel"))
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(rules=CallRules(orphan="cancel")))
     await call.progresses(1)
     resumed = await call.comes_back(2)
     await sleep(5)
-    assert world.cancelled == [] and call.post.is_complete
+    assert call.world.cancelled == [] and call.post.is_complete
     resumed.leave()
     await sleep(1)
-    assert world.cancelled == [call.record]
+    assert call.world.cancelled == [call.record]
 
 
 @virtual
 async def test_a_call_whose_newer_connection_is_refused_is_without_one() -> None:
-    world = World(limits=StreamLimits(followers=2))
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(limits=StreamLimits(followers=2)))
     await call.progresses(1)
-    stream = await world.streams.open("local", call.record.call.id)
+    stream = await call.world.streams.open("local", call.record.call.id)
     others = [stream.reader(lambda: None, 0, is_follower=True) for _ in range(2)]
     assert (await call.comes_back(2)).status == 503 and call.post.is_complete
     for other in others:
         other.close()
     await sleep(700)
-    assert world.cancelled == [call.record]
+    assert call.world.cancelled == [call.record]
 
 
 class Instead:
@@ -121,10 +117,9 @@ async def test_what_stands_in_for_the_result_has_no_place_and_frees_the_id_of_th
 
 @virtual
 async def test_of_two_that_come_while_the_store_is_slow_the_second_follows() -> None:
-    world = World(store=LateStore())
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(store=LateStore()))
     await call.progresses(1, 2)
-    beside = world.beside()
+    beside = call.world.beside()
     kept = await beside.resumption.sessions.find("s", LOCAL)
     assert kept is not None
     client = ClientCalls(kept)
@@ -137,11 +132,10 @@ async def test_of_two_that_come_while_the_store_is_slow_the_second_follows() -> 
 @virtual
 async def test_a_call_that_waits_for_its_turn_gives_no_place() -> None:
     """Nothing of it is in the store, so nobody could come back after the hub was killed."""
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     call.record.on_durable = None
     await sleep(20)
     assert (call.post.status, call.post.ids) == (200, []) and b": keep-alive" in call.post.body
-    call.record.on_durable = world.streams.begin
+    call.record.on_durable = call.world.streams.begin
     await call.progresses(1)
     assert call.post.ids == [2]

@@ -15,19 +15,18 @@ READS, OTHERS = 30, 600
 @pytest.mark.parametrize(("tool", "seconds"), [("reads", READS), ("runs", OTHERS)])
 @virtual
 async def test_a_call_goes_on_for_a_while_without_a_client(tool: str, seconds: float) -> None:
-    world = World()
-    call = MadeCall(world, world.client(), tool=tool)
+    call = MadeCall(World(), tool=tool)
     await call.progresses(1)
     await call.drops()
     await sleep(seconds - 2)
     resumed = await call.comes_back(2)
     await sleep(seconds * 3)
-    assert world.cancelled == []
+    assert call.world.cancelled == []
     resumed.leave()
     await sleep(seconds - 2)
-    assert world.cancelled == []
+    assert call.world.cancelled == []
     await sleep(8)
-    assert world.cancelled == [call.record]
+    assert call.world.cancelled == [call.record]
 
 
 @pytest.mark.parametrize(("policy", "is_cancelled"), [("cancel", True), ("finish", False), (5.0, True), (9e5, False)])
@@ -99,8 +98,7 @@ async def closed_within(connection: Connection, low: float, high: float) -> bool
 
 @virtual
 async def test_a_client_that_was_primed_is_made_to_poll() -> None:
-    world = World(close_after=30)
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(close_after=30))
     await sleep(20)
     await call.progresses(1)
     assert call.post.ids == [0, 2]
@@ -108,7 +106,7 @@ async def test_a_client_that_was_primed_is_made_to_poll() -> None:
     resumed = await call.comes_back(2)
     assert await closed_within(resumed, 28, 33) and resumed.ids == [2]
     await call.ends()
-    assert values(await call.comes_back(2)) == ["answer"] and world.cancelled == []
+    assert values(await call.comes_back(2)) == ["answer"] and call.world.cancelled == []
 
 
 @pytest.mark.parametrize(("version", "close_after"), [("2025-06-18", 30), ("2025-11-25", None)])
@@ -123,8 +121,7 @@ async def test_others_are_not(version: str, close_after: float | None) -> None:
 
 @virtual
 async def test_a_call_that_is_silent_from_the_start_can_be_come_back_to_soon() -> None:
-    world = World(close_after=10)
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(close_after=10))
     await sleep(1.9)
     assert call.post.status is None
     await sleep(1.1)
@@ -137,16 +134,15 @@ async def test_a_call_that_is_silent_from_the_start_can_be_come_back_to_soon() -
 
 @virtual
 async def test_who_is_made_to_poll_has_time_to_come_back_whatever_the_rule_for_orphans() -> None:
-    world = World(close_after=30, rules=CallRules(orphan="cancel"))
-    call = MadeCall(world, world.client())
+    call = MadeCall(World(close_after=30, rules=CallRules(orphan="cancel")))
     await call.progresses(1)
     assert await closed_within(call.post, 28, 33)
     await sleep(20)
-    assert world.cancelled == []
+    assert call.world.cancelled == []
     resumed = await call.comes_back(2)
-    assert await closed_within(resumed, 28, 33) and world.cancelled == []
+    assert await closed_within(resumed, 28, 33) and call.world.cancelled == []
     await sleep(40)
-    assert world.cancelled == [call.record]
+    assert call.world.cancelled == [call.record]
 
 
 # -- request ids

@@ -21,8 +21,7 @@ def answer(call: MadeCall, id_: int, result: bytes = b'{"action":"decline"}') ->
 
 @virtual
 async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_stream() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
     await call.drops()
     await call.asks()
@@ -43,8 +42,7 @@ async def test_a_question_waits_for_the_client_and_may_be_answered_without_a_str
 
 @virtual
 async def test_a_client_learns_at_every_reading_that_a_question_is_off() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     key = await call.asks()
     await sleep(0.01)
     (question,) = asked(call.post)

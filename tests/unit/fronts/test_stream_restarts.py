@@ -32,12 +32,11 @@ def without_retry(connection: Connection) -> bytes:
 
 @virtual
 async def test_a_call_that_had_ended_is_told_to_the_end_by_the_next_hub_byte_for_byte() -> None:
-    world = World()
-    call = MadeCall(world, world.client(), 7)
+    call = MadeCall(World(), key=7)
     await call.progresses(1, 2)
     await call.happens(Log("info", b'{"level":"info","data": "x"}'), Progressed(3, 9, {"message": msgspec.Raw(b'"m"')}))
     await call.ends()
-    after = world.killed()
+    after = call.world.killed()
     client = await accepted_again(after)
     whole = await after.get(client, call.place(0))
     assert without_retry(whole) == without_retry(call.post) and whole.is_complete
@@ -63,10 +62,9 @@ async def test_errors_and_cancellations_are_told_alike() -> None:
 
 @virtual
 async def test_a_call_that_ran_in_a_killed_hub_ends_with_an_error_once_and_for_all() -> None:
-    world = World()
-    call = MadeCall(world, world.client(), 7)
+    call = MadeCall(World(), key=7)
     await call.progresses(1, 2)
-    after = world.killed()
+    after = call.world.killed()
     client = await accepted_again(after)
     for _ in range(2):
         resumed = await after.get(client, call.place(2))
@@ -85,10 +83,9 @@ async def test_a_call_that_ran_in_a_killed_hub_ends_with_an_error_once_and_for_a
 
 @virtual
 async def test_after_a_restart_nobody_else_can_come_back_either() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
-    after = world.killed()
+    after = call.world.killed()
     refused = [await after.get(after.client(id_="other"), call.place(place)) for place in (0, 2, 99)]
     beyond = await after.get(await accepted_again(after), call.place(99))
     assert {(peer.status, peer.body) for peer in [*refused, beyond]} == {(400, beyond.body)}
@@ -110,41 +107,39 @@ async def answers(world: World, client: ClientCalls, id_: int, result: str) -> N
 
 @virtual
 async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_through_the_store() -> None:
-    world = World()
-    call = MadeCall(world, world.client(), 7)
+    call = MadeCall(World(), key=7)
     await call.progresses(1)
     await call.asks()
-    beside = world.beside()
+    beside = call.world.beside()
     client = await accepted_again(beside)
     resumed = await beside.get(client, call.place(2))
     (question,) = asked(resumed)
     assert client.is_taken(7)
     await answers(beside, client, question["id"], '{"action":"decline"}')
-    (letter,) = [each for each in await world.store.inbox() if each.kind != "touch"]
+    (letter,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
     assert (letter.stream, letter.kind) == (call.record.call.id, "input")
     assert json.loads(letter.body) == {"key": "q1", "result": {"action": "decline"}}
-    world.streams._take(letter)
+    call.world.streams._take(letter)
     assert [bytes(answer) for answer in call.answers] == [b'{"action":"decline"}']
     await call.asks()
     await sleep(1)
     assert len(asked(resumed)) == 2 and asked(resumed)[1]["id"] != question["id"]
     await beside.resumption.cancel(client, 7, BY_CLIENT)
-    (letter,) = [each for each in await world.store.inbox() if each.kind != "touch"]
+    (letter,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
     assert (letter.kind, letter.body) == ("cancel", BY_CLIENT.encode())
-    world.streams._take(letter)
+    call.world.streams._take(letter)
     await sleep(5)
-    assert world.cancelled == [call.record] and resumed.is_complete
+    assert call.world.cancelled == [call.record] and resumed.is_complete
     assert resumed.messages[-1]["params"] == {"requestId": asked(resumed)[1]["id"]}
 
 
 @virtual
 async def test_what_was_settled_elsewhere_is_not_asked_again() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     call.record.answer(await call.asks(), b"{}")
     await call.asks()
     await sleep(0.1)
-    beside = world.beside()
+    beside = call.world.beside()
     resumed = await beside.get(await accepted_again(beside), call.place(0))
     assert len(asked(resumed)) == 1 and resumed.ids[-1] == 4
     await call.ends()
@@ -154,14 +149,13 @@ async def test_what_was_settled_elsewhere_is_not_asked_again() -> None:
 
 @virtual
 async def test_who_follows_a_call_whose_hub_is_killed_is_told_of_its_end() -> None:
-    world = World()
-    call = MadeCall(world, world.client())
+    call = MadeCall(World())
     await call.progresses(1)
-    beside = world.beside()
+    beside = call.world.beside()
     resumed = await beside.get(await accepted_again(beside), call.place(2))
     await sleep(20)
     assert not resumed.is_complete
-    world.window.is_dead = True
+    call.world.window.is_dead = True
     cast(Neighbour, beside.store).be_alone()
     await sleep(10)
     assert resumed.is_complete and resumed.messages[-1]["error"]["code"] == RESTARTED

@@ -18,10 +18,10 @@ from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.scripted import Server, talking
-from tests.unit.upstreams.test_peer_questions import ALL
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.child import until
 
+ALL: JsonObject = {"roots": {}, "sampling": {}, "elicitation": {}}
 META = "io.modelcontextprotocol/"
 TASKS = META + "tasks"
 BORN = "2026-07-28T10:00:00.123Z"
@@ -124,6 +124,15 @@ async def group() -> AsyncIterator[anyio.abc.TaskGroup]:
     async with anyio.create_task_group() as tasks:
         yield tasks
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def calling(of: Era = Era.HANDSHAKE, /, **differs: Any) -> AsyncIterator[tuple[Peer, Server, Running]]:
+    """A call of a caller of the handshake era that is on its way to a server of this one."""
+    async with talking(of) as (peer, server), group() as tasks:
+        made = Running(tasks, peer.call, call(**{**HANDSHAKE, **differs}))
+        await anyio.wait_all_tasks_blocked()
+        yield peer, server, made
 
 
 @asynccontextmanager

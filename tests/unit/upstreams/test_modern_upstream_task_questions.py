@@ -10,7 +10,6 @@ import pytest
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams.peer import task_poll
 from tests.unit.upstreams.scripted import Server
 from tests.unit.upstreams.task_calls import (
     DONE,
@@ -25,12 +24,7 @@ from tests.unit.upstreams.task_calls import (
 )
 from tests.unit.wire.raw_lines import WAIT
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_poll, "_POLL", (0.001, 0.001, 0.001))
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_polls")]
 
 
 @pytest.mark.parametrize("caller", [HANDSHAKE, {}], ids=["handshake", "modern"])

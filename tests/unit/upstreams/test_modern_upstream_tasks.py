@@ -13,6 +13,7 @@ from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.peer.task_poll import Known, ServerTask
 from tests.unit.upstreams.scripted import talking
 from tests.unit.upstreams.task_calls import (
+    ALL,
     BORN,
     DONE,
     META,
@@ -26,15 +27,9 @@ from tests.unit.upstreams.task_calls import (
     running,
     state,
 )
-from tests.unit.upstreams.test_peer_questions import ALL
 from tests.unit.wire.raw_lines import WAIT
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_poll, "_POLL", (0.001, 0.001, 0.001))
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_polls")]
 
 
 # -- to the end

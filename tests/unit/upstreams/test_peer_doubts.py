@@ -172,3 +172,13 @@ async def test_a_result_among_members_that_are_null_is_a_result(nulls: bytes) ->
     async with talking() as (peer, server):
         done = await together(answering(server), peer.call(CALL, Doubting()))
     assert bytes(done.result) == b'{"content":[]}'
+
+
+@pytest.mark.parametrize(
+    "members",
+    ['"result":null,"error":{"code":-1,"message":"mine"}', '"result":{},"error":{"code":-1,"message":"mine"}'],
+)
+async def test_an_error_beside_a_result_is_the_error(members: str) -> None:
+    async with talking() as (peer, server):
+        with pytest.raises(RpcError, match="mine"):
+            await together(server.reply("tools/call", members), peer.call(CALL, Doubting()))

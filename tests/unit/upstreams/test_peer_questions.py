@@ -7,56 +7,16 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.call import Call
-from mcp_hub.calls.runner import CallRecord, TimeLimits
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Completed, Started
-from mcp_hub.ids import new_call_id
+from mcp_hub.events import Completed
 from mcp_hub.types import Era, JsonObject
-from mcp_hub.upstreams.peer.peer import Peer
-from tests.unit.fakes import unused
 from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, calling, group
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
-ALL: JsonObject = {"roots": {}, "sampling": {}, "elicitation": {}}
 FORM = {"message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
-
-
-class Asking:
-    """Calls in flight on one peer, each followed by the record that a caller would answer."""
-
-    def __init__(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> None:
-        self._peer = peer
-        self._tasks = tasks
-        self.outcomes: dict[str, Completed | RpcError] = {}
-
-    async def start(self, session: str = "s", method: str = "tools/call", **differs: Any) -> CallRecord:
-        params = {"name": msgspec.Raw(b'"x"')}
-        made = Call(new_call_id(), "git", method, params, {}, session, "p", Era.HANDSHAKE, ALL, "2025-11-25")
-        record = CallRecord(msgspec.structs.replace(made, **differs), unused, TimeLimits(9, 9), SystemClock())
-        record.log.append(Started())
-        self._tasks.start_soon(self._run, record)
-        await anyio.wait_all_tasks_blocked()
-        return record
-
-    async def _run(self, record: CallRecord) -> None:
-        try:
-            self.outcomes[record.call.id] = await self._peer.call(record.call, record)
-        except RpcError as error:
-            self.outcomes[record.call.id] = error
-
-    async def outcome(self, record: CallRecord) -> Completed | RpcError:
-        await until(lambda: record.call.id in self.outcomes)
-        return self.outcomes[record.call.id]
-
-
-async def asked(record: CallRecord, count: int = 1) -> list[str]:
-    """The keys of the questions that are open, once there are so many."""
-    await until(lambda: len(record.open_questions) >= count)
-    return list(record.open_questions)
 
 
 async def declined(server: Server, id_: Any) -> JsonObject:
@@ -70,34 +30,30 @@ async def declined(server: Server, id_: Any) -> JsonObject:
 
 
 async def test_a_question_goes_to_the_caller_and_the_answer_back_byte_for_byte() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start()
+    async with calling() as (_, server, made):
         request = await server.expect("tools/call")
         await server.send(id="e1", method="elicitation/create", params={**FORM, "x": 1})
-        (key,) = await asked(record)
-        question = record.open_questions[key]
+        (key,) = await made.asked()
+        question = made.record.open_questions[key]
         assert (question.method, json.loads(bytes(question.params))) == ("elicitation/create", {**FORM, "x": 1})
         big = '{"action":"accept","content":{"n":1.10},"later":18446744073709551617}'
-        assert record.answer(key, msgspec.Raw(big.encode()))
-        assert not record.answer(key, msgspec.Raw(b"{}")), "an answer counts once"
+        assert made.record.answer(key, msgspec.Raw(big.encode()))
+        assert not made.record.answer(key, msgspec.Raw(b"{}")), "an answer counts once"
         chunk = await server.chunk()
         assert chunk == b'{"jsonrpc":"2.0","id":"e1","result":%s}\n' % big.encode()
         await server.send(id=request["id"], result={"content": []})
-        assert isinstance(await calls.outcome(record), Completed)
+        assert isinstance(await made.outcome(), Completed)
 
 
 async def test_the_callers_error_reaches_the_server_and_the_call_goes_on() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start()
+    async with calling() as (_, server, made):
         request = await server.expect("tools/call")
         await server.send(id=1, method="sampling/createMessage", params={"messages": [], "maxTokens": 1})
-        (key,) = await asked(record)
-        record.answer(key, RpcError("User rejected", code=-1, data={"why": 1}))
+        (key,) = await made.asked()
+        made.record.answer(key, RpcError("User rejected", code=-1, data={"why": 1}))
         assert await declined(server, 1) == {"code": -1, "message": "User rejected", "data": {"why": 1}}
         await server.send(id=request["id"], result={"content": []})
-        assert isinstance(await calls.outcome(record), Completed)
+        assert isinstance(await made.outcome(), Completed)
 
 
 LACKS: list[tuple[JsonObject, str, JsonObject, str]] = [
@@ -112,27 +68,23 @@ LACKS: list[tuple[JsonObject, str, JsonObject, str]] = [
 async def test_what_the_caller_cannot_answer_is_declined_by_name(
     capabilities: JsonObject, method: str, params: JsonObject, lack: str
 ) -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start(capabilities=capabilities)
+    async with calling(capabilities=capabilities) as (_, server, made):
         request = await server.expect("tools/call")
         await server.send(id=1, method=method, params=params)
         error = await declined(server, 1)
-        assert error["code"] == -32601 and lack in error["message"] and not record.open_questions
+        assert error["code"] == -32601 and lack in error["message"] and not made.record.open_questions
         await server.send(id=request["id"], result={"content": []})
-        assert isinstance(await calls.outcome(record), Completed)
+        assert isinstance(await made.outcome(), Completed)
 
 
 async def test_with_calls_of_two_sessions_nobody_is_asked() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        records = [await calls.start("a"), await calls.start("b")]
+    async with talking() as (peer, server), group() as tasks:
+        made = [Running(tasks, peer.call, call(session=session, **HANDSHAKE)) for session in "ab"]
         await server.expect("tools/call")
         await server.expect("tools/call")
         await server.send(id=1, method="elicitation/create", params=FORM)
         assert "nobody to ask" in (await declined(server, 1))["message"]
-        assert not any(record.open_questions for record in records) and peer.is_interactive
-        tasks.cancel_scope.cancel()
+        assert not any(one.record.open_questions for one in made) and peer.is_interactive
 
 
 async def test_outside_any_call_nobody_is_asked_and_the_server_does_not_count_as_interactive() -> None:
@@ -142,49 +94,44 @@ async def test_outside_any_call_nobody_is_asked_and_the_server_does_not_count_as
 
 
 async def test_a_completion_cannot_be_asked_about_but_the_tool_call_beside_it_can() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        completion = await calls.start(method="completion/complete")
+    async with talking() as (peer, server), group() as tasks:
+        completion = Running(tasks, peer.call, call(method="completion/complete", **HANDSHAKE))
         await server.send(id=1, method="roots/list")
         await server.expect("completion/complete")
         assert "nobody to ask" in (await declined(server, 1))["message"]
-        tool = await calls.start()
-        await calls.start(method="completion/complete")
+        tool, _ = (
+            Running(tasks, peer.call, call(method=method, **HANDSHAKE))
+            for method in ("tools/call", "completion/complete")
+        )
+        await anyio.wait_all_tasks_blocked()
         await server.send(id=2, method="roots/list")
-        assert await asked(tool) and not completion.open_questions
-        tasks.cancel_scope.cancel()
+        assert await tool.asked() and not completion.record.open_questions
 
 
 async def test_a_question_that_the_server_takes_back_is_withdrawn() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        record = await Asking(peer, tasks).start()
+    async with calling() as (_, server, made):
         await server.send(id=5, method="roots/list")
-        await asked(record)
+        await made.asked()
         await server.send(method="notifications/cancelled", params={"requestId": 5})
-        await until(lambda: not record.open_questions)
-        tasks.cancel_scope.cancel()
+        await until(lambda: not made.record.open_questions)
 
 
 async def test_the_same_request_id_twice_is_refused_the_second_time() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        record = await Asking(peer, tasks).start()
+    async with calling() as (_, server, made):
         await server.expect("tools/call")
         for _ in range(2):
             await server.send(id=5, method="roots/list")
         assert "still being answered" in (await declined(server, 5))["message"]
-        assert len(record.open_questions) == 1
-        tasks.cancel_scope.cancel()
+        assert len(made.record.open_questions) == 1
 
 
 async def test_the_questions_of_one_call_are_bounded() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        record = await Asking(peer, tasks).start()
+    async with calling() as (_, server, made):
         await server.expect("tools/call")
         for number in range(65):
             await server.send(id=number, method="roots/list")
         assert "64 questions" in (await declined(server, 64))["message"]
-        assert len(record.open_questions) == 64
-        tasks.cancel_scope.cancel()
+        assert len(made.record.open_questions) == 64
 
 
 # -- modern servers, handshake callers
@@ -199,79 +146,71 @@ def wants(state: str | None = None, **requests: Any) -> JsonObject:
 
 
 async def test_a_modern_server_gets_its_answers_in_a_retry_with_its_state() -> None:
-    async with talking(Era.MODERN) as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start()
+    async with calling(Era.MODERN) as (_, server, made):
         wanted = wants("s1", a=("elicitation/create", FORM), b=("roots/list", {}))
         first = await server.answer("tools/call", wanted)
-        one, two = await asked(record, 2)
-        record.answer(two, msgspec.Raw(b'{"roots":[]}'))
-        record.answer(one, msgspec.Raw(b'{"action":"decline"}'))
+        one, two = await made.asked(2)
+        made.record.answer(two, msgspec.Raw(b'{"roots":[]}'))
+        made.record.answer(one, msgspec.Raw(b'{"action":"decline"}'))
         second = await server.answer("tools/call", {"resultType": "complete", "content": []})
         assert second["id"] != first["id"]
         assert second["params"]["requestState"] == "s1"
         assert second["params"]["inputResponses"] == {"a": {"action": "decline"}, "b": {"roots": []}}
         assert second["params"]["name"] == "x"
-        assert isinstance(await calls.outcome(record), Completed)
+        assert isinstance(await made.outcome(), Completed)
 
 
 async def test_a_state_alone_is_handed_back_at_once() -> None:
-    async with talking(Era.MODERN) as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start()
+    async with calling(Era.MODERN) as (_, server, made):
         await server.answer("tools/call", wants("only"))
         retry = await server.answer("tools/call", {"resultType": "complete", "content": []})
         assert retry["params"]["requestState"] == "only" and "inputResponses" not in retry["params"]
-        assert isinstance(await calls.outcome(record), Completed)
+        assert isinstance(await made.outcome(), Completed)
 
 
 async def test_a_server_that_never_has_enough_is_given_up() -> None:
-    async with talking(Era.MODERN) as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start()
+    async with calling(Era.MODERN) as (_, server, made):
         for number in range(10):
             await server.answer("tools/call", wants(f"s{number}"))
-        outcome = await calls.outcome(record)
+        outcome = await made.outcome()
         assert isinstance(outcome, RpcError) and "10 times" in outcome.message
 
 
 async def test_an_error_of_the_client_fails_the_call_and_is_shown() -> None:
-    async with talking(Era.MODERN) as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start()
+    async with calling(Era.MODERN) as (_, server, made):
         await server.answer("tools/call", wants("s", a=("roots/list", {}), b=("elicitation/create", FORM)))
-        keys = await asked(record, 2)
-        record.answer(keys[0], RpcError("no", code=-1))
-        outcome = await calls.outcome(record)
+        keys = await made.asked(2)
+        made.record.answer(keys[0], RpcError("no", code=-1))
+        outcome = await made.outcome()
         assert isinstance(outcome, RpcError) and outcome.data is not None
         assert outcome.data["question"] == "roots/list" and b'"code":-1' in bytes(outcome.data["error"])
-        assert not record.open_questions, "the other question is off"
+        assert not made.record.open_questions, "the other question is off"
 
 
 async def test_what_the_caller_did_not_declare_fails_the_call_by_name() -> None:
-    async with talking(Era.MODERN) as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start(capabilities={"roots": {}})
+    async with calling(Era.MODERN, capabilities={"roots": {}}) as (_, server, made):
         await server.answer("tools/call", wants("s", a=("sampling/createMessage", {"messages": []})))
-        outcome = await calls.outcome(record)
+        outcome = await made.outcome()
         assert isinstance(outcome, RpcError) and "did not declare sampling" in outcome.message
 
 
 async def test_for_a_modern_caller_the_result_that_asks_passes_through() -> None:
-    async with talking(Era.MODERN) as (peer, server), anyio.create_task_group() as tasks:
-        calls = Asking(peer, tasks)
-        record = await calls.start(era=Era.MODERN, input_responses={"k": msgspec.Raw(b'{"a":1}')}, request_state="s0")
+    async with calling(
+        Era.MODERN,
+        era=Era.MODERN,
+        version="2026-07-28",
+        input_responses={"k": msgspec.Raw(b'{"a":1}')},
+        request_state="s0",
+    ) as (_, server, made):
         wanted = wants("s1", a=("roots/list", {}))
         sent = await server.answer("tools/call", wanted)
         assert sent["params"]["inputResponses"] == {"k": {"a": 1}} and sent["params"]["requestState"] == "s0"
-        outcome = await calls.outcome(record)
+        outcome = await made.outcome()
         assert isinstance(outcome, Completed) and json.loads(bytes(outcome.result)) == wanted
 
 
 async def test_when_the_call_is_cancelled_its_questions_are_off() -> None:
-    async with talking(Era.MODERN) as (peer, server), anyio.create_task_group() as tasks:
-        record = await Asking(peer, tasks).start()
+    async with calling(Era.MODERN) as (_, server, made):
         await server.answer("tools/call", wants("s", a=("roots/list", {})))
-        await asked(record)
-        tasks.cancel_scope.cancel()
-    assert not record.open_questions
+        await made.asked()
+    assert not made.record.open_questions

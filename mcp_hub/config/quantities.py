@@ -1,4 +1,4 @@
-"""Durations, sizes and flags as people write them in a file, to plain numbers and back.
+"""Durations, sizes and flags as people write them in a file, to plain numbers.
 
 Messages never repeat the value: it may have come out of `${…}` and be a secret.
 """
@@ -10,8 +10,6 @@ from decimal import Decimal
 __all__ = [
     "LONGEST",
     "as_flag",
-    "format_duration",
-    "format_size",
     "parse_duration",
     "parse_size",
 ]
@@ -52,7 +50,7 @@ def parse_duration(value: object) -> float:
     if not math.isfinite(seconds) or seconds < 0:
         raise ValueError(_WANT_DURATION)
     if seconds > LONGEST:
-        raise ValueError(f"longer than the limit of {format_duration(LONGEST)}")
+        raise ValueError("longer than the limit of 366 days")
     return seconds
 
 
@@ -73,21 +71,6 @@ def _duration_of(value: object) -> float:
     return float(sum(Decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
 
 
-def format_duration(seconds: float) -> str:
-    """The shortest text with one unit that `parse_duration` reads back as exactly `seconds`."""
-    if seconds >= 1 and seconds == int(seconds):
-        for unit in ("d", "h", "m"):
-            scale = int(_SECONDS[unit])
-            if int(seconds) % scale == 0:
-                return f"{int(seconds) // scale}{unit}"
-        return f"{int(seconds)}s"
-    exact = Decimal(repr(float(seconds)))
-    millis = exact * 1000
-    if 0 < millis < 1000 and millis == int(millis):
-        return f"{int(millis)}ms"
-    return f"{exact.normalize():f}s"
-
-
 def parse_size(value: object) -> int:
     """Bytes of `"32MiB"`, `"1MB"`, `"4096"` or an int; 1 up to 1 TiB.
 
@@ -97,7 +80,7 @@ def parse_size(value: object) -> int:
     if size < 1:
         raise ValueError(_WANT_SIZE)
     if size > _LARGEST:
-        raise ValueError(f"larger than the limit of {format_size(_LARGEST)}")
+        raise ValueError("larger than the limit of 1 TiB")
     return size
 
 
@@ -110,15 +93,6 @@ def _size_of(value: object) -> int:
     if match is None or match[2].lower() not in _BYTES:
         raise ValueError(_WANT_SIZE)
     return int(Decimal(match[1]) * _BYTES[match[2].lower()])
-
-
-def format_size(size: int) -> str:
-    """The shortest text with a binary unit that `parse_size` reads back as exactly `size`."""
-    for unit in ("GiB", "MiB", "KiB"):
-        scale = _BYTES[unit.lower()]
-        if size and size % scale == 0:
-            return f"{size // scale}{unit}"
-    return f"{size}B"
 
 
 def as_flag(value: object) -> bool | None:

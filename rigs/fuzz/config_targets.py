@@ -7,12 +7,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from mcp_hub import masking
 from mcp_hub.config.load.load import load, parse
-from mcp_hub.config.quantities import format_duration, format_size, parse_duration, parse_size
-from mcp_hub.config.schema.settings import json_schema
+from mcp_hub.config.quantities import parse_duration, parse_size
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 from rigs.fuzz.mutate import json_bytes, mutated, mutated_json
 from rigs.fuzz.target import Target, from_corpus, seeded
@@ -61,7 +60,7 @@ CORPUS = (
     b"a: &a\n  <<: *a\nservers: !!python/object:os.system {a: !x b}\n--- \n%YAML 1.2\n...\n|+2\n",
     b"\xef\xbb\xbfservers: {a: {command: '${file:x}', args: [\"${keyring:a/b}\", '${A:-${B}}']}}\r\n",
 )
-_KEYS = sorted(set(re.findall(r'"([a-z_]{2,30})": \{', json.dumps(json_schema()))))
+_KEYS = sorted(set(re.findall(r'"([a-z_]{2,30})": \{', json.dumps(Settings.model_json_schema()))))
 WORDS = (
     *(
         b"&a ",
@@ -155,16 +154,13 @@ def _check_line(line: str, name: str) -> None:
 
 
 def _check_quantity(text: str) -> None:
-    """What is read as a duration or a size is written and read again as the same."""
-    kinds: list[tuple[Callable[[str], Any], Callable[[Any], str]]]
-    kinds = [(parse_duration, format_duration), (parse_size, format_size)]
-    for parse_one, format_one in kinds:
+    """A text is read as a duration or a size, or refused with a reason."""
+    kinds: list[Callable[[str], float]] = [parse_duration, parse_size]
+    for parse_one in kinds:
         try:
-            value = parse_one(text)
+            assert parse_one(text) >= 0
         except ValueError as problem:
             assert str(problem)
-        else:
-            assert parse_one(format_one(value)) == value
 
 
 CONFIG_TARGETS = (Target("config", make_config, check_config),)

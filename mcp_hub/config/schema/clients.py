@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeVar
 
 import msgspec
-from pydantic import ConfigDict
 
 from mcp_hub.config.findings import nearest, quoted
 from mcp_hub.config.schema.scalars import Amount, Count, Expose, SoftDeadline, Text
@@ -27,8 +26,6 @@ class ClientSettings(Section):
     go before those of the profile. A key left out, `matches`, too, is that of the built-in entry of this name, else
     that of `unknown`.
     """
-
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     soft_deadline: SoftDeadline | None = None
     matches: list[Text] | None = None

@@ -2,22 +2,15 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from mcp_hub.config.schema.scalars import Text
 from mcp_hub.config.schema.section import Section, finding
-from mcp_hub.types import JsonObject
 
 __all__ = ["FilterSettings", "SelectorSettings", "ToolFilterSettings", "ToolSelector"]
 
 _MOST = 1000
 """Entries of one list: each costs time for every name."""
-
-
-def _as_people_write_it(schema: JsonObject) -> None:
-    section = dict(schema)
-    schema.clear()
-    schema["anyOf"] = [{"type": "string", "minLength": 1}, {**section, "minProperties": 1}]
 
 
 class SelectorSettings(Section):
@@ -27,8 +20,6 @@ class SelectorSettings(Section):
     name or a URI: `{tag: admin}`, `{name: "get_*", tag: read}`. Tags are those that a definition says (`tags`,
     `_meta.tags`, `_meta.fastmcp.tags`), and those of `per_tool`.
     """
-
-    model_config = ConfigDict(json_schema_extra=_as_people_write_it)
 
     wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"}'
 

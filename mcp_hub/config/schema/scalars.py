@@ -12,13 +12,10 @@ from pydantic import (
     BeforeValidator,
     Field,
     JsonValue,
-    PlainSerializer,
     StringConstraints,
-    WithJsonSchema,
 )
 
-from mcp_hub.config.quantities import format_duration, format_size, parse_duration, parse_size
-from mcp_hub.types import JsonObject
+from mcp_hub.config.quantities import parse_duration, parse_size
 
 __all__ = [
     "Aliases",
@@ -136,44 +133,9 @@ def _never_at_zero(value: object) -> object:
         return value
 
 
-def _duration_or_word(value: float | str) -> str:
-    return value if isinstance(value, str) else format_duration(value)
-
-
-_DURATION_FORMS: list[JsonObject] = [
-    {"type": "number", "minimum": 0},
-    {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$|^[0-9]+(\.[0-9]+)?$"},
-]
-_DURATION_JSON: JsonObject = {
-    "description": 'A duration: "30m", "2s", "250ms", "1h30m", or a number of seconds.',
-    "anyOf": _DURATION_FORMS,
-}
-_SIZE_JSON: JsonObject = {
-    "description": 'A size: "32MiB", "1MB", or a number of bytes.',
-    "anyOf": [
-        {"type": "integer", "minimum": 1},
-        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*([KkMmGg][Ii]?)?[Bb]?$"},
-    ],
-}
-
-
-def _worded_json(description: str, *words: str) -> WithJsonSchema:
-    above_0: JsonObject = {"type": "number", "exclusiveMinimum": 0}
-    return WithJsonSchema(
-        {"description": description, "anyOf": [{"enum": [*words]}, above_0, *_DURATION_FORMS[1:]]},
-    )
-
-
-_AsDuration = PlainSerializer(format_duration, return_type=str, when_used="json")
-_AsDurationOrWord = PlainSerializer(_duration_or_word, return_type=str, when_used="json")
-Duration = Annotated[float, BeforeValidator(parse_duration), _AsDuration, WithJsonSchema(_DURATION_JSON)]
+Duration = Annotated[float, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_more_than_nothing)]
-Size = Annotated[
-    int,
-    BeforeValidator(parse_size),
-    PlainSerializer(format_size, return_type=str, when_used="json"),
-    WithJsonSchema(_SIZE_JSON),
-]
+Size = Annotated[int, BeforeValidator(parse_size)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Line = Annotated[str, AfterValidator(_one_line)]
 Lines = Annotated[str, AfterValidator(_no_nul)]
@@ -199,27 +161,8 @@ Expose = Literal["auto", "full", "search", "names"]
 StartRule = Literal["eager", "lazy"]
 TaskRule = Literal["auto", "always", "required", "never"]
 Approval = Annotated[Literal["off", "warn", "block"], BeforeValidator(_off)]
-Orphan = Annotated[
-    Literal["cancel", "finish"] | float,
-    BeforeValidator(_word_or_duration("cancel", "finish")),
-    _AsDurationOrWord,
-    _worded_json("What becomes of a call whose client is gone: cancel, finish, or a duration.", "cancel", "finish"),
-]
-SoftDeadline = Annotated[
-    Literal["never"] | float,
-    BeforeValidator(_word_or_duration("never")),
-    _AsDurationOrWord,
-    _worded_json("After how long a call is answered though it still runs: a duration, or never.", "never"),
-]
+Orphan = Annotated[Literal["cancel", "finish"] | float, BeforeValidator(_word_or_duration("cancel", "finish"))]
+SoftDeadline = Annotated[Literal["never"] | float, BeforeValidator(_word_or_duration("never"))]
 IdleStop = Annotated[
-    Literal["never"] | float,
-    BeforeValidator(_word_or_duration("never")),
-    BeforeValidator(_never_at_zero),
-    _AsDurationOrWord,
-    WithJsonSchema(
-        {
-            "description": "After how long a server that nobody uses is stopped: a duration, or never (0 is, too).",
-            "anyOf": [{"enum": ["never"]}, *_DURATION_FORMS],
-        }
-    ),
+    Literal["never"] | float, BeforeValidator(_word_or_duration("never")), BeforeValidator(_never_at_zero)
 ]

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.quantities import as_flag
@@ -29,19 +29,9 @@ from mcp_hub.config.schema.scalars import (
 from mcp_hub.config.schema.section import AtOnce, Section, finding, findings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.globs import is_glob
-from mcp_hub.types import JsonObject
 
 __all__ = ["ServerSettings"]
 
-_OTHER_CLIENTS: JsonObject = {
-    "disabled": {"type": "boolean", "description": "The opposite of enabled, as other clients write it."},
-    "type": {
-        "enum": ["stdio", *TRANSPORTS],
-        "description": "How a url is reached, found out if it is left out; stdio is accepted next to a command.",
-    },
-    "transport": {"enum": ["stdio", *TRANSPORTS], "description": "The same as type, as other clients write it."},
-    "auth": {"const": "oauth", "description": "The same as an empty oauth, as other clients write it."},
-}
 _SOURCES = ("command", "url", "local")
 _BELONGS = {
     "args": "command",
@@ -54,11 +44,6 @@ _BELONGS = {
     "oauth": "url",
 }
 _OF_PROCESSES = ("start", "idle_stop")
-
-
-def _describe_server(schema: JsonObject) -> None:
-    schema["properties"].update(_OTHER_CLIENTS)
-    schema["oneOf"] = [{"required": [key]} for key in _SOURCES]
 
 
 class ServerSettings(Section):
@@ -78,8 +63,6 @@ class ServerSettings(Section):
     `disabled`, `transport`, other words for `type`, `auth: oauth`, and `type: stdio` next to a command are read as
     other clients write them.
     """
-
-    model_config = ConfigDict(json_schema_extra=_describe_server)
 
     command: TextLine | None = None
     url: Text | None = Field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""All of `servers.yaml` after interpolation, and the JSON Schema for editors.
+"""All of `servers.yaml` after interpolation.
 
 Durations are float seconds and sizes int bytes once validated. Messages never repeat a value. References
 between sections (profiles to servers, tokens to profiles) are checked by `load`, which knows the lines. The sections
@@ -25,7 +25,6 @@ from mcp_hub.config.schema.scalars import ServerName, Text
 from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.tools import ToolRules, ToolSettings, rules_of
-from mcp_hub.types import JsonObject
 
 __all__ = [
     "ClientRules",
@@ -47,7 +46,6 @@ __all__ = [
     "ToolRules",
     "ToolSelector",
     "ToolSettings",
-    "json_schema",
 ]
 
 
@@ -110,39 +108,3 @@ class Settings(Section):
     @cached_property
     def _clients(self) -> ClientTable:
         return ClientTable(self.hub.clients)
-
-
-def json_schema() -> JsonObject:
-    """The JSON Schema (2020-12) of the file as people write it: duration texts, `${…}`, `mcpServers`."""
-    schema: JsonObject = Settings.model_json_schema()
-    for name in (
-        *("HttpSettings", "IssuerSettings", "OAuthSettings", "ResourceServerSettings", "RestartSettings"),
-        *("ServerSettings", "StoreSettings", "TelemetrySettings", "ToolSettings"),
-    ):
-        properties: JsonObject = schema["$defs"][name]["properties"]
-        properties.update({key: _or_interpolated(value) for key, value in properties.items()})
-    short: JsonObject = {"type": "string", "pattern": r"^(memory|sqlite(:.+)?)$|\$\{"}
-    schema["$defs"]["StoreSettings"] = {"anyOf": [short, schema["$defs"]["StoreSettings"]]}
-    own: JsonObject = schema["properties"]
-    own["mcpServers"] = {**own["servers"], "description": "The same as servers, as other clients write it."}
-    own["$schema"] = {"type": "string"}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": "mcp-hub servers.yaml",
-        "not": {"required": ["servers", "mcpServers"]},
-    }
-
-
-def _or_interpolated(schema: JsonObject) -> JsonObject:
-    """`schema`, or a text that holds `${`; what takes any text already, lists and sections stay as they are."""
-    branches: list[JsonObject] = schema.get("anyOf", [schema])
-    if isinstance(values := schema.get("additionalProperties"), dict):
-        return {**schema, "additionalProperties": _or_interpolated(values)}
-    if any("$ref" in branch or branch.get("type") in ("array", "object") for branch in branches):
-        return schema
-    if any(branch.get("type") == "string" and not {"enum", "pattern"} & branch.keys() for branch in branches):
-        return schema
-    about: JsonObject = {key: schema[key] for key in ("title", "description", "default") if key in schema}
-    bare = [{key: value for key, value in branch.items() if key not in about} for branch in branches]
-    return {**about, "anyOf": [*bare, {"type": "string", "pattern": r"\$\{"}]}

@@ -1,7 +1,6 @@
 """`approval`: what becomes of changed tools, of all servers and of one."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,7 +8,6 @@ from mcp_hub.app.catalog_rules import policies
 from mcp_hub.config.load.load import load
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
-from tests.unit.config.editors import accepts
 
 
 def settings(tmp_path: Path, text: str) -> Settings:
@@ -34,11 +32,3 @@ def test_servers_say_it_else_the_defaults_else_it_is_warn(tmp_path: Path, off: s
 def test_anything_else_is_a_mistake(tmp_path: Path, bad: str) -> None:
     with pytest.raises(ConfigError, match=r"servers\.yaml:1: servers\.a\.approval: "):
         settings(tmp_path, f"servers: {{a: {{command: x, approval: {bad}}}}}")
-
-
-@pytest.mark.parametrize(
-    ("value", "is_fit"), [("off", True), ("warn", True), ("block", True), ("on", False), (3, False)]
-)
-def test_the_schema_says_the_same(value: Any, is_fit: bool) -> None:
-    document = {"defaults": {"approval": value}, "servers": {"a": {"command": "x", "approval": value}}}
-    assert accepts(document) is is_fit

@@ -10,7 +10,6 @@ from mcp_hub.config.schema.oauth import OAuthSettings
 from mcp_hub.config.schema.remote import refused_place
 from mcp_hub.errors import ConfigError
 from mcp_hub.upstreams.auth.grants import ClientRegistration, grant_key
-from tests.unit.config.editors import accepts
 from tests.unit.config.faults import shown_all
 
 ENV = {"SECRET": "s3cr3t-from-env", "EMPTY": ""}
@@ -39,7 +38,6 @@ def test_everything_may_be_left_out() -> None:
     assert settings("{}") == OAuthSettings()
     words = parse(f"servers: {{far: {{url: '{URL}', auth: oauth}}}}", "servers.yaml", ENV, Path("/base"))
     assert words.settings.servers["far"].oauth == OAuthSettings()
-    assert accepts({"servers": {"far": {"url": URL, "auth": "oauth"}}})
 
 
 def test_a_server_without_the_section_may_be_logged_in_to_as_well() -> None:
@@ -70,8 +68,6 @@ def test_all_of_it_reaches_the_login_and_secrets_are_known_as_such() -> None:
     assert "s3cr3t-from-env" not in repr(found) + repr(found.settings) + repr(client)
     written = loaded("{client_id: me, client_secret: written-here, grant: client_credentials, issuer: 'https://a.b'}")
     assert written.secrets == {"written-here"}
-    instance = {"servers": {"far": {"url": URL, "oauth": {"client_id": "me", "client_secret": "${SECRET}"}}}}
-    assert accepts(instance)
 
 
 @pytest.mark.parametrize(

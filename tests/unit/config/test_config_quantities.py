@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.config.quantities import LONGEST, as_flag, format_duration, format_size, parse_duration, parse_size
+from mcp_hub.config.quantities import LONGEST, as_flag, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -50,16 +50,8 @@ def test_what_is_no_duration_is_refused(text: object) -> None:
 
 @pytest.mark.parametrize("text", [LONGEST + 1, "367d", 10**400, "9" * 60 + "h"])
 def test_duration_beyond_the_limit_is_refused(text: object) -> None:
-    with pytest.raises(ValueError, match="longer than the limit of 366d"):
+    with pytest.raises(ValueError, match="longer than the limit of 366 days"):
         parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0, "0s"), (0.25, "250ms"), (90.0, "90s"), (1800.0, "30m"), (7200.0, "2h"), (1.5, "1.5s"), (1e-7, "0.0000001s")],
-)
-def test_duration_is_written_with_the_largest_exact_unit(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -86,13 +78,8 @@ def test_what_is_no_size_is_refused(text: object) -> None:
 
 
 def test_size_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(ValueError, match="larger than the limit of 1024GiB"):
+    with pytest.raises(ValueError, match="larger than the limit of 1 TiB"):
         parse_size("1025GiB")
-
-
-@pytest.mark.parametrize(("size", "text"), [(32 << 20, "32MiB"), (1000, "1000B"), (1 << 30, "1GiB"), (2048, "2KiB")])
-def test_size_is_written_with_the_largest_exact_unit(size: int, text: str) -> None:
-    assert format_size(size) == text
 
 
 @pytest.mark.parametrize(

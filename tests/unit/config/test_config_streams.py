@@ -6,7 +6,6 @@ import pytest
 
 from mcp_hub.config.load.load import parse
 from mcp_hub.errors import ConfigError
-from tests.unit.config.editors import accepts
 
 
 def setting(value: str) -> float | None:
@@ -23,8 +22,3 @@ def test_it_is_off_or_a_duration_of_half_a_minute_and_more(value: str, seconds: 
 def test_a_shorter_one_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match=r"servers.yaml:3: hub.http.close_streams_after: must be at least 30"):
         setting(value)
-
-
-def test_editors_accept_both() -> None:
-    for value in (None, 30, "2m", "${IDLE}"):
-        assert accepts({"hub": {"http": {"close_streams_after": value}}})

@@ -16,7 +16,6 @@ from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
-from tests.unit.config.editors import accepts
 
 
 def settings(server: str, defaults: str = "{}") -> Settings:
@@ -82,13 +81,6 @@ def test_mistakes_are_named(server: str, said: str) -> None:
 
 def test_functions_take_no_notice_of_the_defaults() -> None:
     assert settings("{local: 'm:r'}", "{start: lazy, idle_stop: 5m}").effective("a").start == "lazy"
-
-
-@pytest.mark.parametrize("value", ["never", 0, "0", "10m", 600])
-def test_the_schema_for_editors_knows_what_may_be_written(value: object) -> None:
-    document = {"servers": {"a": {"command": "x", "start": "lazy", "idle_stop": value}}}
-    assert accepts(document)
-    assert not accepts({"defaults": {"start": "soon"}, "servers": {}})
 
 
 def test_a_list_belongs_to_what_is_run_and_not_to_the_values_of_its_secrets() -> None:

@@ -66,16 +66,16 @@ _BAD_ESCAPE = re.compile("~(?![01])")
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 
 
-def subschemas(schema: Schema) -> Iterator[tuple[tuple[str, ...], Schema]]:
-    """The schemas right under a schema, but for `true` and `false`, each with the steps to it, in order."""
+def subschemas(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
+    """The schemas right under a schema, but for `true` and `false`: keyword, name (if the keyword has any), schema."""
     for keyword, value in schema.items():
         if isinstance(value, dict):
             if keyword in _ONE:
-                yield (keyword,), value
+                yield keyword, "", value
             elif keyword in _NAMED:
-                yield from (((keyword, name), one) for name, one in value.items() if isinstance(one, dict))
+                yield from ((keyword, name, one) for name, one in value.items() if isinstance(one, dict))
         elif isinstance(value, list) and keyword in _LIST:
-            yield from (((keyword, str(at)), one) for at, one in enumerate(value) if isinstance(one, dict))
+            yield from ((keyword, "", one) for one in value if isinstance(one, dict))
 
 
 def rebuilt(schema: Schema, change: Callable[[Schema], Json]) -> Schema:

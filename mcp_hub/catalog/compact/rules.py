@@ -94,13 +94,13 @@ class Rules(msgspec.Struct, frozen=True):
 
 def rules_of(root: Schema, references: References) -> Rules:
     """The rules for a schema, by its dialect and by the keywords it uses. Raises: Unproven for an unknown dialect."""
-    schemas = [schema for unit in references.schemas.values() for schema in unit]
+    schemas = references.schemas
     dialect = root.get("$schema", _DRAFT_2020_12)
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in _DIALECTS:
         raise Unproven("unknown dialect")
     dialect = dialect.removesuffix("#")
     has_unevaluated = any("unevaluatedProperties" in schema for schema in schemas)
-    is_neutral = dialect == _DRAFT_07 and not references.outside and all(map(_is_neutral, schemas))
+    is_neutral = dialect == _DRAFT_07 and not references.has_outside and all(map(_is_neutral, schemas))
     return Rules(frozenset(references.pinned), has_unevaluated, dialect == _DRAFT_2020_12 or is_neutral)
 
 

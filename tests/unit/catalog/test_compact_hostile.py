@@ -91,46 +91,20 @@ def test_thousands_of_properties_are_looked_at_once_a_round(work: list[int]) -> 
     assert len(work) == 2 * 5_001
 
 
-def test_references_that_would_expand_exponentially_do_not(work: list[int]) -> None:
-    definitions: dict[str, Any] = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 4} for at in range(500)}
-    definitions["d500"] = {"type": "string", "description": "x" * 100}
-    raw = encoded({"items": {"$ref": "#/$defs/d0"}, "$defs": definitions})
-    compacted = compact_schema(raw)
-    assert len(compacted) < len(raw)
-    assert len(work) < 30_000
+@pytest.mark.parametrize("root", [{"items": {"$ref": "#/$defs/d0"}}, {}], ids=["needed", "unneeded"])
+def test_a_long_chain_of_references_costs_its_length_a_round(root: Any, work: list[int]) -> None:
+    definitions: dict[str, Any] = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}", "title": "T"} for at in range(2_500)}
+    definitions["d2500"] = {"properties": {f"p{at}": {"type": "string"} for at in range(2_500)}}
+    raw = encoded({**root, "$defs": definitions})
+    assert compact_schema(raw) == (raw.replace(b',"title":"T"', b"") if root else b"{}")
+    assert len(work) < 8 * 5_100
 
 
-@pytest.mark.parametrize("beside", [{}, {"deprecated": True}], ids=["alone", "annotated"])
-def test_a_long_chain_of_references_is_no_more_work_than_its_length(beside: Any, work: list[int]) -> None:
-    definitions: dict[str, Any] = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}", **beside} for at in range(2_500)}
-    properties = {f"p{at}": {"type": "string"} for at in range(2_500)}
-    definitions["d2500"] = {"properties": properties}
-    compacted = json.loads(compact_schema(encoded({"items": {"$ref": "#/$defs/d0"}, "$defs": definitions})))
-    if not beside:
-        assert compacted == {"items": {"properties": properties}}
-    assert len(work) < 50_000 and sum(work) < 250_000
-
-
-def test_a_chain_never_nests_deeper_than_readers_go() -> None:
-    definitions: dict[str, Any] = {f"d{at}": {"items": {"$ref": f"#/$defs/d{at + 1}"}} for at in range(300)}
-    definitions["d300"] = {"type": "string"}
-    compacted = compact_schema(encoded({"items": {"$ref": "#/$defs/d0"}, "$defs": definitions}))
-    depth, deepest = 0, 0
-    for byte in compacted:
-        depth += (byte == ord("{")) - (byte == ord("}"))
-        deepest = max(deepest, depth)
-    assert 32 < deepest <= 68
-    assert compact_schema(compacted) == compacted
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 500])
+@pytest.mark.parametrize("length", [1, 2, 500])
 def test_a_ring_of_references_stays_a_ring(length: int) -> None:
     definitions: dict[str, Any] = {f"d{at}": {"$ref": f"#/$defs/d{(at + 1) % length}"} for at in range(length)}
     raw = encoded({"properties": {name: {"$ref": f"#/$defs/{name}"} for name in definitions}, "$defs": definitions})
-    compacted = json.loads(compact_schema(raw))
-    assert compacted["$defs"] == {"d0": {"$ref": "#/$defs/d0"}}
-    assert set(compacted["properties"]) == set(definitions)
-    assert all(one == {"$ref": "#/$defs/d0"} for one in compacted["properties"].values())
+    assert compact_schema(raw) == raw
 
 
 def test_pointers_that_are_long_or_odd_cost_no_more_than_their_length() -> None:

@@ -60,23 +60,6 @@ async def test_a_cancelled_call_is_cancelled_however_far_it_has_come(pause: floa
 
 
 @virtual
-async def test_a_handler_that_has_not_begun_is_not_run_after_a_cancel() -> None:
-    begun = []
-
-    async def handler(call: Call, channel: CallChannel) -> Completed:
-        begun.append(call)
-        return DONE
-
-    registry = new_registry(running=1)
-    running, waiting = watch(registry, handler), watch(registry, handler)
-    registry.cancel(running.record)
-    registry.cancel(waiting.record)
-    await sleep(1)
-    assert running.ending == waiting.ending == Cancelled()
-    assert begun == [] and len(registry) == 0
-
-
-@virtual
 async def test_a_handler_that_does_not_obey_has_its_grace_and_then_the_call_ends_without_it() -> None:
     registry = new_registry(running=1)
     call = watch(registry, stubborn(60))
@@ -205,16 +188,6 @@ async def test_time_in_the_queue_is_not_the_upstreams_silence() -> None:
     queued = watch(registry, after(5), TimeLimits(10, 1000))
     await sleep(100)
     assert queued.ending is DONE
-
-
-@virtual
-async def test_a_call_that_has_waited_may_be_silent_for_its_limit_and_no_longer() -> None:
-    registry = new_registry(running=1)
-    watch(registry, after(8))
-    queued = watch(registry, never, TimeLimits(10, 1000))
-    await sleep(900)
-    assert isinstance(failure(queued.ending), DeadlineExceeded)
-    assert queued.ended_at is not None and 18 <= queued.ended_at - queued.began <= 18 + 2 * TICK
 
 
 @virtual

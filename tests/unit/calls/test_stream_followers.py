@@ -139,27 +139,6 @@ async def test_news_that_are_older_than_what_is_known_or_not_the_next_are_not_mi
 
 
 @virtual
-async def test_one_that_fell_behind_what_memory_holds_catches_up_from_the_store() -> None:
-    shared = Shared(StoreLimits(stream_events=1_000_000))
-    hub = DurableHub(HubStore(shared, delay=lambda: 0.01))
-    call = hub.call()
-    await sleep(1)
-    quick, slow = await hub.follow(call.id), await hub.follow(call.id, most=100)
-    slow.is_slow = True
-    for _ in range(BIG // 100):
-        call.says(*spoken(call, 100))
-        await sleep(0.05)
-    assert len(quick.lines) > BIG - 5000
-    slow.wakes_up()
-    for _ in range(20):
-        call.says(*spoken(call, 100))
-        await sleep(0.05)
-    call.ends()
-    await settle(lambda: quick.at_end and slow.at_end)
-    assert quick.lines == slow.lines == shared.lines(call.id)
-
-
-@virtual
 async def test_of_fifty_followers_a_slow_one_is_bounded_and_the_others_get_every_event() -> None:
     shared = Shared(StoreLimits(stream_events=1_000_000))
     hub = DurableHub(HubStore(shared))

@@ -140,20 +140,6 @@ async def test_progress_that_nobody_follows_is_thinned_out_above_that_but_its_la
 
 
 @virtual
-async def test_a_follower_that_keeps_up_gets_every_event_by_itself() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
-    follower = await hub.follow(call.id)
-    for number in range(1, 1001):
-        call.says(Progressed(number))
-        if number % 10 == 0:
-            await sleep(0.01)
-    await sleep(1)
-    assert [event.progress for event in follower.events if isinstance(event, Progressed)] == list(range(1, 1001))
-
-
-@virtual
 async def test_a_flood_costs_nobody_who_reads_the_log_directly_an_event() -> None:
     """The writer looks seldom, but never so seldom that the log takes it for a slow reader and merges for all."""
     hub = DurableHub()
@@ -192,22 +178,6 @@ async def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log
     values = [event.progress for event in follower.events if isinstance(event, Progressed)]
     assert values == sorted(set(values)) and values[-1] == 40_000 and len(values) < 20_000
     assert follower.seqs == list(range(1, len(follower.seqs) + 1))
-
-
-@virtual
-async def test_content_that_cannot_be_merged_waits_only_up_to_so_many_bytes() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
-    store_of(hub).is_held = True
-    for number in range(3000):
-        call.says(delta("x" * 5000, number))
-        await sleep(0.001)
-    writer = hub.streams.owned(call.id)
-    assert writer is not None and writer._coalescer is not None and writer._coalescer.size < (1 << 20) + 300 * 6000
-    store_of(hub).let_go()
-    await sleep(5)
-    assert len(written(hub, call.id)) == 3001
 
 
 @pytest.mark.parametrize("error", [StoreError("disk on fire"), Fenced("another owner")])

@@ -146,31 +146,6 @@ def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_goes_
     assert all(one.tokens.compact < one.tokens.full for one in seen[-1].tools if one.name != "mail_send")
 
 
-def test_whatever_strangers_wrote_is_counted() -> None:
-    cyclic = {
-        "$ref": "#/$defs/a",
-        "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}},
-        "type": "object",
-    }
-    deep: Any = {"type": "object"}
-    for _ in range(40):
-        deep = {"type": "object", "properties": {"x": deep}}
-    odd = server(
-        "git",
-        tool("shown", description="\u202e\ud7ff\x1b[2J 工具\n" * 50),
-        tool("cyclic", inputSchema=cyclic),
-        tool("deep", inputSchema=deep),
-        tool("long", 40_000),
-        tool("odd", inputSchema={"type": "object", "properties": {"a": True}, "required": ["z"]}, _meta={"x": [[]]}),
-    )
-    view = build([odd], RULES)
-    found = account(view, RULES, CODE)
-    assert len(found.tools) == len(view.entries(Kind.TOOL)) == 5
-    assert all(one.tokens.full >= one.tokens.compact > 0 for one in found.tools)
-    assert found.heaviest[0] == "git_long" and mode_of(found, "full").tokens > 40_000
-    assert msgspec.json.decode(msgspec.json.encode(found), type=TokenAccount) == found
-
-
 # -- the lists of 33 public servers (data outside the repository)
 
 DATA = os.environ.get("MCP_HUB_EVAL_DATA")

@@ -259,17 +259,3 @@ def test_empty_allow_leaves_nothing_that_is_listed_or_can_be_used(of_profile: bo
     assert catalog.find(Kind.TOOL, "do") is None and catalog.find(Kind.PROMPT, "ask") is None
     for uri in ("x:1", "x:unlisted", "hub://a/x:1", "hub://a/x:unlisted"):
         assert catalog.resolve_uri(uri) is None, uri
-
-
-def test_tool_that_is_exposed_by_other_means_is_found_but_not_listed() -> None:
-    catalog = view(snapshot("a", "x", "y", hint=CacheHint(9, public=True)))
-    x, y = catalog.entries(Kind.TOOL)
-    narrow = catalog.exposed([x, y], [y])
-    assert listed(narrow) == ["a_y"]
-    assert (narrow.find(Kind.TOOL, "a_x"), narrow.find(Kind.TOOL, "a_y")) == (x, y)
-    assert narrow.nearest(Kind.TOOL, "a_xx") == ["a_x", "a_y"]
-    assert page(narrow, MODERN)["cacheScope"] == "private"
-    assert page(narrow, MODERN, size=1) == page(narrow, MODERN)
-    with pytest.raises(InvalidParams):
-        narrow.page(Kind.TOOL, MODERN, str(page(catalog, MODERN, size=1)["nextCursor"]), 1)
-    assert catalog.exposed([], []).find(Kind.TOOL, "a_x") is None

@@ -49,15 +49,6 @@ def test_first_sentences_come_before_more_of_anyone() -> None:
     assert told[0].startswith("talker: First. More and more. More")
 
 
-def test_nobody_gets_more_than_another_could_use() -> None:
-    named: dict[str, str | None] = {
-        name: f"{name} one. " + f"{name} again and again. " * 90 for name in ("a", "b", "c")
-    }
-    sizes = [len(line) for line in lines(None, {**named, "quiet": "Little."})[1:]]
-    assert max(sizes[:3]) - min(sizes[:3]) <= len("a again and again. ") and sizes[3] == len("quiet: Little.")
-    assert sum(sizes) > 1800
-
-
 def test_only_a_long_first_sentence_is_cut() -> None:
     (line,) = lines(None, {"git": "word " * 100 + ". Then whole."})[1:]
     assert line.endswith(" word… Then whole.") and len(line) < 200

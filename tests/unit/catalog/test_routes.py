@@ -189,17 +189,6 @@ def test_a_completion_goes_to_the_templates_server_under_its_own_template() -> N
         assert routed("completion/complete", {"ref": ref}) == (server, {"ref": {"type": "ref/resource", "uri": own}})
 
 
-def test_what_a_result_mentioned_is_read_and_completed_where_it_came_from() -> None:
-    view = build([offer("git"), offer("ci")], ViewRules({"git": ServerRules(), "ci": ServerRules()}))
-    for exported, server in ((view.exported_uri("ci", "x:1"), "ci"), (view.exported_uri("git", "x:1"), "git")):
-        ref = {"type": "ref/resource", "uri": exported}
-        context = {"arguments": {"uri": exported}}
-        to = route(view, MODERN, "completion/complete", raws({"ref": ref, "context": context}))
-        assert to.server == server and json.loads(bytes(to.params["context"])) == context
-        assert json.loads(bytes(to.params["ref"])) == {"type": "ref/resource", "uri": "x:1"}
-        assert route(view, MODERN, "resources/read", raws({"uri": exported})).server == server
-
-
 def supplying(arguments: dict[str, Any], fixed: dict[str, Any]) -> CatalogView:
     rules = ServerRules(overrides={"log": Override(supplied=Supplied(raws(arguments), raws(fixed)))})
     return build([offer("git", tool=named("log", "status"), prompt=named("log"))], ViewRules({"git": rules}))

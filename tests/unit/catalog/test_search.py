@@ -1,10 +1,8 @@
 """What search finds, in which order, and what it says when nothing fits; on a small list of our own."""
 
-import math
-
 import pytest
 
-from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex
+from mcp_hub.catalog.search.ranker import SearchAnswer
 from tests.unit.catalog.search_tools import ASKED, FOREIGN, TOOLS, found, index, properties, tool
 
 HUB = index(*TOOLS)
@@ -96,16 +94,6 @@ def test_near_spellings_are_found(query: str, expected: str) -> None:
     assert found(HUB, query)[0] == expected
 
 
-def test_a_named_app_comes_before_another_with_the_same_tool() -> None:
-    hub = index(
-        *(tool(app, "create_page", f"Create a page, as in {other}.") for app, other in [("a", "b"), ("b", "a")])
-    )
-    hub.put("notion", [tool("notion", "create_page", "Make a new page under a parent.")])
-    hub.put("confluence", [tool("confluence", "create_page", "Make a page in some space.")])
-    assert found(hub, "create a Notion page")[0] == "notion_create_page"
-    assert found(hub, "create a page in Confluence")[0] == "confluence_create_page"
-
-
 def test_near_duplicates_are_shown_once_and_named() -> None:
     text = "Run a query against the database and return the rows."
     twice = [tool(server, "run_query", f"{text} {server}.") for server in ("staging", "live")]
@@ -131,18 +119,6 @@ def test_one_server_is_searched_alone() -> None:
     assert found(HUB, "list requests, issues and files", server="browser")[0] == "browser_network_requests"
     assert HUB.search("list files", server="nobody") == SearchAnswer((), is_weak=True)
     assert found(HUB, "create_issue", server="git") == []
-
-
-def test_ties_are_broken_by_server_and_then_by_tool() -> None:
-    names = ["delta", "alpha", "charlie", "bravo"]
-    hub = SearchIndex()
-    for server in ("z", "y"):
-        hub.put(server, [tool(server, name, f"Something about cheese {name}.") for name in names])
-    expected = [f"{server}_{name}" for server in ("z", "y") for name in names]
-    shown = [one for hit in hub.search("cheese", 8).hits for one in (hit.id, *hit.also)]
-    assert [one for one in shown if one.startswith("z")] == expected[:4]
-    hub.put("z", [tool("z", name, f"Something about cheese {name}.") for name in names])
-    assert [one for hit in hub.search("cheese", 8).hits for one in (hit.id, *hit.also)] == shown
 
 
 def test_a_replaced_server_is_found_by_its_new_tools_only() -> None:
@@ -171,15 +147,6 @@ def test_aliases_are_followed_when_asked_for() -> None:
     assert found(index(*TOOLS, **{"merge request": ("pull",)}), "merge branch") == found(HUB, "merge branch")
     assert found(index(*TOOLS, **{"how": ("history",)}), "how")[0] == "git_git_log"
     assert found(index(*TOOLS, **{"": ("file",), "?": ("!",), "x": ()}), "folder") == []
-
-
-def test_parts_add_up_and_scores_fall() -> None:
-    for query in (*ASKED, "create_issue", "take a screenshot of the page, and then write text to a file"):
-        hits = HUB.search(query).hits
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-        for hit in hits:
-            assert math.isclose(hit.score, math.fsum(hit.parts.values()))
-            assert set(hit.parts) == {"words", "name", "pairs", "server", "exact"}
 
 
 def test_a_description_stuffed_with_words_gains_little() -> None:

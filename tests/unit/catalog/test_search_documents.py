@@ -1,8 +1,6 @@
 """What is taken of a tool, how much of it at most, and that it is taken once."""
 
-import gc
 from typing import Any
-from weakref import ref
 
 import pytest
 
@@ -79,19 +77,3 @@ def test_a_cyclic_or_deep_schema_ends() -> None:
     for _ in range(5_000):
         deep = {"properties": {"deeper": deep}}
     assert has(prepare(tool("s", "n", "", cyclic)), "cycle") and has(prepare(tool("s", "n", "", deep)), "deeper")
-
-
-def test_an_equal_tool_has_the_same_document_while_it_is_held() -> None:
-    first = prepare(tool("s", "unheard_of_name", "Text.", {"properties": {"a": {}}}))
-    assert prepare(tool("s", "unheard_of_name", "Text.", {"properties": {"a": {}}})) is first
-    for other in (
-        tool("s", "unheard_of_name", "Text!", {"properties": {"a": {}}}),
-        tool("s", "unheard_of_name", "Text.", {"properties": {"b": {}}}),
-        tool("s", "unheard_of_name", "Text.", {"properties": {"a": {}}}, exported="renamed"),
-        tool("s", "unheard_of_name", "Text.a", {"properties": {"": {}}}),
-    ):
-        assert prepare(other) is not first
-    held = ref(first)
-    del first, other
-    gc.collect()
-    assert held() is None

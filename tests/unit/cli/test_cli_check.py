@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,12 +47,6 @@ def test_check_counts_and_names_every_override_and_shows_no_value(folder: Path) 
     assert "hub.budget: less than the 250 tokens" in done.stderr
 
 
-def test_check_has_the_overrides_in_its_document(folder: Path) -> None:
-    servers = json.loads(hub(folder, "check", "--json").stdout)["servers"]
-    assert servers["jobs"]["overrides"]["run_job"] == ["description", "fixed"]
-    assert servers["off"]["overrides"] == {}
-
-
 EXPECTED = [
     "servers.yaml:2: hub.pinned[1]",
     "servers.yaml:6: servers.jobs.tools.deny[0]",
@@ -73,13 +66,6 @@ def places(lines: Iterable[str], folder: Path) -> list[str]:
 @pytest.mark.parametrize("command", ["doctor", "tools"])
 def test_pattern_that_matches_nothing_is_named_with_its_line(folder: Path, command: str) -> None:
     assert places(hub(folder, command).stderr.splitlines(), folder) == EXPECTED
-
-
-def test_doctor_of_some_servers_says_nothing_of_what_is_for_all(folder: Path) -> None:
-    told: dict[str, Any] = json.loads(hub(folder, "doctor", "off", "--json").stdout)
-    assert told["warnings"] == []
-    told = json.loads(hub(folder, "doctor", "jobs", "--json").stdout)
-    assert places(told["warnings"], folder) == [line for line in EXPECTED if "servers.jobs" in line]
 
 
 def test_check_names_the_patterns_that_match_nothing_with_their_lines(folder: Path) -> None:

@@ -23,7 +23,7 @@ from mcp_hub.errors import (
     UpstreamLost,
     UpstreamUnavailable,
 )
-from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Progressed, Started
+from mcp_hub.events import CallEvent, Completed, Delta, Progressed, Started
 from tests.examples import examples
 from tests.unit.client.scripted_peer import (
     CLOSED,
@@ -159,18 +159,6 @@ async def test_gap_is_never_given_out_but_asked_for() -> None:
     assert hub.whats == ["POST call", "GET events?after=2"]
 
 
-async def test_repeats_are_passed_over() -> None:
-    hub, _, found = await answered([events_answer(sse(STORED[:3])), events_answer(WHOLE)])
-    assert found == EVENTS
-    assert len(hub.asked) == 2
-
-
-async def test_nothing_follows_the_ending() -> None:
-    extra = lines([Progressed(9), Cancelled(None)], 7)
-    _, _, found = await answered([events_answer(sse([*STORED, *extra]))])
-    assert found == EVENTS
-
-
 @pytest.mark.parametrize("passing", [(502, b""), (503, b""), (504, b"<html>"), (429, b"")])
 async def test_overload_on_the_way_is_waited_out_from_the_start(passing: tuple[int, bytes]) -> None:
     status, body = passing
@@ -219,12 +207,6 @@ async def test_stream_that_is_gone_is_not_asked_for_again(answer: bytes, kind: t
     assert len(hub.asked) == 2
 
 
-async def test_trimmed_events_name_the_earliest_that_is_kept() -> None:
-    _, _, [error] = await answered([problem(410, "events_gone", earliest=4)], "resumed")
-    assert isinstance(error, EventsGone)
-    assert error.earliest == 4
-
-
 async def test_problem_on_the_way_comes_behind_the_events_before_it() -> None:
     gone = b'event: problem\ndata: {"status":404,"code":"unknown_stream"}\n\n'
     _, _, found = await answered([events_answer(sse(STORED[:2]) + gone)])
@@ -239,13 +221,6 @@ async def test_problem_on_the_way_comes_behind_the_events_before_it() -> None:
 async def test_resuming_at_the_end_brings_nothing() -> None:
     hub, _, found = await answered([events_answer(CLOSED)], "resumed", 6)
     assert (found, hub.whats) == ([], ["GET events?after=6"])
-
-
-async def test_unknown_events_are_passed_over_with_their_numbers() -> None:
-    reset = STORED[2].replace(b'"type":"delta"', b'"type":"reset"')
-    hub, _, found = await answered([events_answer(sse([*STORED[:2], reset])), events_answer(sse(STORED[3:]))])
-    assert found == EVENTS[:2] + EVENTS[3:]
-    assert hub.whats[1:] == ["GET events?after=3"]
 
 
 async def test_ending_that_is_not_known_is_an_error() -> None:
@@ -299,15 +274,6 @@ async def test_connections_that_bring_nothing_are_not_tried_for_ever() -> None:
             with pytest.raises(StreamInterrupted):
                 await taken(called(client, Waits(0.05)))
     assert {*hub.whats[1:]} == {"GET events?after=2"}
-
-
-async def test_pauses_are_told() -> None:
-    told: list[str] = []
-    with anyio.fail_after(SECONDS):
-        async with peer([events_answer(sse(STORED[:1])), events_answer(sse(STORED[1:]))]) as hub:
-            async with connect(hub.url) as client:
-                await taken(called(client, on_pause=told.append))
-    assert told == ["lost the connection (it ended its answer too early), trying again"]
 
 
 # -- leaving and cancelling

@@ -13,28 +13,6 @@ def test_pauses_grow_to_three_seconds() -> None:
     assert [patience.pause(0) for _ in range(7)] == [0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0]
 
 
-def test_pause_is_a_random_part_of_the_longest() -> None:
-    chances = iter([0.5, 0.0, 0.25])
-    patience = Patience(1000, lambda: next(chances))
-    assert [patience.pause(0) for _ in range(3)] == [0.1, 0.0, 0.2]
-
-
-def test_success_begins_anew() -> None:
-    patience = Patience(10, lambda: 1.0)
-    assert patience.pause(0) == 0.2
-    assert patience.pause(9.9) is not None
-    patience.worked()
-    assert patience.pause(100) == 0.2
-    assert patience.pause(109.9) is not None
-
-
-def test_no_pause_ends_after_the_last_moment_and_then_there_is_none() -> None:
-    patience = Patience(10, lambda: 1.0)
-    assert patience.pause(50) == 0.2
-    assert patience.pause(59.75) == 0.25
-    assert patience.pause(60) is None
-
-
 def test_wait_that_the_hub_asks_for_is_kept_if_there_is_time() -> None:
     patience = Patience(10, lambda: 0.5)
     assert patience.pause(0, wanted=5) == 5
@@ -54,8 +32,3 @@ def test_attempts_in_a_row_end_within_the_time(steps: list[tuple[float, float]],
         assert 0 <= pause <= 3
         assert now + pause <= 1000 + seconds + 1e-6
         now += pause + took
-
-
-def test_thousand_failures_are_no_overflow() -> None:
-    patience = Patience(1e9, lambda: 1.0)
-    assert {patience.pause(0) for _ in range(5000)} == {0.2, 0.4, 0.8, 1.6, 3.0}

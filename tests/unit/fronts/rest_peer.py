@@ -1,7 +1,6 @@
 """A client of the REST front in memory: a whole hub in this process, without a server; every wait is bounded."""
 
 import json
-import sys
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,87 +9,20 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from mcp_hub.app.build import App, open_app
-from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.schema.settings import Settings
+from mcp_hub.app.build import App
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.sessions.session import Caller
-from mcp_hub.upstreams.functions.registry import Progress, Registry, Result
 from tests.e2e.client import SseEvent, SseParser
+from tests.unit.fronts.local_hub import Tools, local_hub
 from tests.upstreams.child import WAIT
 
-__all__ = ["ALICE", "BOB", "NARROW", "RestPeer", "Response", "Tools", "mcp_hub", "problem", "rest_hub"]
+__all__ = ["ALICE", "BOB", "NARROW", "RestPeer", "Response", "mcp_hub", "problem", "rest_hub"]
 
 ALICE, BOB, NARROW = "alice-token", "bob-token", "narrow-token"
 CALLERS = {ALICE: Caller("alice"), BOB: Caller("bob"), NARROW: Caller("alice", "narrow")}
-
-
-class Tools:
-    """The tools of one hub. `hold` and `steps` wait for `go`; `held` has the nonces of those that came so far."""
-
-    def __init__(self) -> None:
-        self.registry = Registry()
-        self.held: list[str] = []
-        self.cancelled: list[str] = []
-        self.refusals: list[Exception] = []
-        self.go = anyio.Event()
-        self.came = anyio.Event()
-        for function in (self.echo, self.steps, self.hold, self.hurry, self.fail, self.refuse, self.flood, self.wait):
-            self.registry.tool(function)
-
-    async def echo(self, text: str) -> str:
-        return text
-
-    async def fail(self, text: str) -> str:
-        raise ValueError(text)
-
-    async def refuse(self, text: str) -> str:
-        """Raises each of `refusals` once."""
-        if self.refusals:
-            raise self.refusals.pop()
-        return text
-
-    async def steps(self, n: int) -> AsyncIterator[Progress | str | Result]:
-        for i in range(1, n + 1):
-            yield Progress(i, n, f"step {i}")
-            yield f"part {i}\n"
-            if i == 1:
-                await self.go.wait()
-        yield Result(f"{n} steps")
-
-    async def flood(self, n: int) -> AsyncIterator[str | Result]:
-        for i in range(n):
-            yield "x" * 5000 + str(i)
-        yield Result("flooded")
-
-    async def hurry(self, n: int) -> AsyncIterator[Progress | Result]:
-        for i in range(1, n + 1):
-            yield Progress(i, n)
-        yield Result("hurried")
-
-    async def hold(self, nonce: str) -> str:
-        self.held.append(nonce)
-        self.came.set()
-        try:
-            await self.go.wait()
-        except anyio.get_cancelled_exc_class():
-            self.cancelled.append(nonce)
-            raise
-        return nonce
-
-    async def wait(self, nonce: str, more: float = 0) -> str:
-        await self.go.wait()
-        return f"{nonce} {more}"
-
-    async def has_come(self, nonce: str) -> None:
-        """Returns once a call to `hold` with it runs."""
-        with anyio.fail_after(WAIT):
-            while nonce not in self.held:
-                self.came = anyio.Event()
-                await self.came.wait()
 
 
 class Response:
@@ -234,21 +166,8 @@ class RestPeer:
 
 @asynccontextmanager
 async def rest_hub(root: Path, *, tokens: bool = True, is_open: bool = True, **hub: Any) -> AsyncIterator[RestPeer]:
-    """A running hub whose local tools have no prefix; `hub` are its settings, and `per_tool`. Streams are in memory."""
-    module = sys.modules[__name__]
-    tools = module.current = Tools()  # type: ignore[attr-defined]  # what `local:` below finds
-    store = hub.pop("store", {"type": "memory"})
-    per_tool = hub.pop("per_tool", {})
-    settings = Settings.model_validate(
-        {
-            "servers": {"local": {"local": f"{__name__}:current.registry", "per_tool": per_tool}},
-            "profiles": {"narrow": {"tools": {"allow": ["echo"]}}},
-            "hub": {"prefix": "never", "store": store, **hub},
-        }
-    )
-    loaded = Loaded(settings, root / "servers.yaml", frozenset())
-    env = {"MCP_HUB_STATE_DIR": str(root)}
-    async with open_app(loaded, env, has_executors=True) as app, anyio.create_task_group() as tasks:
+    """A `local_hub` behind its REST front."""
+    async with local_hub(root, **hub) as (app, tools), anyio.create_task_group() as tasks:
         rest = RestApi(app.hub, version="1.2", max_body=100_000, executors=app.virtual, is_open=is_open)
         endpoints = Endpoints(HttpAuth(CALLERS if tokens else {}), {}, rest)
         yield RestPeer(app, tools, rest, endpoints, tasks)

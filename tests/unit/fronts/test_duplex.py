@@ -96,7 +96,7 @@ async def serving(app: App, on_modern: OnModern = no_modern) -> AsyncIterator[Wi
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[tuple[App, Tools]]:
-    async with local_hub(tmp_path) as opened:
+    async with local_hub(tmp_path, max_result_tokens=0) as opened:
         yield opened
 
 
@@ -135,7 +135,7 @@ async def test_request_with_an_envelope_gets_the_session_that_the_front_makes_of
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_progress_leaves_in_an_earlier_write_than_the_answer(wire: Wire, is_late: bool) -> None:
     wire.is_congested = is_late
-    wire.call(1, "steps", token="p", n=5)
+    wire.call(1, "hurry", token="p", n=5)
     if is_late:
         await anyio.wait_all_tasks_blocked()
         wire.is_congested = False
@@ -149,7 +149,7 @@ async def test_progress_leaves_in_an_earlier_write_than_the_answer(wire: Wire, i
 
 async def test_nothing_is_taken_from_a_call_while_the_client_does_not_read(wire: Wire) -> None:
     wire.is_congested = True
-    wire.call(1, "steps", token=1, n=100)
+    wire.call(1, "hurry", token=1, n=100)
     wire.call(2, "echo", text="two")
     await anyio.wait_all_tasks_blocked()
     assert [message["id"] for message in wire.sent] == [0]

@@ -20,7 +20,7 @@ BATCHING = "2025-03-26"
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Any]:
-    async with local_hub(tmp_path, depth=DEPTH, batch=BATCH, open_requests=OPEN) as opened:
+    async with local_hub(tmp_path, limits={"depth": DEPTH, "batch": BATCH, "open_requests": OPEN}) as opened:
         yield opened
 
 

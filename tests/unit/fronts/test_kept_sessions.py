@@ -152,17 +152,6 @@ async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeyp
         assert row is not None and b'"log_level":"error"' in row.body
 
 
-async def test_changes_are_written_only_where_there_is_a_record(sessions: SessionStore, store: Store) -> None:
-    session = kept()
-    await sessions.update(session)
-    assert store.writes == 0
-    await sessions.keep(session, 10)
-    session.session.log_level = "debug"
-    await sessions.update(session)
-    found = await sessions.find(ID, ALICE)
-    assert found is not None and found.session.log_level == "debug"
-
-
 async def test_one_that_was_ended_is_never_written_again(sessions: SessionStore) -> None:
     session = kept()
     await sessions.keep(session, 10)

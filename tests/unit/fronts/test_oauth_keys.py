@@ -10,7 +10,6 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_hub.fronts.http.oauth.keys import KeyRing, KeySet, KeySource, KeysUnusable, SharedKey, parse_keys
 from tests.unit.fronts.oauth_tokens import ec_key, ed_key, jwk, key_set, private_jwk, rsa_key
-from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -222,19 +221,6 @@ async def test_a_ring_keeps_the_keys_of_sources_that_are_in_use_and_drops_the_ot
     assert len(ring.states()) == 1
 
 
-async def test_a_ring_reads_everything_at_the_start(tmp_path: Path) -> None:
-    (tmp_path / "keys.json").write_bytes(key_set(ONE))
-    source = KeySource(None, tmp_path / "keys.json", BOTH)
-    ring = KeyRing(Clock())
-    found = ring.use([source])[source]
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ring.run)
-            await until(lambda: found.trouble is None)
-            tasks.cancel_scope.cancel()
-    assert key_ids(found) == ["one"]
-
-
 @pytest.mark.parametrize(
     ("head", "body", "problem"),
     [
@@ -265,13 +251,6 @@ async def test_a_set_is_fetched_whole_and_from_nowhere_else(head: bytes, body: b
         tasks.cancel_scope.cancel()
     assert (found.trouble or "").partition("; no keys")[0] == (problem or "")
     assert key_ids(found) == ([] if problem else ["one"])
-
-
-async def test_a_server_that_is_not_there_is_said_so() -> None:
-    source = KeySource("http://127.0.0.1:9/keys", None, BOTH)
-    found = KeyRing(Clock()).use([source])[source]
-    await found.refresh()
-    assert found.trouble == "cannot be fetched: ConnectError; no keys"
 
 
 def test_what_of_a_source_is_shown_has_no_query() -> None:

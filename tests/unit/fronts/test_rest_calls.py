@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 BOTH = {"accept": "application/json, text/event-stream"}
 SSE = {"accept": "text/event-stream"}
-TOOLS = ["echo", "steps", "hold", "hurry", "fail", "refuse", "flood", "wait"]
+TOOLS = ["echo", "steps", "hold", "hurry", "fail", "refuse", "flood", "wait", "big"]
 
 
 async def test_every_tool_is_listed_as_it_is_defined_and_always_in_the_same_bytes(tmp_path: Path) -> None:
@@ -213,25 +213,6 @@ async def test_without_a_key_only_a_running_call_of_an_idempotent_tool_is_joined
         peer.tools.go.set()
         await peer.until(first, "completed")
         assert await peer.detached("hold", {"nonce": "a"}) != first
-
-
-async def test_call_with_a_key_is_sent_only_once_the_key_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with rest_hub(tmp_path) as peer:
-        store = peer.app.streams.store
-        create, held = store.create, []
-        monkeypatch.setattr(store, "create", lambda *arguments: held.append(arguments))
-        response = peer.call("hold", {"nonce": "a"}, headers={"idempotency-key": "k"})
-        with anyio.fail_after(WAIT):
-            while not held:
-                await anyio.lowlevel.checkpoint()
-        await anyio.wait_all_tasks_blocked()
-        assert peer.tools.held == []
-        create(*held[0])
-        await peer.tools.has_come("a")
-        peer.tools.go.set()
-        assert (await response.ended()).status == 200
 
 
 async def test_hub_that_was_sooner_with_the_key_has_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from mcp_hub.fronts import following
 from mcp_hub.fronts.rest import exchange, follow
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.stores.base import EventPage
 from mcp_hub.types import CallId, Era
 from tests.unit.fronts.rest_peer import BOB, NARROW, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
@@ -141,30 +140,6 @@ async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_
         assert (await peer.until(record.call.id, "cancelled"))["reason"] == "its client did not come back"
 
 
-async def test_follower_that_leaves_is_only_disconnected_and_can_resume(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_ = await peer.detached("steps", {"n": 2})
-        first = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
-        await first.has(b"part 1")
-        first.leave()
-        await first.done.wait()
-        last = first.events[-1].id
-        peer.tools.go.set()
-        rest = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={**SSE, "last-event-id": last})
-        assert [json.loads(line)["seq"] for line in first.lines + rest.lines] == list(range(1, 7))
-        assert rest.events[-1].message == {"cursor": 6, "status": "completed"}
-
-
-async def test_silence_is_broken_by_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "KEEP_ALIVE", 0.01)
-    async with rest_hub(tmp_path) as peer:
-        id_ = await peer.detached("hold", {"nonce": "a"})
-        response = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
-        await response.has(b": keep-alive\n\n: keep-alive\n\n")
-        peer.tools.go.set()
-        assert [event.event for event in (await response.ended()).events] == ["start", "end", "closed"]
-
-
 async def test_follower_that_takes_nothing_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "_STALLED", 0.01)
     async with rest_hub(tmp_path) as peer:
@@ -286,21 +261,6 @@ async def test_store_that_cannot_be_read_is_said_so_in_the_stream(
         problem(await peer.ask("GET", f"/v1/streams/{id_}/events"), 503, "store_unavailable")
         ndjson = await peer.ask("GET", f"/v1/streams/{id_}/events", headers=NDJSON)
         assert (ndjson.status, ndjson.body) == (200, b"")
-
-
-async def test_events_that_are_let_go_while_they_are_followed_are_a_problem_in_the_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, lines = await finished(peer)
-        row = await peer.app.streams.find("alice", id_)
-
-        def fetch(stream: str, after: int, most: int, done: Any) -> None:
-            done(EventPage(row, (lines[4],), 5))
-
-        monkeypatch.setattr(peer.app.streams.store, "fetch", fetch)
-        (event,) = (await peer.ask("GET", f"/v1/streams/{id_}/events", headers=SSE)).events
-        assert (event.message["code"], event.message["earliest"]) == ("events_gone", 5)
 
 
 # -- cancelling

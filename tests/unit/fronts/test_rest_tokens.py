@@ -36,8 +36,9 @@ async def test_account_is_of_all_tools_for_any_client(tmp_path: Path) -> None:
             "refuse",
             "flood",
             "wait",
+            "big",
         ]
-        assert [(one.server, one.tools) for one in found.servers] == [("local", 8)]
+        assert [(one.server, one.tools) for one in found.servers] == [("local", 9)]
         assert sorted(found.heaviest) == sorted(one.name for one in found.tools)
         assert (await peer.ask("GET", "/v1/tokens")).body == response.body
         head = await peer.ask("HEAD", "/v1/tokens")
@@ -53,7 +54,7 @@ async def test_a_kind_of_client_gets_what_the_configuration_says_of_it(tmp_path:
         small = account(await peer.ask("GET", "/v1/tokens?client=small"))
         assert (small.current.expose, small.max_tools) == ("names", 5)
         whole = account(await peer.ask("GET", "/v1/tokens?client=mcp-hub"))
-        assert (whole.current.expose, whole.current.listed) == ("full", 8), "results are not cut, calls not cut short"
+        assert (whole.current.expose, whole.current.listed) == ("full", 9), "results are not cut, calls not cut short"
 
 
 @pytest.mark.parametrize("client", ["claude-cod", "", "x" * 5000], ids=["slip", "empty", "long"])

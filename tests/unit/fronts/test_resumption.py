@@ -7,9 +7,8 @@ import asyncio
 
 import pytest
 
-from mcp_hub.calls.streams import stream as stream_module
 from mcp_hub.calls.streams.table import StreamLimits
-from mcp_hub.events import BY_CLIENT, Cancelled, Log, Progressed
+from mcp_hub.events import BY_CLIENT, Cancelled, Log
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
@@ -223,23 +222,6 @@ async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
 
 
 @virtual
-async def test_a_slow_client_that_is_overtaken_gets_the_rest_and_its_answer() -> None:
-    """What is lost to it is said when it comes back for that."""
-    call = MadeCall(World(store=long_store()))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_module, "_TAIL_EVENTS", 4)
-        await call.progresses(1)
-        call.post.stall()
-        for number in range(2, 100):
-            await call.progresses(number)
-        call.post.go_on()
-        await sleep(0.1)
-    assert not call.post.is_complete and values(call.post)[-1] == 99 and call.world.cancelled == []
-    places = call.post.ids
-    assert places == sorted(set(places)) and places[-1] - places[0] > len(places) + 10
-
-
-@virtual
 async def test_more_followers_than_a_stream_may_have_are_told_to_wait() -> None:
     call = MadeCall(World(limits=StreamLimits(followers=2)))
     await call.progresses(1)
@@ -253,20 +235,6 @@ async def test_more_followers_than_a_stream_may_have_are_told_to_wait() -> None:
 
 
 # -- one against another
-
-
-@virtual
-async def test_a_client_that_stalls_delays_nobody() -> None:
-    world = World()
-    client = world.client()
-    stalled, other = MadeCall(world, client, 1), MadeCall(world, client, 2)
-    await stalled.progresses(1)
-    stalled.post.stall()
-    for value in range(2, 100):
-        stalled.record.log.append(Progressed(value))
-        other.record.log.append(Progressed(value))
-    await other.ends()
-    assert other.post.is_complete and len(values(other.post)) == 99
 
 
 @virtual

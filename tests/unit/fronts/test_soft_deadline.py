@@ -123,16 +123,6 @@ async def test_content_goes_before_progress_and_only_the_end_of_it(hub: SoftHub)
 
 
 @in_virtual_time
-async def test_only_the_latest_of_many_events_are_looked_at(hub: SoftHub) -> None:
-    await hub.hello()
-    sent = await hub.tool("slow")
-    await hub.running.happens(delta("early"), *(delta(".", index) for index in range(1, 1500)))
-    await sleep(DEADLINE)
-    assert set(said(sent).partition("(the end of it):\n")[2]) == {"."}
-    assert int(soft(sent)["cursor"]) > 1500
-
-
-@in_virtual_time
 async def test_an_open_question_puts_the_answer_off(hub: SoftHub) -> None:
     await hub.hello(elicitation={})
     sent = await hub.tool("slow")

@@ -158,7 +158,7 @@ class Reader:
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[tuple[App, Tools]]:
-    async with local_hub(tmp_path) as opened:
+    async with local_hub(tmp_path, max_result_tokens=0) as opened:
         yield opened
 
 
@@ -184,7 +184,7 @@ async def test_reader_that_stops_holds_up_nothing_but_itself_and_loses_nothing(s
         slow.reads(False)
         for i in range(1, 6):
             await slow.call(i, "big", size=MiB)
-        await slow.call(6, "steps", n=300)
+        await slow.call(6, "hurry", n=300)
         await anyio.wait_all_tasks_blocked()
         assert slow.answered == [0]
         await quick.call(1, "big", size=2 * MiB)
@@ -196,8 +196,9 @@ async def test_reader_that_stops_holds_up_nothing_but_itself_and_loses_nothing(s
         assert max(map(len, slow.writes)) <= MiB // 4
 
 
-async def test_client_that_asks_without_reading_is_kept_waiting(site: Site) -> None:
+async def test_client_that_asks_without_reading_is_kept_waiting(hub: tuple[App, Tools], site: Site) -> None:
     """The answers that pile up are bounded by what a client may leave unread."""
+    hub[1].registry.tool(name="long", description="x" * 20_000)(hub[1].echo)
     async with site.session() as reader, anyio.create_task_group() as tasks:
         size = len(json.dumps(await reader.ask("size", "tools/list")))
         asked, accepted = 3 * MiB // size, 0

@@ -6,8 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.errors import RpcError
-from mcp_hub.events import BY_CLIENT, Cancelled, Failed, Log, Progressed
+from mcp_hub.events import BY_CLIENT, Log, Progressed
 from mcp_hub.fronts.http.resume import ClientCalls
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
@@ -42,22 +41,6 @@ async def test_a_call_that_had_ended_is_told_to_the_end_by_the_next_hub_byte_for
     assert without_retry(whole) == without_retry(call.post) and whole.is_complete
     rest = await after.get(client, call.place(4))
     assert rest.ids == [4, 5, 6] and rest.messages == whole.messages[3:]
-
-
-@virtual
-async def test_errors_and_cancellations_are_told_alike() -> None:
-    for ending in (
-        Failed(RpcError("no", code=7)),
-        Failed(RpcError("", raw=b'{"code":1,"message":"m","x":1}')),
-        Cancelled(),
-    ):
-        world = World()
-        call = MadeCall(world, world.client())
-        await call.progresses(1)
-        await call.happens(ending)
-        after = world.killed()
-        replayed = await after.get(await accepted_again(after), call.place(0))
-        assert without_retry(replayed) == without_retry(call.post)
 
 
 @virtual

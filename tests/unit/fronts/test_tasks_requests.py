@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from mcp_hub.errors import RpcError
-from mcp_hub.events import ToolCall
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era
 from tests.unit.calls.virtual_time import sleep
@@ -179,18 +178,6 @@ async def test_questions_are_answered_one_by_one_and_once(hub: TaskHub) -> None:
     assert len(hub.running.answers) == 2
     third = await hub.running.asks("three?")
     assert third not in (first, second)
-
-
-@on_each_front
-async def test_a_question_is_found_however_much_was_said_since(hub: TaskHub) -> None:
-    id_ = await hub.task()
-    first = await hub.running.asks("first?")
-    for number in range(700):
-        hub.running.channel.send(ToolCall(f"c{number}", "another", b'{"text":"%b"}' % (b"x" * 10_000)))
-    await sleep(1)
-    second = await hub.running.asks("second?")
-    assert (await hub.streams.find("me", id_)).last > 600
-    assert list((await hub.get(id_))["inputRequests"]) == [first, second]
 
 
 @on_each_front

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -47,18 +46,6 @@ async def test_it_lists_and_calls_in_either_era(hub: Hub, mode: str, version: st
             await client.call_tool("absent", {})
 
 
-async def test_many_calls_at_once_and_large_ones_come_through(hub: Hub) -> None:
-    results: list[Any] = []
-
-    async def call(client: Any, number: int) -> None:
-        results.append(await client.call_tool("jobs_count_words", {"text": "word " * number}))
-
-    async with hub.connect() as client, anyio.create_task_group() as tasks:
-        for number in (*range(1, 50), 400_000):
-            tasks.start_soon(call, client, number)
-    assert sorted(result.structured_content["words"] for result in results) == [*range(1, 50), 400_000]
-
-
 async def test_a_client_that_leaves_has_its_calls_cancelled(hub: Hub) -> None:
     odd_tools.begun, odd_tools.ended = anyio.Event(), anyio.Event()
     async with anyio.create_task_group() as tasks:
@@ -99,9 +86,3 @@ async def test_a_hub_that_closes_first_ends_what_its_clients_wait_for(tmp_path: 
                 stopping.set()
                 await has_failed.wait()
     assert codes == [1005]
-
-
-async def test_two_clients_are_served_at_once(hub: Hub) -> None:
-    async with hub.connect() as one, hub.connect(mode="legacy") as two:
-        assert {tool.name for tool in (await one.list_tools()).tools} >= {"odd_block", "jobs_wait"}
-        assert not (await two.call_tool("jobs_count_words", {"text": "a"})).is_error

@@ -258,16 +258,6 @@ async def test_a_redirect_says_where_to() -> None:
         assert "HTTP 308" in str(error) and "'https://other.example/mcp'" in str(error)
 
 
-async def test_something_that_speaks_no_http_is_a_failure() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        reply._writer.write(b"220 smtp.example ESMTP\r\n")
-        reply.cut()
-
-    async with serving(script) as server:
-        error, _ = await failing(server)
-        assert error.code == "handshake_failed" and '"far"' in str(error)
-
-
 async def test_a_server_that_goes_between_connecting_and_the_first_byte_got_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

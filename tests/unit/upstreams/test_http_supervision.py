@@ -196,17 +196,6 @@ async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_bac
 REGION = {"type": "string", "x-mcp-header": "Region"}
 
 
-async def test_arguments_travel_in_the_headers_that_the_listed_schema_names() -> None:
-    remote = Remote(modern=True, tools=[tool("x", region=REGION), tool("y")])
-    async with serving(remote) as server, supervised(server) as far:
-        await ready(far)
-        await run(far, region="eu")
-        await run(far, "y", region="eu")
-        await run(far)
-        sent = [request.headers.get("mcp-param-region") for request in server.of("tools/call")]
-        assert sent == ["eu", None, None]
-
-
 async def test_headers_that_have_changed_are_learnt_and_the_call_repeated_once() -> None:
     remote = Remote(modern=True)
 

@@ -211,21 +211,6 @@ async def test_a_stream_that_ends_while_the_next_one_is_opened_leaves_a_gap(one:
         assert one.peer.changed == set(Kind)
 
 
-async def test_lists_are_read_again_once_the_first_stream_is_open_at_last(
-    one: Following, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_PAUSE", 0.01)
-
-    async def script(server: Server) -> None:
-        await server.refuse(LISTEN, -32603)
-
-    async with one.connected(script, **LISTS) as server:
-        assert not one.peer.changed
-        await granting(server)
-        await silent(server)
-        assert one.peer.changed == set(Kind)
-
-
 async def test_a_stream_that_ends_at_once_every_time_is_opened_less_and_less_often(
     one: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,26 +159,6 @@ async def test_a_server_that_does_not_come_up_ends_the_call() -> None:
             assert isinstance(error, HubRestarted) and "no use" in error.message
 
 
-async def test_a_server_that_takes_long_to_come_up_is_waited_for_longer_than_a_new_call_would_wait() -> None:
-    remote = Tasking(Era.MODERN, ended(Era.MODERN))
-    may_start = anyio.Event()
-
-    async def late(request: Request, reply: Reply) -> None:
-        await may_start.wait()
-        del remote.does["tools/list"]
-        await remote(request, reply)
-
-    remote.does["tools/list"] = late
-    async with serving(remote) as server, supervised(server) as far:
-        far._rules = SupervisorRules(ready_wait=0.0)
-        async with resumed(far, how(Era.MODERN)) as made:
-            await server.until("tools/list")
-            await anyio.wait_all_tasks_blocked()
-            assert not made.has_ended
-            may_start.set()
-            assert await made.result() == DONE
-
-
 async def test_cancelling_a_call_that_was_gone_on_with_cancels_its_task() -> None:
     remote = Tasking(Era.MODERN, state())
     async with serving(remote) as server, supervised(server) as far, resumed(far, how(Era.MODERN)) as made:

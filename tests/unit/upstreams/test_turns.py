@@ -126,25 +126,6 @@ async def test_whoever_is_cancelled_as_the_turn_comes_gives_it_back() -> None:
     assert turns.enter_now("c")
 
 
-async def test_a_waiter_that_gives_up_lets_those_behind_it_pass() -> None:
-    turns = on(wait=0.01)
-    turns.enter_now("a")
-    patient = Turns.enter
-    entered = anyio.Event()
-
-    async def same_session() -> None:
-        turns._wait = 5
-        await patient(turns, "a")
-        entered.set()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_busy, turns, "b")
-        await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(same_session)
-        with anyio.fail_after(5):
-            await entered.wait()
-
-
 async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of_any_more() -> None:
     turns = Turns("git", 5, echo=0.05)
     turns.enter_now("a")
@@ -168,8 +149,3 @@ async def test_whoever_waits_already_when_a_call_is_given_up_waits_for_its_echo_
         turns.leave("a", given_up=True)
         with anyio.fail_after(5):
             await turns.enter("b")
-
-
-async def _busy(turns: Turns, session: str) -> None:
-    with pytest.raises(Busy):
-        await turns.enter(session)

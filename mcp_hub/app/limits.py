@@ -17,7 +17,8 @@ from mcp_hub.calls.streams.table import StreamLimits
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.discovery.instructions import compose
 from mcp_hub.clock import SystemClock, wall_time
-from mcp_hub.config.schema.settings import ClientRules, Settings
+from mcp_hub.config.schema.clients import ClientRules
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents import open
@@ -52,12 +53,12 @@ class Current(msgspec.Struct):
         return CallRules(rules.task, rules.orphan, rules.idempotent)
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
-        """As `Settings.client`."""
-        return self.settings.client(client_name, chosen)
+        """As `ClientTable.rules`."""
+        return self.settings.client_table.rules(client_name, chosen)
 
     def soft_deadline(self, client_name: str | None, chosen: str | None, *, known_only: bool) -> float | None:
-        """As `Settings.soft_deadline`."""
-        return self.settings.soft_deadline(client_name, chosen, known_only=known_only)
+        """After how many seconds a call of this client is answered though it still runs; None for never."""
+        return self.settings.client_table.rules(client_name, chosen, known_only=known_only).soft_deadline
 
 
 def state_dir(env: Mapping[str, str]) -> Path:

@@ -11,7 +11,7 @@ import anyio
 
 from mcp_hub.call import Upstream
 from mcp_hub.config.schema.remote import is_cleartext
-from mcp_hub.config.schema.settings import ServerSettings
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.logs import get_logger
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.auth.grants import ClientRegistration

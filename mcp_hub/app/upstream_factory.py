@@ -16,7 +16,9 @@ from mcp_hub.app.logins import Logins
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
-from mcp_hub.config.schema.settings import Defaults, ServerSettings, Settings
+from mcp_hub.config.schema.defaults import Defaults
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era
 from mcp_hub.upstreams.functions.upstream import LocalUpstream

@@ -30,6 +30,6 @@ def check_started_as(caller: Caller) -> Callable[[Settings], None]:
             said = f'must keep "{caller.profile}": this hub was started with it (--profile)'
             raise ConfigError(ConfigFinding("unknown_profile", said, path="profiles"))
         if caller.client is not None:
-            settings.require_client(caller.client)
+            settings.client_table.require(caller.client)
 
     return check

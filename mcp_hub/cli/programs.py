@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from mcp_hub.config.schema.settings import ServerSettings
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import StartFailed
 from mcp_hub.upstreams.process import commands
 

@@ -8,8 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from mcp_hub.config.schema.defaults import Defaults
+from mcp_hub.config.schema.profiles import ProfileSettings
 from mcp_hub.config.schema.section import Section, holds_at_once
-from mcp_hub.config.schema.settings import Defaults, ProfileSettings, ServerSettings, Settings
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 
 __all__ = ["Plan", "apply", "leaves", "plan"]
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.config.load.load import Loaded, parse
-from mcp_hub.config.schema.settings import ServerSettings, Settings
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 
 SECRET = "s3cr3t-from-outside"

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.config.plan import Plan, apply, leaves, plan
+from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.section import holds_at_once
-from mcp_hub.config.schema.settings import Defaults, ServerSettings, Settings
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from tests.examples import examples
 
 NAMES = ("a", "b", "c", "d")

@@ -21,7 +21,7 @@ from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.schema.settings import ServerSettings
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.masking import hide
 from mcp_hub.types import JsonObject

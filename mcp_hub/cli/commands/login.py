@@ -25,7 +25,7 @@ from mcp_hub.cli.setup import (
     verbose_option,
 )
 from mcp_hub.config.schema.remote import is_cleartext
-from mcp_hub.config.schema.settings import ServerSettings
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.masking import hide
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 

@@ -89,7 +89,7 @@ def _check(loaded: Loaded, profile: str | None, client: str | None) -> None:
     check_profile(loaded, profile)
     if client is not None:
         try:
-            loaded.settings.require_client(client)
+            loaded.settings.client_table.require(client)
         except ConfigError as exc:
             fail_with(exc, loaded.path)
 

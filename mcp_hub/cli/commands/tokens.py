@@ -73,7 +73,7 @@ def tokens(
     check_servers(loaded, [server] if server is not None else [])
     check_profile(loaded, profile)
     try:
-        loaded.settings.require_client(client)
+        loaded.settings.client_table.require(client)
     except ConfigError as exc:
         fail_with(exc, loaded.path)
     quiet_logs(verbose)

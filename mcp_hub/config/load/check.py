@@ -11,7 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
-from mcp_hub.config.schema.settings import HubSettings, ServerSettings, Settings
+from mcp_hub.config.schema.hub import HubSettings
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
 __all__ = ["READ_AS_OTHERS_WRITE", "check_references", "validated"]

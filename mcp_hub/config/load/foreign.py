@@ -9,7 +9,8 @@ from typing import Final
 
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
 from mcp_hub.config.load.check import READ_AS_OTHERS_WRITE
-from mcp_hub.config.schema.settings import ServerSettings, Settings
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
 __all__ = ["is_foreign", "without_foreign_keys"]

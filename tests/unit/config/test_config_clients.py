@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.config.load.load import parse
-from mcp_hub.config.schema.settings import ClientRules, Settings
+from mcp_hub.config.schema.clients import ClientRules
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all
 
@@ -46,12 +47,12 @@ def finding(clients: str) -> str:
 def test_clients_that_are_known_have_their_own_patience_and_others_45_seconds(
     client_name: str | None, seconds: float | None
 ) -> None:
-    assert settings().soft_deadline(client_name, None) == seconds
+    assert settings().client_table.rules(client_name, None).soft_deadline == seconds
 
 
 @pytest.mark.parametrize(("chosen", "seconds"), [("codex", 240.0), ("CLAUDE-CODE", None), ("unknown", 45.0)])
 def test_chosen_client_goes_before_the_name_that_it_gives(chosen: str, seconds: float | None) -> None:
-    assert settings().soft_deadline("claude-ai", chosen) == seconds
+    assert settings().client_table.rules("claude-ai", chosen).soft_deadline == seconds
 
 
 @pytest.mark.parametrize(
@@ -69,16 +70,17 @@ def test_chosen_client_goes_before_the_name_that_it_gives(chosen: str, seconds: 
     ],
 )
 def test_entries_of_the_file_go_before_the_built_in_ones(client_name: str, seconds: float) -> None:
-    assert settings(OWN).soft_deadline(client_name, None) == seconds
+    assert settings(OWN).client_table.rules(client_name, None).soft_deadline == seconds
 
 
 def test_entry_with_an_empty_list_drops_the_built_in_names() -> None:
-    assert settings(" {claude-desktop: {soft_deadline: 9, matches: []}}").soft_deadline("claude-ai", None) == 45.0
+    found = settings(" {claude-desktop: {soft_deadline: 9, matches: []}}").client_table.rules("claude-ai", None)
+    assert found.soft_deadline == 45.0
 
 
 def test_unknown_clients_can_be_given_another_patience_or_all_of_it() -> None:
-    assert settings(" {unknown: {soft_deadline: 20s}}").soft_deadline("else", None) == 20.0
-    assert settings(" {Unknown: {soft_deadline: never}}").soft_deadline(None, None) is None
+    assert settings(" {unknown: {soft_deadline: 20s}}").client_table.rules("else", None).soft_deadline == 20.0
+    assert settings(" {Unknown: {soft_deadline: never}}").client_table.rules(None, None).soft_deadline is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_unknown_clients_can_be_given_another_patience_or_all_of_it() -> None:
 )
 def test_chosen_client_that_is_unknown_is_refused_with_the_known_ones(chosen: str, said: str) -> None:
     own = settings(" {mine: {soft_deadline: 1}}")
-    for ask in (own.require_client, lambda name: own.soft_deadline("claude-code", name)):
+    for ask in (own.client_table.require, lambda name: own.client_table.rules("claude-code", name).soft_deadline):
         with pytest.raises(ConfigError) as caught:
             ask(chosen)
         assert str(caught.value).startswith(said)
@@ -100,10 +102,10 @@ def test_chosen_client_that_is_unknown_is_refused_with_the_known_ones(chosen: st
 
 def test_copy_with_other_clients_forgets_the_old_ones() -> None:
     old, new = settings(), settings(" {unknown: {soft_deadline: 1}}")
-    assert old.soft_deadline(None, None) == 45.0
+    assert old.client_table.rules(None, None).soft_deadline == 45.0
     for deep in (False, True):
-        assert old.model_copy(update={"hub": new.hub}, deep=deep).soft_deadline(None, None) == 1.0
-    assert old.soft_deadline(None, None) == 45.0
+        assert old.model_copy(update={"hub": new.hub}, deep=deep).client_table.rules(None, None).soft_deadline == 1.0
+    assert old.client_table.rules(None, None).soft_deadline == 45.0
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_entries_that_differ_in_case_only_are_refused() -> None:
 def test_clients_differ_in_how_many_tools_they_take(
     client_name: str | None, max_tools: int, defers_tools: bool
 ) -> None:
-    found = settings().client(client_name, None)
+    found = settings().client_table.rules(client_name, None)
     assert (found.max_tools, found.defers_tools) == (max_tools, defers_tools)
 
 
@@ -183,7 +185,7 @@ PARTS = """
 def test_key_that_an_entry_leaves_out_is_the_built_in_ones_else_that_of_unknown(
     client_name: str, rules: ClientRules
 ) -> None:
-    assert settings(PARTS).client(client_name, None) == rules
+    assert settings(PARTS).client_table.rules(client_name, None) == rules
 
 
 @pytest.mark.parametrize(
@@ -201,4 +203,4 @@ def test_key_that_an_entry_leaves_out_is_the_built_in_ones_else_that_of_unknown(
 def test_where_unknown_clients_have_no_deadline_nobody_has_theirs(
     client_name: str, chosen: str | None, seconds: float | None
 ) -> None:
-    assert settings(PARTS).soft_deadline(client_name, chosen, known_only=True) == seconds
+    assert settings(PARTS).client_table.rules(client_name, chosen, known_only=True).soft_deadline == seconds

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.config.load.load import parse
-from mcp_hub.config.schema.settings import HubSettings, Settings
+from mcp_hub.config.schema.hub import HubSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all
 

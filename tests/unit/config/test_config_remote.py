@@ -6,7 +6,7 @@ import pytest
 
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.config.schema.remote import is_cleartext
-from mcp_hub.config.schema.settings import ServerSettings
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all
 

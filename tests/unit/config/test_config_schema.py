@@ -1,6 +1,7 @@
 """The models' own promises."""
 
-from mcp_hub.config.schema.settings import RestartSettings, Settings
+from mcp_hub.config.schema.defaults import RestartSettings
+from mcp_hub.config.schema.settings import Settings
 
 SERVER = {"command": "x"}
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.config.load.load import parse
-from mcp_hub.config.schema.settings import Settings, ToolRules
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.tools import ToolRules
 from mcp_hub.errors import ConfigError
 from mcp_hub.globs import first_match
 from tests.unit.config.faults import shown_all

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw, structs
 
+from mcp_hub.app.limits import Current
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.catalog.exposure import exposed
@@ -54,7 +55,7 @@ def chosen(client: str) -> Caller:
 def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: Any, deadline: float | None) -> None:
     info = {} if name is None else {"name": name}
     session = Session("s", caller, era, "2025-11-25", dict(capabilities), info)
-    assert SoftDeadlines(Settings().soft_deadline)(session) == deadline
+    assert SoftDeadlines(Current(Settings()).soft_deadline)(session) == deadline
 
 
 def test_no_name_is_too_long_to_be_looked_up() -> None:

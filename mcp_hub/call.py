@@ -5,13 +5,13 @@ from typing import Protocol
 
 import msgspec
 
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import CallEvent, Completed
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, Status, UpstreamStatus
 
 __all__ = [
-    "Call", "CallChannel", "CallHandler", "Durations", "Figures", "Gate", "LoadFigures", "MethodFigures", "Post",
-    "Question", "SentCall", "StreamInfo", "Upstream",
+    "Call", "CallChannel", "CallHandle", "CallHandler", "Early", "EarlyAnswer", "EarlyOutput", "Gate", "Post",
+    "Question", "Reader", "SentCall", "StoredEvent", "StreamInfo", "Upstream",
 ]  # fmt: skip
 
 
@@ -220,45 +220,158 @@ class StreamInfo(msgspec.Struct, frozen=True, gc=False):
         return self.status not in ("working", "input_required")
 
 
-class Durations(msgspec.Struct, frozen=True):
-    """`counts` by bucket, the last one without an upper end; `seconds` in all."""
+class StoredEvent(Protocol):
+    """An event with its encoded line."""
 
-    counts: tuple[int, ...]
-    seconds: float
+    @property
+    def line(self) -> bytes: ...
+    @property
+    def read(self) -> CallEvent: ...
 
 
-class MethodFigures(msgspec.Struct, frozen=True):
-    """Calls of one method at one server that have ended; `server` is `OWN` for the hub's own tools.
+class Reader(Protocol):
+    """A place in the events of a call, behind event `cursor`. It holds no events, so being slow costs no queue.
 
-    `outcomes` by name. `events` went on to readers, `held` were merged or left out for slow ones, `refused` is what no
-    call may be told. `whole` is from the request to the answer, `at_server` the part that a server was at it.
+    The events are those of the call's log, or those of its durable stream (`is_stored`); both have the same numbers.
     """
 
-    server: str
-    method: str
-    outcomes: Mapping[str, int]
-    events: int
-    held: int
-    refused: int
-    whole: Durations
-    at_server: Durations
+    @property
+    def cursor(self) -> int: ...
+    @property
+    def is_stored(self) -> bool: ...
+
+    @property
+    def failed(self) -> HubError | None:
+        """Why nothing more will come before the end. Behind `EventsGone` a reader can `skip`."""
+        ...
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something can be taken now."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether events that are stored have not been taken."""
+        ...
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the ending has been taken."""
+        ...
+
+    def take(self, most: int | None = None) -> list[CallEvent]:
+        """The next events, `most` of them."""
+        ...
+
+    def take_entries(self, most: int | None = None) -> Sequence[StoredEvent]:
+        """The same with their lines, which are empty where events are not stored."""
+        ...
+
+    def skip(self) -> int:
+        """Continues behind events that are no longer kept; how many those were."""
+        ...
+
+    def close(self) -> None:
+        """Stops following. Idempotent."""
+        ...
 
 
-class LoadFigures(msgspec.Struct):
-    """Calls of one server that have not ended; how many are durable streams, and who follows those."""
+class Early(msgspec.Struct, frozen=True):
+    """The client gets another answer after so many seconds if the call still runs: a task, or the output so far."""
 
-    running: int = 0
-    waiting: int = 0
-    streams: int = 0
-    followers: int = 0
+    after: float
+    is_task: bool
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """The calls of a hub in numbers; `bounds` are the upper ends of the buckets in seconds."""
+class EarlyOutput(msgspec.Struct, frozen=True):
+    """The stream of a call that continues without its request, up to event `cursor`; `text` is None for a task."""
 
-    bounds: tuple[float, ...]
-    load: Mapping[str, LoadFigures]
-    methods: tuple[MethodFigures, ...]
+    info: StreamInfo
+    cursor: int = 0
+    text: str | None = None
+
+
+class EarlyAnswer(Protocol):
+    """Waits until a call may be answered early."""
+
+    def take(self) -> EarlyOutput:
+        """The answer; from here on the call continues without its client."""
+        ...
+
+    def close(self) -> None:
+        """The answer is not needed. Idempotent."""
+        ...
+
+
+class CallHandle(Protocol):
+    """A call in the hands of the client that made it, which has seen its events up to `after`.
+
+    `early` was decided when the call was made; `seconds` is the longest that it may take. `open_questions` are by key,
+    the oldest first, and always those of now.
+    """
+
+    call: Call
+    after: int
+    early: Early | None
+    seconds: float
+    open_questions: Mapping[str, Question]
+
+    @property
+    def has_ended(self) -> bool: ...
+
+    @property
+    def plain_result(self) -> Completed | None:
+        """The result of a call that has ended, said nothing else and is not durable."""
+        ...
+
+    @property
+    def stored(self) -> int | None:
+        """The number of the last event that the call's durable stream has; None if it is not durable."""
+        ...
+
+    @property
+    def had_input(self) -> bool:
+        """Whether its caller was asked anything, or the call is a retry with the caller's answers."""
+        ...
+
+    def reader(self, wake: Callable[[], None], after: int = 0, *, is_stored: bool = False) -> Reader:
+        """Follows the call from the event behind `after` on; `wake` is called (soon, often) when there is more.
+
+        `is_stored`: what the call's durable stream has is read, from the moment that it has one.
+        """
+        ...
+
+    def watch(self, news: Callable[[], object] | None) -> None:
+        """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""
+        ...
+
+    def early_answer(self, ready: Callable[[], None]) -> EarlyAnswer | None:
+        """Calls `ready` when the call has run for so long that it may be answered early; None if it never may."""
+        ...
+
+    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
+        """Answers a question; False if it is not open (answered, withdrawn)."""
+        ...
+
+    def park(self, cursor: int) -> str:
+        """Keeps the call for a client that has to gather input; the `requestState` of the retry."""
+        ...
+
+    def keep(self, info: Callable[[], bytes]) -> None:
+        """`info` makes what the call's durable stream keeps for the front (`StreamInfo.info`)."""
+        ...
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ends the call, at its upstream too. Idempotent."""
+        ...
+
+    def leave(self, back_within: float | None = None) -> None:
+        """The client is gone, which does not end the call by itself: it continues as long as its tool may.
+
+        A client that was sent away comes back within so many seconds.
+        """
+        ...
 
 
 class Post(msgspec.Struct, frozen=True):

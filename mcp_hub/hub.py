@@ -1,30 +1,29 @@
-"""The facade that every front calls: list, call, cancel, subscribe, levels, status. What lasts lives in its parts."""
+"""The port of every front: lists, calls, streams, subscriptions, levels, status. All state lives in its parts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
-from mcp_hub.call import Call, CallHandler, Figures, Upstream
-from mcp_hub.calls.figures import figures
+from mcp_hub.call import Call, CallHandle, CallHandler, Early, Upstream
+from mcp_hub.calls.figures import Durations, Figures, LoadFigures, MethodFigures, figures
+from mcp_hub.calls.handle import RunningCall, running_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
-from mcp_hub.calls.pending_input import CallHandle, PendingInput, is_parked
+from mcp_hub.calls.pending_input import PendingInput, is_parked
 from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.remote_call import RemoteCall
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
 from mcp_hub.calls.rules import CallRules
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
-from mcp_hub.calls.streams.orphans import patience
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stored import asked, own_name
-from mcp_hub.calls.streams.stream import StreamReader
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.accounts import TokenAccounts
@@ -32,6 +31,7 @@ from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
 from mcp_hub.catalog.entries import claims_read_only
 from mcp_hub.catalog.exposure import results_of
+from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.catalog.routes import Route, Unlisted, route
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import RpcError
@@ -47,7 +47,10 @@ from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.sessions.subscriptions import SessionSubscriptions
 from mcp_hub.types import OWN, ClientKind, Era, Kind, RawJson, RawObject, UpstreamStatus
 
-__all__ = ["CallHandle", "CallRecord", "FollowUp", "HubPort", "LongResults", "StreamHandle", "StreamReader"]
+__all__ = [
+    "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
+    "RunningCall", "StreamHandle",
+]  # fmt: skip
 
 _ANYBODY: Final = ClientKind()
 _SHORT: Final = TimeLimits(60, 60)
@@ -59,7 +62,7 @@ _CUT: Final = frozenset({"tools/call", "resources/read"})
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """What calls of one session go by: `version` is that of the lists, `deadline` the soft deadline in seconds."""
+    """All that calls of one session depend on. `version` is that of the lists, `deadline` the soft one in seconds."""
 
     version: int
     view: CatalogView
@@ -67,6 +70,8 @@ class _Facts(msgspec.Struct, frozen=True):
     result_tokens: int
     truncate: Truncate | None
     unlisted: Unlisted
+    early: Early | None
+    reads_only: Callable[[Call], bool]
 
 
 class LongResults(msgspec.Struct, frozen=True):
@@ -109,22 +114,20 @@ class HubPort:
         self.catalog = catalog
         self._accounts = TokenAccounts(catalog)
         self._soft_deadline = soft_deadline
-        self._own_tools = OwnTools(streams)
         self.task_after = task_after
-        self.streams = streams
-        self.durable = StreamPort(streams, lambda record: self.rules(record).idempotent)
+        self.durable = StreamPort(streams, rules)
         self.stream = self.durable.open
+        self._own_tools = OwnTools(streams, self.durable.leave)
         self.session_store = SessionStore(streams.store, streams.retention)
         retention = long_results.keeping if long_results is not None else None
         self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention)
-        streams.cancel_call, streams.go_on = registry.cancel, self._starter.take_up
-        self._rules = rules
+        self.take_up = self._starter.take_up
         self.changes = changes
         self._registry = registry
         self._upstreams = upstreams
         self.page_size = page_size
         self.epoch = 0
-        self.parking = parking
+        self._parking = parking
         self._subscriptions = SessionSubscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
@@ -140,28 +143,26 @@ class HubPort:
             session.renew(self.epoch)
         profile = session.caller.profile
         view = self.catalog.exposed(profile, self.audience(session), session.mode)
-        session.facts = facts = _Facts(
+        deadline = self._soft_deadline(session)
+        facts = _Facts(
             self.changes.version,
             view,
-            self.soft_deadline(session),
+            deadline,
             self.max_result_tokens(session),
             self._starter.truncation(view.shows_output),
             partial(self.catalog.unlisted, profile),
+            None if deadline is None else Early(deadline, is_task=False),
+            partial(_is_read_only, view),
         )
+        session.derive(facts)
         return facts
 
     def audience(self, session: Session) -> ClientKind:
         """What kind of client the session is of."""
         found = session.audience
         if found is None:
-            found = session.audience = self._audience(session)
-        return found
-
-    def soft_deadline(self, session: Session) -> float | None:
-        """After how many seconds the session's calls are answered though they still run; None for never."""
-        found = session.answers_after
-        if found is UNSET:
-            found = session.answers_after = self._soft_deadline(session)
+            found = self._audience(session)
+            session.set_audience(found)
         return found
 
     selected = staticmethod(meta_tools.selected)
@@ -170,8 +171,7 @@ class HubPort:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
         view = self.view(session)
         if session.mode is None and kind is Kind.TOOL:
-            session.mode = self.catalog.mode(session.caller.profile, self.audience(session))
-            session.facts = None
+            session.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
         page = view.page(kind, session.era, cursor, self.page_size)
         if session.lists is not None and cursor is None:
             session.lists[kind] = self.list_digest(session, kind)
@@ -183,66 +183,59 @@ class HubPort:
 
     def call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True
-    ) -> CallHandle:
-        """Starts a call, or takes up the one that this is the retry of; says from which event on to follow it.
+    ) -> RunningCall:
+        """Starts a call, or takes up the one that this is the retry of.
 
         `in_place`: its request may be written before this returns.
 
         Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 for a client that takes no tasks where it has to.
         """
-        responses = state = None
+        retried = None
         if session.era is Era.MODERN and ("inputResponses" in params or "requestState" in params):
-            responses, state = questions.take_retry(params)
+            retried = questions.take_retry(params)
         facts = self._facts(session)
         meant = meta_tools.meant(
             facts.view, session.era, method, params, lambda: self.catalog.is_settled, facts.unlisted
         )
-        to, params = meant.to, meant.params
         early = None
-        if method == "tools/call" and to.server != OWN:
-            early = facts.deadline if session.era is Era.HANDSHAKE else self._early(session, to, facts.deadline)
-        goes_on = early is not None
-        call = Call(
-            id=new_call_id(),
-            upstream=to.server,
-            method=method,
-            params=to.params,
-            meta=meta.rest,
-            session=session.id,
-            principal=session.caller.principal,
-            era=session.era,
-            version=session.version,
-            capabilities=session.capabilities,
-            exported_uri=to.exported_uri,
-            asked=params.get("name", params.get("uri", msgspec.UNSET)),
-            wants_progress=goes_on or meta.token is not None,
-            log_level=session.log_level,
-            result_tokens=facts.result_tokens if method in _CUT else 0,
-        )
-        if state is not None and is_parked(state):
-            parked = self.parking.fetch(state, call)
-            for key, response in (responses or {}).items():
-                parked.record.answer(key, response)
-            return replace(parked, early=early)
-        if responses is not None or state is not None:
-            own = self.parking.unmark(call, state) if state is not None else None
-            call = replace(call, input_responses=responses, request_state=own)
+        if method == "tools/call" and meant.to.server != OWN:
+            early = facts.early if session.era is Era.HANDSHAKE else self._early(session, meant.to, facts.early)
+        call = _routed(session, method, meant, meta, facts.result_tokens if method in _CUT else 0, early)
+        if retried is not None:
+            found = self._retried(call, *retried, early)
+            if isinstance(found, RunningCall):
+                return found
+            call = found
         if call.upstream == OWN:
-            return CallHandle(self._call_own(session, call, facts.deadline or 0, meant.refused))
+            return self._call_own(session, call, facts.deadline or 0, meant.refused)
         explain = None
         if meant.entry is not None:
             explain = partial(explaining, entry=meant.entry, given=meant.params.get("arguments", b"{}"))
-        asks = session.era is Era.MODERN and (goes_on or "extensions" in session.capabilities)
-        record = self._starter.start(call, facts.truncate, explaining=explain, asks=asks, in_place=in_place)
-        return CallHandle(record, early=early)
+        asks = session.era is Era.MODERN and (early is not None or "extensions" in session.capabilities)
+        record = self._starter.start(
+            call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place
+        )
+        seconds = record.times.limits.total
+        return RunningCall(call, record.open_questions, seconds, record, self.durable, self._parking, early=early)
 
-    def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallRecord:
-        """Starts a call of one of the hub's own tools, or what `run_tool` is answered with. REST makes it a stream."""
+    def _retried(
+        self, call: Call, responses: RawObject | None, state: str | None, early: Early | None
+    ) -> RunningCall | Call:
+        """The call that waits for these responses, or `call` with what its server is to receive."""
+        if state is not None and is_parked(state):
+            parked = self._parking.fetch(state, call)
+            for key, response in (responses or {}).items():
+                parked.record.answer(key, response)
+            return running_call(parked.record, self.durable, self._parking, parked.after, early)
+        own = self._parking.unmark(call, state) if state is not None else None
+        return replace(call, input_responses=responses, request_state=own)
+
+    def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> RunningCall:
+        """Starts a call of one of the hub's own tools, or the refusal of `run_tool`. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
         truncate = self._starter.truncation(None) if own_name(call) == meta_tools.FIND else None
-        record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate))
-        record.on_durable = None
-        return record
+        record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
+        return running_call(record, self.durable, self._parking)
 
     def _own_handler(
         self, session: Session, call: Call, deadline: float, refused: RpcError | None
@@ -255,9 +248,7 @@ class HubPort:
             case meta_tools.READ if self._long_results is not None:
                 return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
             case _:
-                caller = own_tools.OwnToolCaller(
-                    deadline, partial(self.exported, session), partial(self.leave, session)
-                )
+                caller = own_tools.OwnToolCaller(deadline, partial(self.exported, session))
                 return self._own_tools.handler(caller), own_tools.limits(deadline)
 
     async def _finding(self, session: Session) -> ToolFinder:
@@ -279,71 +270,51 @@ class HubPort:
         """Tokens above which the session's results are cut; 0 for never."""
         return results_of(self.catalog.rules(session.caller.profile), self.audience(session))
 
-    def _early(self, session: Session, to: Route, deadline: float | None) -> float | None:
-        """After how many seconds a modern client is answered though the call still runs; None for never.
+    def _early(self, session: Session, to: Route, otherwise: Early | None) -> Early | None:
+        """The answer of a modern client whose call runs for long; None: only the result.
 
         Raises -32021 for a call that must be a task, of a client that takes none.
         """
-        rule = self._rules(to.server, msgspec.json.decode(to.params["name"], type=str)).task
+        rule = self.durable.tool_rules(to.server, msgspec.json.decode(to.params["name"], type=str)).task
         takes_tasks = extensions.declares(session.capabilities, session.era, extensions.TASKS)
         if rule == "required" and not takes_tasks:
             raise tasks.missing_tasks()
         if not takes_tasks or rule == "never":
-            return deadline
-        return self.task_after if rule == "auto" else 0
+            return otherwise
+        return Early(self.task_after if rule == "auto" else 0, is_task=True)
 
-    def park(self, record: CallRecord, cursor: int) -> str:
-        """Keeps a call whose modern caller has to gather input; the `requestState` of the retry."""
-        return self.parking.park(record, cursor)
+    def remote_call(
+        self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
+    ) -> RemoteCall:
+        """A call that does not run here, for a front that shapes its events; `asked` are the open questions' keys."""
+        return RemoteCall(call, asked, pass_on)
+
+    def running_call(self, stream: StreamHandle) -> RunningCall | None:
+        """The call of a stream, if it runs here, for a client that comes back to it."""
+        record = stream.record
+        return None if record is None else running_call(record, self.durable, self._parking)
+
+    async def begin_stream(self, call: RunningCall, key: str | None = None, digest: str = "") -> StreamHandle:
+        """Makes a call that has just been started durable, and detaches it; returns when the store has its stream.
+
+        The stream is that of another hub where that was sooner with the same key. Raises `Busy`, and then nothing of
+        the call is left; `KeyReused`, `StoreError`.
+        """
+        return await self.durable.begin(call.record, key, digest)
+
+    def mark_state(self, call: Call, state: str) -> str:
+        """A modern server's own `requestState`, as its client gets it: bound to principal and server."""
+        return self._parking.mark(call, state)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         """The result of a call with its resource URIs as the session's client can read them."""
+        if not mentions_uris(result):
+            return result
         return self.catalog.exported_in_result(session.caller.profile, call, result)
 
-    def is_shared(self, session: Session, record: CallRecord) -> bool:
+    def is_shared(self, session: Session, call: CallHandle) -> bool:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
-        return self.catalog.is_shared(session.caller.profile) and not record.had_input
-
-    def cancel(self, record: CallRecord, reason: str | None = None) -> None:
-        """Ends a call because its caller said so; its upstream is told."""
-        self._registry.cancel(record, reason)
-
-    def rules(self, record: CallRecord) -> CallRules:
-        """What is configured for the tool that is called; the defaults for what is no tool."""
-        call = record.call
-        return self._rules(call.upstream, own_name(call)) if call.method == "tools/call" else CallRules()
-
-    def leave(self, session: Session, record: CallRecord) -> None:
-        """The call's client is gone, which does not end the call by itself: it goes on as long as its tool may.
-
-        Source: streams.md §3, "Orphan policy".
-        """
-        if record.log.ended or record.stopping is not None:
-            return
-        writer = self.streams.owned(record.call.id)
-        if record.call.upstream == OWN and (writer is None or not writer.is_detached):
-            self.cancel(record, "its client is gone")
-            return
-        writer = self.streams.begin(record)
-        policy = self.rules(record).orphan
-        if policy == "cancel" and not writer.is_detached:
-            self.cancel(record, "its client is gone")
-            return
-        is_read_only = self._is_read_only(session, record)
-        self.streams.orphan(record, patience(policy, is_detached=writer.is_detached, is_read_only=is_read_only))
-
-    def let_go(self, session: Session, stream: StreamHandle, *, was_orphan: bool = False) -> None:
-        """Who asked after the stream has left: its call goes on alone for a while, if no other client has it."""
-        record = stream.record
-        if record is not None and (stream.is_detached or was_orphan or stream.is_orphan):
-            self.leave(session, record)
-
-    def _is_read_only(self, session: Session, record: CallRecord) -> bool:
-        """As the tool says of itself; what is read is."""
-        if record.call.method != "tools/call":
-            return True
-        entry = self.view(session).find(Kind.TOOL, asked(record.call))
-        return entry is not None and claims_read_only(entry.raw)
+        return self.catalog.is_shared(session.caller.profile) and not call.had_input
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """Returns when its upstream watches the resource; updates are noted in `changes` from then on.
@@ -377,8 +348,8 @@ class HubPort:
         return to.server, msgspec.json.decode(to.params["uri"], type=str)
 
     def set_log_level(self, session: Session, level: str) -> None:
-        """What the session wants to hear from now on; upstreams are asked for the most verbose level wanted."""
-        session.log_level = level
+        """The level of the messages that the session gets from now on; upstreams send the most verbose one wanted."""
+        session.set_log_level(level)
         for upstream in self._upstreams.values():
             upstream.set_log_level(level)
 
@@ -396,3 +367,32 @@ class HubPort:
     def statuses(self) -> list[UpstreamStatus]:
         """Every configured server, in configured order."""
         return [upstream.status() for upstream in self._upstreams.values()]
+
+
+def _routed(
+    session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, result_tokens: int, early: Early | None
+) -> Call:
+    to = meant.to
+    return Call(
+        id=new_call_id(),
+        upstream=to.server,
+        method=method,
+        params=to.params,
+        meta=meta.rest,
+        session=session.id,
+        principal=session.caller.principal,
+        era=session.era,
+        version=session.version,
+        capabilities=session.capabilities,
+        exported_uri=to.exported_uri,
+        asked=meant.params.get("name", meant.params.get("uri", msgspec.UNSET)),
+        wants_progress=early is not None or meta.token is not None,
+        log_level=session.log_level,
+        result_tokens=result_tokens,
+    )
+
+
+def _is_read_only(view: CatalogView, call: Call) -> bool:
+    """Whether the tool that is called claims to only read."""
+    entry = view.find(Kind.TOOL, asked(call))
+    return entry is not None and claims_read_only(entry.raw)

@@ -137,8 +137,6 @@ async def open_app(
     for the whole process is changed: it is a host program's.
     """
     app = build(loaded, env, has_executors=has_executors, owns_process=owns_process)
-    status = partial(_status, app.upstreams)
-    app.registry.tracer = tracing_of(app.settings, env, SystemClock(), status, is_http=has_executors)
     await app.streams.store.open()
     await app.documents.open()
     async with app.guardian, anyio.create_task_group() as tasks:
@@ -228,10 +226,10 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
         fleet.upstreams[virtual.name] = virtual
     key = partial(kept_key, KeyedFiles(state_dir(env) / "keys"), "request-state")
     catalog = _catalog(settings, fleet, changes, clock, approvals)
-    streams = StreamTable(open_store(settings, env), clock, stream_limits(settings))
-    registry = CallRegistry(
-        clock, running=limits.running_calls, waiting=limits.waiting_calls, on_durable=streams.begin, turn=turn
-    )
+    streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
+    tracer = tracing_of(settings, env, clock, partial(_status, fleet.upstreams), is_http=has_executors)
+    most = {"running": limits.running_calls, "waiting": limits.waiting_calls}
+    registry = CallRegistry(clock, **most, on_durable=streams.begin, turn=turn, tracer=tracer)
     documents = open_documents(settings, env)
     soft_deadlines = SoftDeadlines(current.soft_deadline)
     audiences = ClientKinds(current.client, soft_deadlines, OFFERED)

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from mcp_hub.app.limits import Current
 from mcp_hub.app.reload import Reloader
-from mcp_hub.call import Figures, Upstream
+from mcp_hub.call import Upstream
 from mcp_hub.catalog.definitions import Quarantined
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import UnapprovedTool
@@ -22,7 +22,7 @@ from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan import Flagged, Inspector
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.clock import wall_time
-from mcp_hub.hub import HubPort
+from mcp_hub.hub import Figures, HubPort
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, ServerInfo, UnapprovedInfo
 from mcp_hub.protocol.shape.stream_events import timestamp
@@ -67,7 +67,7 @@ class HubStatus(msgspec.Struct):
         """Whether streams outlive the hub: by choice in memory, durable, or in memory because the file fails."""
         if self.current.settings.hub.store.type == "memory":
             return "memory"
-        return "durable" if self.hub.streams.store.is_durable else "out_of_use"
+        return "durable" if self.hub.durable.is_durable else "out_of_use"
 
     def states(self) -> Mapping[str, UpstreamState]:
         """Of the servers that are configured and enabled."""

@@ -126,19 +126,19 @@ class Tracing:
                 f"mcp.{side}.operation.duration", "s", explicit_bucket_boundaries_advisory=BOUNDS
             )
 
-    def begun(self, record: CallRecord) -> CallHandler:
-        """A call has begun: what is to handle it in place of its handler."""
+    def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
+        """A call has begun; returns the handler to use in place of `handler`."""
         call = record.call
         place = {"mcp.method.name": call.method, **_target(call, call.asked), **self._places.of_client(call)}
         context = _PROPAGATOR.extract(_carrier(call.meta), Context())
         span = self._tracer.start_span(_name(place), context, SpanKind.SERVER, dict(place))
         self._open[call.id] = span, place
-        return record.handler if call.upstream == OWN else partial(self._relayed, record, record.handler, span)
+        return handler if call.upstream == OWN else partial(self._relayed, record, handler, span)
 
     def ended(self, record: CallRecord) -> None:
         """The call has its ending."""
         span, place = self._open.pop(record.call.id)
-        self._end(span, SpanKind.SERVER, place, record.log.ending, record.started)
+        self._end(span, SpanKind.SERVER, place, record.log.ending, record.times.started)
 
     async def _relayed(
         self, record: CallRecord, handler: CallHandler, above: Span, call: Call, channel: CallChannel

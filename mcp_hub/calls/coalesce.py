@@ -71,6 +71,10 @@ class Coalescer:
         self._progress_at = self._delta_at = -math.inf  # taken last
         self._progress_due = self._suppressed_due = self._now = 0.0
 
+    def pace(self, *, is_eager: bool) -> None:
+        """Whether followers keep up from now on."""
+        self.is_eager = is_eager
+
     @property
     def count(self) -> int:
         """Of pending events."""

@@ -9,22 +9,27 @@ Not here: what survives its readers. A call that is worth coming back to has a d
 more reader.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
 
+from mcp_hub.call import Reader, StoredEvent
 from mcp_hub.calls import coalesce
-from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
+from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance
+from mcp_hub.errors import HubError
 from mcp_hub.events import CallEvent, Completed, Ending, Log, Progressed, Started
 
-__all__ = ["CallLog", "Reader", "nobody"]
+__all__ = ["CallLog", "DurableReader", "LogReader", "nobody"]
 
 _KEPT: Final = 64
 """Seen events that may stay before they are let go together: most calls end sooner and never pay for it."""
 
 
 _BEGUN: Final = Started()
+_RUNS: Final = (None, CallStatus.WORKING, CallStatus.INPUT_REQUIRED)
+_Follow = Callable[[Callable[[], None], int], Reader]
+"""Makes a reader of a call's durable stream: what wakes it, and the event that it begins behind."""
 
 
 def nobody() -> None:
@@ -34,12 +39,14 @@ def nobody() -> None:
 class CallLog:
     """Events of one call and the readers that follow it. `held` were merged or left out because a reader was slow."""
 
-    __slots__ = ("_events", "_first", "_held", "_news", "_readers", "_room", "_suppressed", "held", "refused", "status")
+    __slots__ = (
+        "_events", "_first", "_held", "_news", "_readers", "_room", "_suppressed", "held", "refused", "status",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._events: list[CallEvent] = []
         self._first = 1  # sequence number of _events[0]
-        self._readers: list[Reader] = []
+        self._readers: list[LogReader] = []
         self._room: anyio.Event | None = None
         self._held: Progressed | None = None
         self._suppressed = 0
@@ -53,21 +60,27 @@ class CallLog:
         self._events.append(_BEGUN)
         self.status = CallStatus.WORKING
 
-    def watch(self, callback: Callable[[], object]) -> None:
-        """Calls `callback` once: when there is more than the start, or the call turns out to last; at once if so."""
-        self._news = callback
-        if self._first + len(self._events) > 2:
-            self.tell()
+    def watch(self, news: Callable[[], object] | None) -> None:
+        """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""
+        self._news = news
+        if news is not None and self._first + len(self._events) > 2:
+            self._tell()
 
-    def unwatch(self) -> None:
-        """Nobody waits for the first news any more. Idempotent."""
-        self._news = None
+    def becomes_durable(self, follow: _Follow) -> None:
+        """The call has a durable stream, which `follow` reads: who watches hears of it, and readers may move there."""
+        for reader in tuple(self._readers):
+            if reader.moves is not None:
+                reader.moves(follow)
+        self._tell()
 
-    def tell(self) -> None:
-        """There is news for who watches."""
+    def _tell(self) -> None:
         news, self._news = self._news, None
         if news is not None:
             news()
+
+    def refuse(self) -> None:
+        """An event was dropped: no caller may have it."""
+        self.refused += 1
 
     @property
     def said(self) -> int:
@@ -82,7 +95,7 @@ class CallLog:
 
     @property
     def ended(self) -> bool:
-        return has_ended(self.status)
+        return self.status not in _RUNS
 
     @property
     def ending(self) -> Ending:
@@ -90,7 +103,7 @@ class CallLog:
         return self._events[-1]  # type: ignore[return-value]  # nothing is appended behind an ending
 
     @property
-    def last_seq(self) -> int:
+    def _last_seq(self) -> int:
         return self._first + len(self._events) - 1
 
     def append(self, event: CallEvent) -> bool:
@@ -127,7 +140,7 @@ class CallLog:
     @property
     def _is_crowded(self) -> bool:
         """Whether so much is unread that what can wait has to."""
-        return self.last_seq - min(reader.cursor for reader in self._readers) >= coalesce.LAG
+        return self._last_seq - min(reader.cursor for reader in self._readers) >= coalesce.LAG
 
     def _hold(self, event: CallEvent) -> bool:
         """Keeps the event back if that loses nothing that matters."""
@@ -149,9 +162,14 @@ class CallLog:
             self._events.append(coalesce.suppressed(self._suppressed))
             self._suppressed = 0
 
-    def reader(self, wake: Callable[[], None], after: int = 0) -> "Reader":
-        """A new reader of what follows `after` and is still held; `wake` is called (soon, often) when there is more."""
-        reader = Reader(self, max(after, self._first - 1), wake)
+    def reader(
+        self, wake: Callable[[], None], after: int = 0, moves: Callable[[_Follow], None] | None = None
+    ) -> "LogReader":
+        """A new reader of what follows `after` and is still held; `wake` is called (soon, often) when there is more.
+
+        `moves` is called when the call becomes durable.
+        """
+        reader = LogReader(self, max(after, self._first - 1), wake, moves)
         self._readers.append(reader)
         return reader
 
@@ -165,7 +183,7 @@ class CallLog:
     async def over(self) -> None:
         """Waits for the ending."""
         news = anyio.Event()
-        reader = self.reader(lambda: news.set() if self.ended else None, self.last_seq)
+        reader = self.reader(lambda: news.set() if self.ended else None, self._last_seq)
         try:
             while not self.ended:
                 await news.wait()
@@ -194,16 +212,20 @@ class CallLog:
             self._first += count
 
 
-class Reader:
-    """A place in a log. Holds no events: being slow costs the log, which merges, not a queue. It never fails."""
+class LogReader:
+    """A place in a log: a `call.Reader`. For a slow one the log merges events. It never fails."""
 
-    __slots__ = ("_log", "cursor", "wake")
+    __slots__ = ("_log", "cursor", "moves", "wake")
     failed: None = None
+    is_stored = is_behind = False
 
-    def __init__(self, log: CallLog, cursor: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, log: CallLog, cursor: int, wake: Callable[[], None], moves: Callable[[_Follow], None] | None = None
+    ) -> None:
         self._log = log
         self.cursor = cursor
         self.wake = wake
+        self.moves = moves
 
     def take(self, most: int | None = None) -> list[CallEvent]:
         """The events that are new, `most` of them; bounded by what the log may hold for a slow reader."""
@@ -226,10 +248,70 @@ class Reader:
         """Whether the ending has been taken."""
         return self._log.ended and not self.has_more
 
+    def take_entries(self, most: int | None = None) -> Sequence[StoredEvent]:
+        """Nothing: lines are those of a durable stream."""
+        return ()
+
+    def skip(self) -> int:
+        """Nothing is ever gone."""
+        return 0
+
     def close(self) -> None:
         """Stops following; the log no longer waits for this reader. Idempotent."""
         log = self._log
         if self in log._readers:
             log._readers.remove(self)
-            self.wake = nobody
+            self.wake, self.moves = nobody, None
             log._trim()
+
+
+class DurableReader:
+    """Reads a call's log, and from the moment that the call is durable what its stream has: a `call.Reader`."""
+
+    __slots__ = ("_reader", "_wake")
+
+    def __init__(self, log: CallLog, wake: Callable[[], None], after: int) -> None:
+        self._wake = wake
+        self._reader: Reader = log.reader(wake, after, self._move)
+
+    def _move(self, follow: _Follow) -> None:
+        after = self._reader.cursor
+        self._reader.close()
+        self._reader = follow(self._wake, after)
+
+    @property
+    def cursor(self) -> int:
+        return self._reader.cursor
+
+    @property
+    def is_stored(self) -> bool:
+        return self._reader.is_stored
+
+    @property
+    def failed(self) -> HubError | None:
+        return self._reader.failed
+
+    @property
+    def has_more(self) -> bool:
+        return self._reader.has_more
+
+    @property
+    def is_behind(self) -> bool:
+        return self._reader.is_behind
+
+    @property
+    def at_end(self) -> bool:
+        return self._reader.at_end
+
+    def take(self, most: int | None = None) -> list[CallEvent]:
+        return self._reader.take(most)
+
+    def take_entries(self, most: int | None = None) -> Sequence[StoredEvent]:
+        return self._reader.take_entries(most)
+
+    def skip(self) -> int:
+        return self._reader.skip()
+
+    def close(self) -> None:
+        self._wake = nobody
+        self._reader.close()

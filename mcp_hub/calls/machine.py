@@ -22,11 +22,11 @@ from mcp_hub.events import (
     ToolResult,
 )
 
-__all__ = ["CallStatus", "IllegalEvent", "advance", "has_ended"]
+__all__ = ["CallStatus", "IllegalEvent", "advance"]
 
 
 class CallStatus(StrEnum):
-    """Where a call is in its life."""
+    """The status of a call."""
 
     WORKING = "working"
     INPUT_REQUIRED = "input_required"
@@ -68,8 +68,3 @@ def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:
     elif status is None and kind is Started:
         return _W
     raise IllegalEvent(f"{kind.__name__} cannot follow in status {status}")
-
-
-def has_ended(status: CallStatus | None) -> bool:
-    """Whether no event may follow."""
-    return status is not None and status is not _W and status is not _Q

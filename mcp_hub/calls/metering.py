@@ -100,7 +100,7 @@ class Meters:
 
     def ended(self, record: CallRecord, now: float) -> None:
         """Counts a call whose ending is in its log; once for each."""
-        call, log = record.call, record.log
+        call, log, times = record.call, record.log, record.times
         meter = self._meters.get((call.upstream, call.method))
         if meter is None:
             meter = self._fresh(call.upstream, call.method)
@@ -110,12 +110,12 @@ class Meters:
             meter.outcomes[1 if is_error else 0] += 1
         else:
             meter.outcomes[outcome_of(ending)] += 1
-        took = now - record.started
-        if record.began == record.started:
+        took = now - times.started
+        if times.began == times.started:
             meter.at_once[bisect_left(BOUNDS, took)] += 1
             meter.at_once_seconds += took
         else:
-            meter.add_waited(took, None if record.began is None else now - record.began)
+            meter.add_waited(took, None if times.began is None else now - times.began)
         meter.events += log.said
         if log.held or log.refused:
             meter.held += log.held

@@ -1,7 +1,7 @@
-"""Calls that wait while a modern client gathers input: each leg ends with a sealed `requestState`, good for one retry.
+"""Calls that wait while a modern client gathers input, each under a sealed `requestState` that opens it once.
 
 Source: specification 2026-07-28, basic/patterns/mrtr "Server Requirements": the state is bound to the principal, to the
-request that it came from and to a time; single use is enforced here. The call itself goes on in the registry, whose
+request that it came from and to a time; single use is enforced here. The call itself stays in the registry, whose
 deadlines end it when nobody comes back. A modern server's own state is passed on, bound to the principal too: to that
 server all clients of the hub are one.
 """
@@ -21,7 +21,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock
 from mcp_hub.errors import InvalidParams
 
-__all__ = ["CallHandle", "PendingInput", "is_parked"]
+__all__ = ["ParkedCall", "PendingInput", "is_parked"]
 
 _MARK: Final = "hub1."
 _UPSTREAM: Final = "up1."
@@ -35,23 +35,20 @@ def _new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-class CallHandle(msgspec.Struct, frozen=True, gc=False):
-    """A call from a place in its events on: from the start, or from where it was parked.
+class ParkedCall(msgspec.Struct, frozen=True):
+    """A call whose client has seen its events up to `after`; `name` tells this wait from others of the same call.
 
-    `early` is after how many seconds its client is answered though it still runs, None for never.
-
-    `name` tells a parked leg from the others of its call, `until` is when it may be fetched last.
+    `until` is when it may be fetched last.
     """
 
     record: CallRecord
-    after: int = 0
-    name: str = ""
-    until: float = 0.0
-    early: float | None = None
+    after: int
+    name: str
+    until: float
 
 
 class PendingInput:
-    """The calls that wait. `cancel` is told of one that had to make room. `key` is asked once, at the first seal."""
+    """The calls that wait. `cancel` gets a call that had to make room. `key` is asked once, at the first seal."""
 
     def __init__(
         self,
@@ -64,7 +61,7 @@ class PendingInput:
         self._seconds = seconds
         self._cancel = cancel
         self._new_key = key
-        self._parked: OrderedDict[str, CallHandle] = OrderedDict()
+        self._parked: OrderedDict[str, ParkedCall] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -73,14 +70,14 @@ class PendingInput:
         """Keeps the call for one retry; returns the `requestState` that the retry must carry."""
         self._sweep()
         leg = secrets.token_urlsafe(12)
-        self._parked[record.call.id] = CallHandle(record, cursor, leg, self._clock.now() + self._seconds)
+        self._parked[record.call.id] = ParkedCall(record, cursor, leg, self._clock.now() + self._seconds)
         self._parked.move_to_end(record.call.id)
         if len(self._parked) > _MOST:
             _, oldest = self._parked.popitem(last=False)
             self._cancel(oldest.record, "too many calls wait for input")
         return f"{_MARK}{record.call.id}.{leg}.{self._seal(record.call, leg)}"
 
-    def fetch(self, state: str, call: Call) -> CallHandle:
+    def fetch(self, state: str, call: Call) -> ParkedCall:
         """The parked call that `call` is the retry of; a state opens it once.
 
         Raises `InvalidParams`, the same for a state that is forged, foreign, replayed or too old.

@@ -1,4 +1,4 @@
-"""A call before it starts: what it goes by, and which states it can be in."""
+"""The plan of a call before it starts, and the states that it can be in."""
 
 from collections.abc import Awaitable, Callable
 from enum import Enum
@@ -8,8 +8,9 @@ import msgspec
 
 from mcp_hub.call import Call, CallHandler, Upstream
 from mcp_hub.events import Completed
+from mcp_hub.types import RawJson
 
-__all__ = ["WITHOUT_PLAN", "CallPlan", "CallState", "Truncate"]
+__all__ = ["WITHOUT_PLAN", "CallPlan", "CallState", "ResumePoint", "Truncate", "resumed"]
 
 Truncate = Callable[[Call, Completed], Awaitable[Completed]]
 """Makes what stands for a result that is too long."""
@@ -22,26 +23,54 @@ class CallState(Enum):
     """For its turn in the registry."""
     SENT = "sent"
     """The request is written; the answer is taken in place."""
+    STARTING = "starting"
+    """Its task is about to run."""
     TASK = "task"
     """A handler runs."""
     ENDED = "ended"
 
 
+class ResumePoint(msgspec.Struct, frozen=True, gc=False):
+    """What another hub needs to continue a call: what its upstream said of it, and why it was cancelled, if it was."""
+
+    how: RawJson
+    revoked: str | None = None
+
+
 class CallPlan(msgspec.Struct, frozen=True):
-    """What is known of a call before it starts, besides the call itself.
+    """All that is known of a call before it starts, besides the call itself.
 
     `upstream` can begin it in place, else the record's handler runs. `layers` wrap what finishes a call that was begun
     in place; a result that `passes` needs none of them. `truncate` makes what stands for a result that is too long.
+    `may_last` unless the call is never to become a durable stream, or is one already. `reads_only` says whether the
+    tool claims to only read. A call that another hub began has a `resumption`, its last progress and so many `events`.
     """
 
     upstream: Upstream | None = None
     layers: Callable[[CallHandler], CallHandler] | None = None
     passes: Callable[[Completed], bool] | None = None
     truncate: Truncate | None = None
+    may_last: bool = True
+    reads_only: Callable[[Call], bool] | None = None
+    resumption: ResumePoint | None = None
+    progressed: float = 0  # not 0.0: sums with it stay whole numbers
+    events: int = 0
+
+    def is_read_only(self, call: Call) -> bool:
+        """Whether the call changes nothing: a tool that claims so, or any method that only reads."""
+        return call.method != "tools/call" or (self.reads_only is not None and self.reads_only(call))
 
     def layered(self, handler: CallHandler) -> CallHandler:
         """`handler` inside of what belongs around it."""
         return handler if self.layers is None else self.layers(handler)
+
+
+def resumed(
+    truncate: Truncate | None, how: RawJson, progressed: float, events: int, revoked: str | None = None
+) -> CallPlan:
+    """The plan of a call that another hub began, and maybe `revoked`; its stream continues after so many events."""
+    resumption = ResumePoint(how, revoked)
+    return CallPlan(truncate=truncate, may_last=False, resumption=resumption, progressed=progressed, events=events)
 
 
 WITHOUT_PLAN: Final = CallPlan()

@@ -42,8 +42,8 @@ _AT_ONCE: Final = 64
 class Tracer(Protocol):
     """What follows calls from their beginning to their ending, for OpenTelemetry."""
 
-    def begun(self, record: CallRecord) -> CallHandler:
-        """A call has begun: what is to handle it in place of its handler."""
+    def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
+        """A call has begun; returns the handler to use in place of `handler`."""
         ...
 
     def ended(self, record: CallRecord) -> None:
@@ -63,7 +63,7 @@ class _Lane(msgspec.Struct):
 
 
 class CallRegistry:
-    """Starts calls and keeps them until they have ended. `on_durable` is told of each that is no short quiet one."""
+    """Starts calls and keeps them until they have ended. `on_durable` gets each that is not a short quiet one."""
 
     def __init__(
         self,
@@ -71,8 +71,9 @@ class CallRegistry:
         *,
         running: int,
         waiting: int,
-        on_durable: Callable[[CallRecord], object] | None = None,
+        on_durable: Callable[[CallRecord], object] = lambda record: None,
         turn: Turn | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._loop_turn = turn if turn is not None else Turn()
         self._on_durable = on_durable
@@ -85,7 +86,7 @@ class CallRegistry:
         self._emptied: anyio.Event | None = None
         self.ended = 0
         self.meters = Meters()
-        self.tracer: Tracer | None = None
+        self.tracer = tracer
 
     def __len__(self) -> int:
         return len(self._records)
@@ -105,27 +106,25 @@ class CallRegistry:
             lane = self._lanes[call.principal] = _Lane()
         if self.tracer is not None:
             plan = msgspec.structs.replace(plan, upstream=None)  # its span is set around a handler
-        record = CallRecord(call, handler, limits, self._clock, plan)
-        record.reschedule = self._turn_by
-        record.on_durable = self._on_durable
+        record = CallRecord(call, handler, limits, self._clock, plan, self)
         is_next = lane.running < self._max_running
         if is_next:
             lane.running += 1
         elif len(lane.waiting) < self._max_waiting:
             lane.waiting.append(record)
-            record.began = None
+            record.times.wait()
         else:
             what = f"{self._max_running} calls running and {self._max_waiting} waiting for this client"
             raise Busy.at(what, "hub.limits.waiting_calls", self._max_waiting)
         self._records[call.id] = record
         if self.tracer is not None:
-            record.handler = self.tracer.begun(record)
+            record.wrap(partial(self.tracer.begun, record))
         if is_next:
-            record.run(self._ended)
+            record.run()
         if record.state is not CallState.ENDED:
-            soon = record.started + min(QUIET, limits.silence, limits.total)
+            soon = record.times.started + min(QUIET, limits.silence, limits.total)
             if self._next_turn is None or self._next_turn[0] > soon:
-                self._turn_by(soon)
+                self.reschedule(soon)
         return record
 
     def limit(self, *, running: int, waiting: int) -> None:
@@ -144,7 +143,7 @@ class CallRegistry:
         if waiting:
             with suppress(ValueError):  # it is about to begin
                 self._lanes[record.call.principal].waiting.remove(record)
-            self._forget(record)
+            self.has_ended(record)
         elif record.state is not CallState.ENDED:
             call_later(_GRACE, lambda: self._force(record, ending))
 
@@ -153,12 +152,23 @@ class CallRegistry:
         if record.log.append(ending):
             log.warning("call_abandoned", call_id=record.call.id, upstream=record.call.upstream)
 
-    def _ended(self, record: CallRecord) -> None:
-        self._forget(record)
-        self._hand_on(record)
+    def becomes_durable(self, record: CallRecord) -> None:
+        """A `CallOwner`."""
+        self._on_durable(record)
+
+    def has_ended(self, record: CallRecord) -> None:
+        """The call has ended, and its place is free for the next one of its principal. A `CallOwner`."""
+        self._records.pop(record.call.id, None)
+        self.ended += 1
+        self.meters.ended(record, self._clock.now())
+        if self.tracer is not None:
+            self.tracer.ended(record)
+        if self._emptied is not None and not self._records:
+            self._emptied.set()
+        if record.times.began is not None:  # else it had no place
+            self._hand_on(record)
 
     def _hand_on(self, record: CallRecord) -> None:
-        """The place of a call is free for the next one of its principal."""
         lane = self._lanes[record.call.principal]
         if lane.waiting:
             self._loop_turn.after(partial(self._begin, lane.waiting.popleft()))
@@ -172,21 +182,13 @@ class CallRegistry:
         if successor.state is CallState.ENDED:  # cancelled meanwhile
             self._hand_on(successor)
             return
-        successor.begin()
-        successor.run(self._ended)
+        successor.times.begin()
+        successor.run()
         if not successor.log.ended:
-            self._turn_by(min(successor.due, self._clock.now() + QUIET))
+            self.reschedule(min(successor.due, self._clock.now() + QUIET))
 
-    def _forget(self, record: CallRecord) -> None:
-        self._records.pop(record.call.id, None)
-        self.ended += 1
-        self.meters.ended(record, self._clock.now())
-        if self.tracer is not None:
-            self.tracer.ended(record)
-        if self._emptied is not None and not self._records:
-            self._emptied.set()
-
-    def _turn_by(self, due: float) -> None:
+    def reschedule(self, due: float) -> None:
+        """The wheel turns at that time at the latest. A `CallOwner`."""
         if self._next_turn is not None:
             planned, timer = self._next_turn
             if planned <= due:
@@ -208,17 +210,17 @@ class CallRegistry:
             if due <= now:
                 self._stop(record, self._never_begun(record) if record.is_unsent else record.overdue())
                 continue
-            is_short = record.on_durable is not None
+            is_short = record.is_short
             due = min(due, record.look(now) if begun < _AT_ONCE or not is_short else now)
-            begun += is_short and record.on_durable is None
+            begun += is_short and not record.is_short
             if next_due is None or due < next_due:
                 next_due = due
         if next_due is not None:
-            self._turn_by(next_due)
+            self.reschedule(next_due)
 
     def _never_begun(self, record: CallRecord) -> Failed:
         """The ending of a call that has waited for its turn until it ran out of time."""
-        seconds, call = record.limits.total, record.call
+        seconds, call = record.times.limits.total, record.call
         what = f'{call.method} of "{call.upstream}" waited {seconds:g} s for its turn (`max_duration`) and was not sent'
         return Failed(Busy.at(what, "hub.limits.running_calls", self._max_running))
 

@@ -6,15 +6,15 @@ happens, exactly one ending is appended. The task is a plain one of asyncio: `st
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question, SentCall
-from mcp_hub.calls import timeouts
 from mcp_hub.calls.log import CallLog
-from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState, ResumePoint
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.stream import LogWriter, Stream
+from mcp_hub.calls.timeouts import CallTimes
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, InputReceived, InputRequired, Progressed
@@ -23,221 +23,153 @@ from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.protocol.questions import action_of
 from mcp_hub.types import RawJson
 
-__all__ = ["QUIET", "CallRecord", "TimeLimits"]
+__all__ = ["QUIET", "CallOwner", "CallRecord", "TimeLimits"]
 
 log = get_logger(__name__)
 
 QUIET: Final = 0.25
-"""Seconds after which a call that has said nothing is no short one any more (streams.md §1)."""
+"""Seconds after which a call without an event becomes durable."""
 _SILENCE: Final = 10.0
-"""Seconds without progress after which its caller is told that the call is alive (streams.md §2, "Progress")."""
-_DOUBT: Final = 30.0
-"""Seconds that a call may stay silent after an answer of its upstream that could be given to nobody."""
+"""Seconds without progress after which a call sends a heartbeat."""
 _MOST_QUESTIONS: Final = 64
 """Questions of one call that may be open at once."""
 
 
-def _untimed(due: float) -> None:
-    """Nobody looks after the call's time."""
+class CallOwner(Protocol):
+    """Has the call until it has ended."""
+
+    def reschedule(self, due: float) -> None:
+        """The call has something to do at that time, which may be earlier than it was."""
+        ...
+
+    def becomes_durable(self, record: "CallRecord") -> None:
+        """The call has its first event, or runs for longer than `QUIET`. Once for each call."""
+        ...
+
+    def cancel(self, record: "CallRecord", reason: str | None = None) -> None:
+        """Ends the call on its caller's behalf. Idempotent."""
+        ...
+
+    def has_ended(self, record: "CallRecord") -> None:
+        """The ending is in the call's log. Once for each call."""
+        ...
+
+
+class _NoOwner:
+    """Of a call that nobody looks after."""
+
+    def reschedule(self, due: float) -> None:
+        pass
+
+    def becomes_durable(self, record: "CallRecord") -> None:
+        pass
+
+    def cancel(self, record: "CallRecord", reason: str | None = None) -> None:
+        pass
+
+    has_ended = becomes_durable
+
+
+_UNOWNED: Final = _NoOwner()
 
 
 class CallRecord:
-    """A call, its log and its state. It is the `CallChannel` that the handler is handed.
+    """A call, its log and its state. It is the `CallChannel` that the handler receives.
 
-    `began` is when its turn came, None before. `reschedule` is told when the call may run out of time earlier than it
-    could so far, `on_durable` when it turns out not to be a short quiet one. `continuation` is what another hub needs
-    to go on with it, which its `writer` is told, `revoked` why that is to end it. `stream` is its durable stream, once
-    it has one: then whoever follows the call is told (`on_stream`), and `info` is what its front wants kept. `timer` is
-    handed the time when it may be due, and says when to ask again (`reschedule` for the first time): a timer for each
-    call would cost half a kilobyte.
+    `stream` is its durable stream, once it has one, and `writer` writes that while the call runs; until then it
+    `is_short`, if it may last. `resumption` is what another hub needs to continue the call. `open_questions` are by
+    key, the oldest first, of `asked` in all.
     """
 
     __slots__ = (
-        "__weakref__", "_asked", "_clock", "_doubted", "_entered", "_guard", "_heard", "_on_end", "_open", "_sent",
-        "_spoke", "began", "call", "continuation", "handler", "info", "limits", "log", "on_durable",
-        "on_stream", "plan", "reschedule", "revoked", "started", "state", "stopping", "stream", "task", "timer",
-        "writer",
+        "__weakref__", "_guard", "_owner", "_sent", "asked", "call", "handler", "info", "is_short", "log",
+        "open_questions", "plan", "resumption", "state", "stopping", "stream", "task", "times", "writer",
     )  # fmt: skip
 
     def __init__(
-        self, call: Call, handler: CallHandler, limits: TimeLimits, clock: Clock, plan: CallPlan = WITHOUT_PLAN
+        self,
+        call: Call,
+        handler: CallHandler,
+        limits: TimeLimits,
+        clock: Clock,
+        plan: CallPlan = WITHOUT_PLAN,
+        owner: CallOwner = _UNOWNED,
     ) -> None:
+        now = clock.now()
         self.call = call
         self.handler = handler
-        self.limits = limits
         self.plan = plan
         self.log = CallLog()
         self.state = CallState.WAITING
-        self._sent: SentCall | None = None
-        self.task: asyncio.Task[None] | None = None
-        self._entered = False
-        self._on_end: Callable[[CallRecord], None] = _nobody
+        self.times = CallTimes(clock, limits, now, now, now, now)
         self.stopping: Ending | None = None
-        self._clock = clock
-        self._guard: ProgressGuard | None = None
-        self._open: dict[str, Question] = {}
-        self._asked = 0
-        self.continuation: RawJson | None = None
-        self.revoked: str | None = None
-        self.reschedule: Callable[[float], None] = _untimed
-        self.on_durable: Callable[[CallRecord], object] | None = None
-        self.info: Callable[[], bytes] | None = None
-        self.writer: LogWriter | None = None
-        self.on_stream: Callable[[Stream], None] | None = None
-        self.timer: Callable[[float], float] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.resumption = plan.resumption
         self.stream: Stream | None = None
-        self._doubted = -math.inf
-        self.started = self._heard = self._spoke = clock.now()
-        self.began: float | None = self.started
+        self.writer: LogWriter | None = None
+        self._owner = owner
+        self._sent: SentCall | None = None
+        self._guard: ProgressGuard | None = None
+        self.open_questions: dict[str, Question] = {}
+        self.asked = plan.events  # so that no question gets the key of one that another hub put
+        self.is_short = plan.may_last
+        self.info: Callable[[], bytes] | None = None
+
+    # -- what the handler reports -------------------------------------------------------------------------------------
 
     def send(self, event: CallEvent) -> None:
-        self._heard = self._clock.now()
-        if self.on_durable is not None:
-            self.make_lasting()
+        now = self.times.hear()
+        if self.is_short:
+            self.become_durable()
         if type(event) is Progressed:
-            if self._guard is None:
-                self._guard = ProgressGuard()
-            admitted = self._guard.admit(event)
+            admitted = self._progress.admit(event)
             if admitted is None:
-                self.log.refused += 1
+                self.log.refuse()
                 return
-            self._spoke = self._heard
+            self.times.speak(now)
             event = admitted
         self.log.append(event)
 
+    @property
+    def _progress(self) -> ProgressGuard:
+        if self._guard is None:
+            self._guard = ProgressGuard(self.plan.progressed)
+        return self._guard
+
     def touch(self) -> None:
-        if not self._open:
-            self._heard = self._clock.now()
+        if not self.open_questions:
+            self.times.hear()
 
     def suspect(self) -> None:
-        if self._doubted <= self._heard and not self._open:
-            self._doubted = self._clock.now()
-            self.reschedule(self.due)
+        if not self.open_questions and self.times.doubt():
+            self._owner.reschedule(self.due)
 
     def continuable(self, how: RawJson | None) -> None:
-        self.continuation = how
-        if self.on_durable is not None and how is not None:
-            self.make_lasting()
+        revoked = self.resumption.revoked if self.resumption is not None else None
+        if isinstance(self.stopping, Cancelled):
+            revoked = self.stopping.reason or ""
+        known = self.resumption
+        if known is None or how is not known.how or revoked is not known.revoked:
+            self._resume_by(None if how is None else ResumePoint(how, revoked))
+        if how is not None:
+            self.become_durable()
+
+    def _resume_by(self, resumption: ResumePoint | None) -> None:
+        self.resumption = resumption
         if self.writer is not None:
             self.writer.wake()
 
     @property
     def survives(self) -> bool:
-        """Whether the hub stops and another one can go on with the call."""
         is_durable = self.stream is not None and self.stream.is_durable
-        return is_durable and self.continuation is not None and self._ends_by(HubStopping)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether its turn has not come yet."""
-        return self.state is CallState.WAITING
+        return is_durable and self.resumption is not None and self._ends_by(HubStopping)
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it is being ended because it ran out of time."""
         return self._ends_by(DeadlineExceeded)
 
     def _ends_by(self, error: type[RpcError]) -> bool:
         return isinstance(self.stopping, Failed) and isinstance(self.stopping.error, error)
-
-    @property
-    def is_unsent(self) -> bool:
-        """Whether its turn has never come, here or at another hub: nothing was done."""
-        return not (self._entered or self._sent) and self.continuation is None
-
-    def ask(self, question: Question) -> str:
-        self._asked += 1
-        key = f"q{self._asked}"
-        if self.log.ended or len(self._open) >= _MOST_QUESTIONS:
-            reason = "the call has ended" if self.log.ended else f"{_MOST_QUESTIONS} questions of this call are open"
-            question.answered(RpcError(f"{question.method} not passed on: {reason}"))
-            return key
-        self._heard = self._clock.now()
-        if self.on_durable is not None:
-            self.make_lasting()
-        self._open[key] = question
-        self.log.append(InputRequired(key, question.method, question.params))
-        self.reschedule(self.due)
-        return key
-
-    def withdraw(self, key: str) -> None:
-        self.answer(key, RpcError("the question was withdrawn"))
-
-    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
-        """Settles a question with the caller's result or an error; False if it is not open (answered, withdrawn)."""
-        question = self._open.pop(key, None)
-        if question is None:
-            return False
-        self._heard = self._clock.now()
-        self.log.append(InputReceived(key, len(self._open), action_of(question.method, outcome)))
-        question.answered(outcome)
-        return True
-
-    @property
-    def had_input(self) -> bool:
-        """Whether the caller was asked anything on the way, or comes back with what it was asked for."""
-        call = self.call
-        return self._asked > 0 or call.input_responses is not None or call.request_state is not None
-
-    @property
-    def open_questions(self) -> Mapping[str, Question]:
-        """By key, oldest first."""
-        return self._open
-
-    def _leave_open(self) -> None:
-        """The call has ended: what is still open will not be answered."""
-        while self._open:
-            _, question = self._open.popitem()
-            question.answered(RpcError(f"{question.method} was not answered: the call has ended"))
-
-    def take_up(self, how: RawJson, progressed: float, events: int, revoked: str | None = None) -> None:
-        """The call was begun, and maybe `revoked`, at another hub; its stream goes on behind so many events.
-
-        No question gets the key of an earlier one: there are no more of those than events.
-        """
-        self.on_durable = None
-        self._asked = events
-        self.continuation, self.revoked = how, revoked
-        self._guard = ProgressGuard(progressed)
-
-    def make_lasting(self) -> None:
-        """The call is no short quiet one: whoever wants to know (`on_durable`) is told, once, unless it has ended."""
-        on_durable, self.on_durable = self.on_durable, None
-        if on_durable is not None and not self.log.ended:
-            on_durable(self)
-
-    def has_stream(self, stream: Stream) -> None:
-        """The call has become durable: from now on its events are to be had there, too."""
-        self.stream = stream
-        self.log.tell()
-        if self.on_stream is not None:
-            self.on_stream(stream)
-
-    def look(self, now: float) -> float:
-        """Does what is due of a call that lasts: its durable stream, alarm, heartbeat. When there is more to do."""
-        if self.state is CallState.WAITING or self.log.ended:
-            return math.inf
-        if self.on_durable is not None:
-            if now < self.started + QUIET:
-                return self.started + QUIET
-            self.make_lasting()
-        due = math.inf if self.timer is None else self.timer(now)
-        return min(due, self._beat(now)) if self.call.wants_progress else due
-
-    def _beat(self, now: float) -> float:
-        """The heartbeat, if it is due; when the next one is."""
-        if now >= self._spoke + _SILENCE:
-            self._spoke = now
-            if self._guard is None:
-                self._guard = ProgressGuard()
-            beat = self._guard.heartbeat()
-            if beat is not None:
-                self.log.append(beat)
-        return self._spoke + _SILENCE
-
-    def begin(self) -> None:
-        """The wait is over; from here on the upstream may not be silent for too long."""
-        self.began = self._heard = self._spoke = self._clock.now()
 
     async def kept(self, *, whole: bool) -> None:
         if whole:
@@ -248,36 +180,127 @@ class CallRecord:
     async def drained(self) -> None:
         await self.log.drained()
 
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def ask(self, question: Question) -> str:
+        self.asked += 1
+        key = f"q{self.asked}"
+        if self.log.ended or len(self.open_questions) >= _MOST_QUESTIONS:
+            reason = "the call has ended" if self.log.ended else f"{_MOST_QUESTIONS} questions of this call are open"
+            question.answered(RpcError(f"{question.method} not passed on: {reason}"))
+            return key
+        self.times.hear()
+        self.become_durable()
+        self.open_questions[key] = question
+        self.log.append(InputRequired(key, question.method, question.params))
+        self._owner.reschedule(self.due)
+        return key
+
+    def withdraw(self, key: str) -> None:
+        self.answer(key, RpcError("the question was withdrawn"))
+
+    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
+        """Settles a question with the caller's result or an error; False if it is not open (answered, withdrawn)."""
+        question = self.open_questions.pop(key, None)
+        if question is None:
+            return False
+        self.times.hear()
+        self.log.append(InputReceived(key, len(self.open_questions), action_of(question.method, outcome)))
+        question.answered(outcome)
+        return True
+
+    def _leave_open(self) -> None:
+        """The call has ended: what is still open will not be answered."""
+        while self.open_questions:
+            _, question = self.open_questions.popitem()
+            question.answered(RpcError(f"{question.method} was not answered: the call has ended"))
+
+    # -- durable streams ----------------------------------------------------------------------------------------------
+
+    def become_durable(self) -> None:
+        """The call is not a short quiet one: its owner hears of that, once, unless the call has ended."""
+        if self.is_short:
+            self.is_short = False
+            if not self.log.ended:
+                self._owner.becomes_durable(self)
+
+    def keep(self, info: Callable[[], bytes]) -> None:
+        """`info` makes what the stream is to keep for its front."""
+        self.info = info
+
+    def written_by(self, writer: LogWriter | None) -> None:
+        """`writer` follows the log from here on; None: nothing more will be written."""
+        self.writer = writer
+
+    def has_stream(self, stream: Stream) -> None:
+        """Readers of the log hear that the call has a durable stream."""
+        self.stream = stream
+        self.log.becomes_durable(stream.reader)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def ring_at(self, due: float, ring: Callable[[], None]) -> None:
+        """Calls `ring` at that time, once, in place of what was to ring before. A timer would cost half a kilobyte."""
+        self.times.set_alarm((due, ring))
+        self._owner.reschedule(due)
+
+    def look(self, now: float) -> float:
+        """Does what is due of a call that lasts: its durable stream, alarm, heartbeat. When there is more to do."""
+        if self.times.began is None or self.log.ended:
+            return math.inf
+        if self.is_short:
+            if now < self.times.started + QUIET:
+                return self.times.started + QUIET
+            self.become_durable()
+        due = self.times.ring(now)
+        return min(due, self._beat(now)) if self.call.wants_progress else due
+
+    def _beat(self, now: float) -> float:
+        """The heartbeat, if it is due; when the next one is."""
+        if now >= self.times.spoken + _SILENCE:
+            self.times.speak(now)
+            beat = self._progress.heartbeat()
+            if beat is not None:
+                self.log.append(beat)
+        return self.times.spoken + _SILENCE
+
     @property
     def due(self) -> float:
-        """When the call runs out of time, unless its upstream is heard of before. While it waits nobody is silent."""
-        if self.state is CallState.WAITING:
-            return self.started + self.limits.total
-        patience = self.limits.answer if self._open else self.limits.silence
-        doubted = self._doubted + _DOUBT if self._doubted > self._heard else math.inf
-        return min(self._heard + patience, self.started + self.limits.total, doubted)
+        """When the call runs out of time, unless its upstream is heard of before."""
+        return self.times.due(is_asking=bool(self.open_questions))
 
     def overdue(self) -> Failed:
         """The ending of a call that ran out of time."""
-        limits, latest = self.limits, self.started + self.limits.total
-        if self._open and self._heard + limits.answer <= latest:
-            return timeouts.unanswered(next(iter(self._open.values())).method, limits.answer)
-        if self._doubted > self._heard and self._doubted + _DOUBT == self.due:
-            return timeouts.in_doubt(self.call, _DOUBT)
-        if self.state is CallState.WAITING:
-            return timeouts.out_of_time(self.call, "was busy with others for", limits.total, "max_duration")
-        if self._heard + limits.silence <= latest:
-            return timeouts.out_of_time(self.call, "was silent for", limits.silence, limits.setting)
-        return timeouts.out_of_time(self.call, "has not answered after", limits.total, "max_duration")
+        return self.times.overdue(
+            self.call, next(iter(self.open_questions.values())).method if self.open_questions else None
+        )
+
+    # -- from waiting to the ending -----------------------------------------------------------------------------------
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether its turn has never come, here or at another hub: nothing was done."""
+        return self.state in (CallState.WAITING, CallState.STARTING) and self._sent is None and self.resumption is None
+
+    def wrap(self, layer: Callable[[CallHandler], CallHandler]) -> None:
+        """Puts `layer` around the handler of a call that has not begun."""
+        self.handler = layer(self.handler)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ends the call on its caller's behalf, at its upstream too. Idempotent."""
+        self._owner.cancel(self, reason)
+
+    def give_up(self, ending: Ending) -> None:
+        """The call ends with `ending` instead of what its handler raises."""
+        self.stopping = ending
 
     def stop(self, ending: Ending) -> None:
         """Ends the call with `ending`: in place, unless it has a task, whose handler is asked to stop."""
         if self.log.ended or self.stopping is not None:
             return
         self.stopping = ending
-        if isinstance(ending, Cancelled) and self.continuation is not None:
-            self.revoked = ending.reason or ""
-            self.continuable(self.continuation)
+        if isinstance(ending, Cancelled) and self.resumption is not None:
+            self._resume_by(ResumePoint(self.resumption.how, ending.reason or ""))
         match self.state:
             case CallState.WAITING:
                 self.state = CallState.ENDED
@@ -286,27 +309,24 @@ class CallRecord:
             case CallState.SENT:
                 assert self._sent is not None
                 self._sent.abandon()
-                self.end(ending)
-            case CallState.TASK if self._entered:
+                self._end(ending)
+            case CallState.TASK:
                 assert self.task is not None
                 self.task.cancel()
 
-    # -- from waiting to the ending -----------------------------------------------------------------------------------
-
-    def run(self, on_end: Callable[["CallRecord"], None]) -> None:
-        """Begins the call, in place if that is possible; `on_end` is called once, after the ending is in the log."""
-        self._on_end = on_end
+    def run(self) -> None:
+        """Begins the call, in place if that is possible."""
         self.log.begin()
         if self.plan.upstream is not None:
             try:
                 self._sent = self.plan.upstream.begin(self.call, self)
             except RpcError as error:
-                self.end(Failed(error))
+                self._end(Failed(error))
                 return
         if self._sent is None:
             self._begin_task()
             return
-        self.state, self._entered = CallState.SENT, True
+        self.state = CallState.SENT
         self._sent.then(self._answered)
 
     def _answered(self) -> None:
@@ -317,28 +337,23 @@ class CallRecord:
         is_short = done is not None and (not most or plan.truncate is None or len(done.result) <= most)
         if done is not None and is_short and (plan.passes is None or plan.passes(done)):
             self._sent.leave()
-            self.end(done)
+            self._end(done)
         else:
-            self._entered = False
-            self._begin_task(self._finishing(self._sent))
-
-    def _finishing(self, sent: SentCall) -> CallHandler:
-        """The rest of a call that was begun in place, inside of what belongs around its handler."""
-        assert self.plan.upstream is not None
-        return self.plan.layered(_finishing(sent, self.plan.upstream.call))
+            assert plan.upstream is not None
+            self._begin_task(plan.layered(_finishing(self._sent, plan.upstream.call)))
 
     def _begin_task(self, handler: CallHandler | None = None) -> None:
         """`handler` instead of the record's own."""
-        self.state = CallState.TASK
+        self.state = CallState.STARTING
         self.task = asyncio.get_running_loop().create_task(self._run(handler))
 
     async def _run(self, handler: CallHandler | None) -> None:
         ending: Ending
-        self._entered = True  # a task that is cancelled before its first step would never get to append the ending
+        self.state = CallState.TASK  # a task that is cancelled before its first step would never append the ending
         if self.stopping is not None:
             if self._sent is not None:
                 self._sent.abandon()
-            self.end(self.stopping)
+            self._end(self.stopping)
             return
         try:
             ending = await self._completed(handler or self.handler)
@@ -349,7 +364,7 @@ class CallRecord:
         except Exception:
             log.exception("call_crashed", call_id=self.call.id, upstream=self.call.upstream)
             ending = Failed(RpcError("internal error of the hub; its log has the details"))
-        self.end(ending)
+        self._end(ending)
 
     async def _completed(self, handler: CallHandler) -> Completed:
         call, truncate = self.call, self.plan.truncate
@@ -358,15 +373,14 @@ class CallRecord:
             return done
         return await truncate(call, done)
 
-    def end(self, ending: Ending) -> None:
+    def _end(self, ending: Ending) -> None:
         """Appends the ending and lets go of what belongs to the call."""
         self.state = CallState.ENDED
         self._sent = None  # which knows the record: nothing is left to the garbage collector
         self.log.append(ending)
-        if self._open:
+        if self.open_questions:
             self._leave_open()
-        on_end, self._on_end = self._on_end, _nobody
-        on_end(self)
+        self._owner.has_ended(self)
 
 
 def _finishing(sent: SentCall, again: CallHandler) -> CallHandler:
@@ -381,7 +395,3 @@ def _finishing(sent: SentCall, again: CallHandler) -> CallHandler:
         return await again(call, channel)
 
     return finish
-
-
-def _nobody(record: CallRecord) -> None:
-    """The ending was reported."""

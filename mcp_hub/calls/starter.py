@@ -5,7 +5,7 @@ from functools import partial
 
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo, Upstream
 from mcp_hub.calls.metering import is_tool_error
-from mcp_hub.calls.plan import CallPlan, Truncate
+from mcp_hub.calls.plan import CallPlan, Truncate, resumed
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.retain import Retention
 from mcp_hub.calls.runner import CallRecord, TimeLimits
@@ -53,6 +53,7 @@ class CallStarter:
         call: Call,
         truncate: Truncate | None,
         *,
+        reads_only: Callable[[Call], bool] | None = None,
         explaining: Callable[[CallHandler], CallHandler] | None = None,
         asks: bool = False,
         in_place: bool = True,
@@ -67,7 +68,7 @@ class CallStarter:
         upstream = self._upstreams[call.upstream]
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
-        plan = CallPlan(upstream if in_place else None, layers, passes, truncate)
+        plan = CallPlan(upstream if in_place else None, layers, passes, truncate, reads_only=reads_only)
         return self._registry.start(call, upstream.call if layers is None else layers(upstream.call), limits, plan)
 
     def _layered(
@@ -108,9 +109,8 @@ class CallStarter:
         left = Continuation.of(row)
         limits, _ = self._limits.get(left.call.upstream, _UNKNOWN)
         progressed = await last_progress(self._streams.store, row)
-        plan = CallPlan(truncate=self.truncation(None))
+        plan = resumed(self.truncation(None), left.how, progressed, row.last, left.revoked)
         record = left.started(self._upstreams.get(left.call.upstream), self._registry, limits, plan)
-        record.take_up(left.how, progressed, row.last, left.revoked)
         self._streams.take_up(record, row)
         self._streams.orphan(record, DETACHED)
 

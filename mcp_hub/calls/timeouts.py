@@ -1,13 +1,104 @@
-"""What is said of a call that ran out of time: which limit it was, and what to set."""
+"""The times of a call: when it runs out of time, by which limit, and the error that names the setting to raise."""
 
+import math
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from mcp_hub.aio import call_soon
 from mcp_hub.call import Call
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
 
-__all__ = ["in_doubt", "out_of_time", "unanswered"]
+__all__ = ["CallTimes"]
+
+_EARLY: Final = 0.01
+"""Seconds before its time that an alarm may ring: timers may be a little early, and the next turn would be late."""
+_DOUBT: Final = 30.0
+"""Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
 
 
-def out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
+class CallTimes(msgspec.Struct):
+    """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
+
+    `spoken` is the last progress that its caller received, or the start. `doubted` is when an answer came that belongs
+    to no call. `alarm` is what is to be called, and when.
+    """
+
+    clock: Clock
+    limits: TimeLimits
+    started: float
+    began: float | None
+    heard: float
+    spoken: float
+    doubted: float = -math.inf
+    alarm: tuple[float, Callable[[], None]] | None = None
+
+    def wait(self) -> None:
+        """The call waits for its turn."""
+        self.began = None
+
+    def begin(self) -> None:
+        """The wait is over; from here on the upstream may not be silent for too long."""
+        self.began = self.heard = self.spoken = self.clock.now()
+
+    def hear(self) -> float:
+        """The upstream is at work; returns the time."""
+        self.heard = now = self.clock.now()
+        return now
+
+    def speak(self, now: float) -> None:
+        """The caller receives progress."""
+        self.spoken = now
+
+    def doubt(self) -> bool:
+        """An answer belongs to no call; False if that is known already."""
+        is_new = self.doubted <= self.heard
+        if is_new:
+            self.doubted = self.clock.now()
+        return is_new
+
+    def set_alarm(self, alarm: tuple[float, Callable[[], None]] | None) -> None:
+        """None: nothing is to be called any more."""
+        self.alarm = alarm
+
+    def ring(self, now: float) -> float:
+        """Calls what is due, in the next pass of the loop; when it will be."""
+        if self.alarm is None:
+            return math.inf
+        due, ring = self.alarm
+        if now < due - _EARLY:
+            return due
+        self.alarm = None
+        call_soon(ring)
+        return math.inf
+
+    def due(self, *, is_asking: bool) -> float:
+        """When the call runs out of time, unless its upstream is heard of before. While it waits nobody is silent."""
+        if self.began is None:
+            return self.started + self.limits.total
+        patience = self.limits.answer if is_asking else self.limits.silence
+        doubted = self.doubted + _DOUBT if self.doubted > self.heard else math.inf
+        return min(self.heard + patience, self.started + self.limits.total, doubted)
+
+    def overdue(self, call: Call, asked: str | None) -> Failed:
+        """The ending of a call that ran out of time; `asked` is the method of its oldest open question."""
+        limits, latest = self.limits, self.started + self.limits.total
+        if asked is not None and self.heard + limits.answer <= latest:
+            return _unanswered(asked, limits.answer)
+        if self.doubted > self.heard and self.doubted + _DOUBT == self.due(is_asking=asked is not None):
+            return _in_doubt(call, _DOUBT)
+        if self.began is None:
+            return _out_of_time(call, "was busy with others for", limits.total, "max_duration")
+        if self.heard + limits.silence <= latest:
+            return _out_of_time(call, "was silent for", limits.silence, limits.setting)
+        return _out_of_time(call, "has not answered after", limits.total, "max_duration")
+
+
+def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
     """`what` its upstream did for so many seconds, where the setting `key` allows no more."""
     return Failed(
         DeadlineExceeded(
@@ -18,14 +109,14 @@ def out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
     )
 
 
-def in_doubt(call: Call, seconds: float) -> Failed:
-    """The upstream answered nobody, and was not heard of afterwards."""
+def _in_doubt(call: Call, seconds: float) -> Failed:
+    """The upstream answered no call in particular, and was silent afterwards."""
     said = f"has said something that belongs to no call, and no answer to {call.method} for {seconds:g} s more"
     data = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
 
 
-def unanswered(method: str, seconds: float) -> Failed:
+def _unanswered(method: str, seconds: float) -> Failed:
     """The caller did not answer a question."""
     return Failed(
         DeadlineExceeded(

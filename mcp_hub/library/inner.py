@@ -4,7 +4,7 @@ Every call gets a session object of its own under one session id, as a reload re
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -18,17 +18,14 @@ from mcp_hub.aio import Bell
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, is_authenticated
 from mcp_hub.app.readiness import all_settled, wait_until
-from mcp_hub.call import Call
-from mcp_hub.calls.log import Reader
-from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.stream import Stream, StreamReader
+from mcp_hub.call import Call, CallHandle, Reader
 from mcp_hub.catalog.definitions import in_era
-from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.errors import Busy, RpcError, UpstreamUnavailable
+from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
 from mcp_hub.fronts.http.response import Receive, Scope, Send
 from mcp_hub.fronts.in_process import InProcessFront
+from mcp_hub.hub import RunningCall, StreamHandle
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
@@ -98,38 +95,25 @@ class InnerHub:
 
         Raises `RpcError`.
         """
-        record, session = await self._started(name, arguments, meta, asks=asks)
-        return _LiveCall(self, record, session)
+        return _LiveCall(self, await self._started(name, arguments, meta, asks=asks))
 
     async def begin_stream(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
-        """Starts a call that goes on without its follower, which can come back. Raises `HubError`."""
-        record, _ = await self._started(name, arguments, meta, asks=asks)
-        streams = self._hub.streams
-        try:
-            writer = streams.detach(record)
-        except Busy:
-            self._hub.cancel(record, "too many calls run without a client")
-            raise
-        await streams.settled(writer)
-        if writer.error is not None:
-            raise writer.error
-        return _StreamFollower(self, writer.stream, 0)
+        """Starts a call that continues without its follower, which can come back. Raises `HubError`."""
+        call = await self._started(name, arguments, meta, asks=asks)
+        return _StreamFollower(self, await self._hub.begin_stream(call), 0)
 
     async def follow(self, id_: str, after: int) -> "CallFollower":
         """Follows a stream from the event behind `after` on.
 
         Raises `UnknownStream`, `EventsGone`, `InvalidParams` for a place beyond its end, `Busy`, `StoreError`.
         """
-        return _StreamFollower(self, await self._hub.streams.open(self._caller.principal, id_), after)
+        return _StreamFollower(self, await self._hub.stream(self._caller.principal, id_), after)
 
-    async def _started(
-        self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool
-    ) -> tuple[CallRecord, Session]:
+    async def _started(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> RunningCall:
         session = self._session(asks=asks)
         await self._find(name)
         params = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}
-        handle = self._hub.call(session, "tools/call", params, RequestMeta(_TOKEN, None, None, None, None, dict(meta)))
-        return handle.record, session
+        return self._hub.call(session, "tools/call", params, RequestMeta(_TOKEN, None, None, None, None, dict(meta)))
 
     async def _find(self, name: str) -> None:
         """Returns as soon as a server has the tool, all servers have settled, or the time is over.
@@ -160,12 +144,8 @@ class InnerHub:
 
     def result(self, id_: CallId, server: str, done: Completed) -> bytes:
         """The result as the server sent it, but for URIs of resources, which are those that the hub's clients read."""
-        result = done.result
-        if mentions_uris(result):
-            caller = self._caller
-            call = Call(id_, server, "tools/call", {}, {}, self._session_id, caller.principal, done.era, {})
-            result = self._hub.exported(self._session(), call, result)
-        return bytes(result)
+        call = Call(id_, server, "tools/call", {}, {}, self._session_id, self._caller.principal, done.era, {})
+        return bytes(self._hub.exported(self._session(), call, done.result))
 
     # -- fronts
 
@@ -208,30 +188,6 @@ class InnerHub:
         for client in self._clients:
             client.close("the hub has stopped")
 
-    # -- for the followers
-
-    def reader(self, stream: Stream, wake: Callable[[], None], after: int) -> StreamReader:
-        return self._hub.streams.follow(stream, wake, after)
-
-    def leave(self, stream: Stream) -> None:
-        """Its follower has left: unless another one comes, the call goes on for as long as its tool may."""
-        writer = self._hub.streams.owned(stream.row.id)
-        if writer is not None and writer.is_detached:
-            self._hub.leave(self._session(), writer.record)
-
-    def cancel_call(self, record: CallRecord) -> None:
-        self._hub.cancel(record, _CANCELLED)
-
-    async def cancel_stream(self, id_: CallId) -> None:
-        await self._hub.streams.cancel(self._caller.principal, id_, _CANCELLED)
-
-    async def answer(self, id_: CallId, key: str, answer: RawJson | RpcError) -> None:
-        await self._hub.streams.answer(self._caller.principal, id_, key, answer)
-
-    async def questions(self, stream: Stream) -> list[InputRequired]:
-        handle = await self._hub.stream(self._caller.principal, stream.row.id)
-        return list((await handle.questions()).values())
-
 
 class CallFollower(ABC):
     """Follows one call. `id` is that of its stream; `cursor` the number of the last event that was given out.
@@ -239,7 +195,7 @@ class CallFollower(ABC):
     Errors are as their caller may see them. Its owner calls `close`.
     """
 
-    def __init__(self, inner: InnerHub, id_: CallId, server: str, reader: Reader | StreamReader, bell: Bell) -> None:
+    def __init__(self, inner: InnerHub, id_: CallId, server: str, reader: Reader, bell: Bell) -> None:
         self.id = id_
         self.cursor = reader.cursor
         self._inner = inner
@@ -296,43 +252,43 @@ class CallFollower(ABC):
 class _LiveCall(CallFollower):
     """A call whose caller waits for it: closing this before the end cancels the call."""
 
-    def __init__(self, inner: InnerHub, record: CallRecord, session: Session) -> None:
+    def __init__(self, inner: InnerHub, call: CallHandle) -> None:
         bell = Bell()
-        super().__init__(inner, record.call.id, record.call.upstream, record.log.reader(bell.ring), bell)
-        self._record = record
+        super().__init__(inner, call.call.id, call.call.upstream, call.reader(bell.ring), bell)
+        self._call = call
 
     async def answer(self, key: str, answer: RawJson | RpcError) -> None:
-        self._record.answer(key, answer)
+        self._call.answer(key, answer)
 
     async def cancel(self) -> None:
-        self._inner.cancel_call(self._record)
+        self._call.cancel(_CANCELLED)
 
     async def questions(self) -> list[InputRequired]:
-        return [InputRequired(key, own.method, own.params) for key, own in self._record.open_questions.items()]
+        return [InputRequired(key, own.method, own.params) for key, own in self._call.open_questions.items()]
 
     def close(self) -> None:
-        if not self._record.log.ended:
-            self._inner.cancel_call(self._record)
+        if not self._call.has_ended:
+            self._call.cancel(_CANCELLED)
         super().close()
 
 
 class _StreamFollower(CallFollower):
     """A durable call: its events are those that the store has, so that a cursor never points past what survives."""
 
-    def __init__(self, inner: InnerHub, stream: Stream, after: int) -> None:
+    def __init__(self, inner: InnerHub, stream: StreamHandle, after: int) -> None:
         bell = Bell()
-        super().__init__(inner, stream.row.id, stream.row.server, inner.reader(stream, bell.ring, after), bell)
+        super().__init__(inner, stream.id, stream.info.server, stream.follow(bell.ring, after), bell)
         self._stream = stream
 
     async def answer(self, key: str, answer: RawJson | RpcError) -> None:
-        await self._inner.answer(self.id, key, answer)
+        await self._stream.answer(key, answer)
 
     async def cancel(self) -> None:
-        await self._inner.cancel_stream(self.id)
+        await self._stream.cancel(_CANCELLED)
 
     async def questions(self) -> list[InputRequired]:
-        return await self._inner.questions(self._stream)
+        return list((await self._stream.questions()).values())
 
     def close(self) -> None:
         super().close()
-        self._inner.leave(self._stream)
+        self._stream.let_go()

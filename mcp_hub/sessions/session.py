@@ -4,7 +4,6 @@ from collections import OrderedDict
 from typing import Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from mcp_hub.errors import Busy
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind, Mode
@@ -35,8 +34,8 @@ class Session(msgspec.Struct):
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`);
-    `answers_after` is the soft deadline of its calls in seconds, None for never, and `audience` the kind of client that
-    lists are made for, once they were looked up; `mode` is how it was first listed tools, which it keeps.
+    `audience` is the kind of client that lists are made for, once it was looked up; `mode` is how it was first listed
+    tools, which it keeps.
     `lists` says which lists the client has seen or was told of last, by their digests, if it is told of changes at all.
     `epoch` counts the settings that this was looked up in; `facts` is what the hub derived from all this, its own.
     """
@@ -51,16 +50,35 @@ class Session(msgspec.Struct):
     subscriptions: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
     lists: dict[Kind, int] | None = None
     is_over: bool = False
-    answers_after: float | None | UnsetType = UNSET
     audience: ClientKind | None = None
     mode: Mode | None = None
     epoch: int = 0
     facts: object = None
 
     def renew(self, epoch: int) -> None:
-        """Other settings hold since the session last looked: what it remembers of them is looked up again."""
+        """Other settings hold since the session last looked: all that was derived from them is looked up again."""
         self.epoch = epoch
-        self.answers_after, self.audience, self.mode, self.facts = UNSET, None, None, None
+        self.audience = self.mode = self.facts = None
+
+    def derive(self, facts: object) -> None:
+        """The hub has looked up what calls of the session depend on."""
+        self.facts = facts
+
+    def set_audience(self, audience: ClientKind) -> None:
+        """The hub has looked up what kind of client this is."""
+        self.audience = audience
+
+    def settle(self, mode: Mode) -> None:
+        """The client has been listed tools in this mode for the first time, and keeps it."""
+        self.mode, self.facts = mode, None
+
+    def set_log_level(self, level: str) -> None:
+        """The client asked for messages of `level` and above."""
+        self.log_level = level
+
+    def end(self) -> None:
+        """The client is gone."""
+        self.is_over = True
 
 
 class _Kept(msgspec.Struct):

@@ -60,6 +60,6 @@ class SessionSubscriptions:
 
     def clear(self, session: Session) -> None:
         """Ends them all; there will be no more."""
-        session.is_over = True
+        session.end()
         for origin in list(session.subscriptions):
             self.remove(session, origin)

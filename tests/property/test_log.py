@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.calls import coalesce
 from mcp_hub.calls import log as log_module
-from mcp_hub.calls.log import CallLog, Reader
+from mcp_hub.calls.log import CallLog, LogReader
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progressed, Started
 
@@ -36,7 +36,7 @@ class Follower:
     woken: bool = True
 
     def __post_init__(self) -> None:
-        self.reader: Reader = self.log.reader(self.wake)
+        self.reader: LogReader = self.log.reader(self.wake)
 
     def wake(self) -> None:
         self.woken = True
@@ -137,7 +137,7 @@ def test_for_every_cut_point_the_first_part_and_the_rest_are_the_whole(length: i
         log.append(event)
     assert reader.reader.at_end == (cut == len(events))
     assert reader.finish() == events
-    assert reader.reader.at_end and log.last_seq == len(events)
+    assert reader.reader.at_end and log._last_seq == len(events)
 
 
 @given(scripts(followers=1))

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance, has_ended
+from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Log, Progressed, Started
 
@@ -64,9 +64,3 @@ def test_nothing_but_what_the_table_forbids_is_refused(sequence: list[CallEvent]
         assert accepted(sequence) == [Started(), *rest[: ending + 1]]
     else:
         assert accepted(sequence) == []
-
-
-def test_only_endings_end() -> None:
-    ended = [status for status in CallStatus if has_ended(status)]
-    assert ended == [CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.CANCELLED]
-    assert not has_ended(None)

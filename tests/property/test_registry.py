@@ -79,7 +79,7 @@ def test_every_call_has_exactly_one_ending_in_time_and_limits_hold(script: list[
     for call in calls:
         assert call.ending is not None
         assert call.ended_at is not None
-        limit = call.record.limits.total + GRACE + 2 * TICK
+        limit = call.record.times.limits.total + GRACE + 2 * TICK
         assert call.ended_at - call.began <= limit, "a call outlives its limit by the grace at most"
     for principal in "pq":
         own = [call.record.call.id for call in calls if call.record.call.principal == principal]

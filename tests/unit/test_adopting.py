@@ -107,10 +107,10 @@ async def test_a_session_is_listed_what_another_exposure_means(tmp_path: Path) -
         assert "find_tools" in hub.names(session) and "a_echo" not in hub.names(session)
         await hub.to(hub={"expose": "search", "clients": {"special": {"expose": "full"}}})
         assert "a_echo" in hub.names(session)
-        assert hub.app.hub.soft_deadline(session) is None
+        assert hub.app.hub._facts(session).deadline is None
         await hub.to(hub={"clients": {"special": {"soft_deadline": "9s"}}})
         hub.names(session)
-        assert hub.app.hub.soft_deadline(session) == 9
+        assert hub.app.hub._facts(session).deadline == 9
 
 
 async def test_another_server_does_not_change_how_a_session_is_listed_tools(tmp_path: Path) -> None:

@@ -79,11 +79,10 @@ OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))
 
 
 class OwnToolCaller(msgspec.Struct, frozen=True):
-    """Who calls: their soft deadline in seconds, how a result's URIs look to them, and what letting go of a call is."""
+    """The client that calls: its soft deadline in seconds, and how the URIs of a result look to it."""
 
     deadline: float
     exported: Callable[[Call, RawJson], RawJson]
-    leave: Callable[[CallRecord], None]
 
 
 def limits(deadline: float) -> TimeLimits:
@@ -103,10 +102,11 @@ _T = TypeVar("_T", bound=_Stream)
 
 
 class OwnTools:
-    """The handlers of both tools."""
+    """The handlers of both tools. `leave` has a call continue as long as its tool may."""
 
-    def __init__(self, streams: StreamTable) -> None:
+    def __init__(self, streams: StreamTable, leave: Callable[[CallRecord], None]) -> None:
         self._streams = streams
+        self._leave = leave
 
     def handler(self, caller: OwnToolCaller) -> CallHandler:
         """Runs one call of one of them."""
@@ -144,14 +144,14 @@ class OwnTools:
         if stream.row.has_ended:
             return _Ended(stream.row, await self._ending(stream.row))
         writer = self._streams.owned(stream.row.id)
-        is_alone = writer is not None and writer.orphaned_at is not None
+        is_alone = writer is not None and writer.absence.until is not None
         waiting = _Waiting(self._streams, stream, after, Relay(self._streams, call, channel, stream.row))
         try:
             ending = await waiting.ending(caller.deadline * _SHARE)
         finally:
             waiting.close()
             if is_alone and writer is not None:
-                caller.leave(writer.record)
+                self._leave(writer.record)
         if ending is not None:
             return _Ended(stream.row, ending)
         text = still_running(stream.row.id, waiting.cursor, waiting.said, "New output")
@@ -182,7 +182,7 @@ class _Waiting:
         self._stream = stream
         self._relay = relay
         self._bell = Bell()
-        relay.wake = self._bell.ring
+        relay.listen(self._bell.ring)
         self._reader = self._follow(after)
 
     @property
@@ -193,7 +193,7 @@ class _Waiting:
         try:
             return self._streams.follow(self._stream, self._bell.ring, after)
         except EventsGone as gone:
-            self.said.is_cut = True
+            self.said.cut()
             return self._streams.follow(self._stream, self._bell.ring, gone.earliest - 1)
 
     async def ending(self, seconds: float) -> Ending | None:
@@ -216,14 +216,12 @@ class _Waiting:
 
     def _taken(self) -> list[CallEvent]:
         reader = self._reader
-        if isinstance(reader.failed, EventsGone):
-            reader.close()
-            self._reader = self._follow(reader.failed.earliest - 1)
-            self.said.is_cut = True
-        elif reader.failed is not None:
+        if reader.skip():
+            self.said.cut()
+        if reader.failed is not None:
             raise reader.failed
-        first = self._reader.cursor + 1
-        events = self._reader.take(_FEW)
+        first = reader.cursor + 1
+        events = reader.take(_FEW)
         for seq, event in enumerate(events, first):
             self._relay.take(seq, event)
         return events

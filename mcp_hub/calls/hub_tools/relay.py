@@ -16,12 +16,11 @@ __all__ = ["Relay"]
 class Relay:
     """Asks through `channel` what the stream of `row` asks, and passes the answers on.
 
-    What is still open when the waiting call ends stays open where it came from: nothing is passed on any more. `wake`
-    is called when there is an answer to `pass_on`.
+    What is still open when the waiting call ends stays open where it came from: nothing is passed on any more.
     """
 
     def __init__(self, streams: StreamTable, call: Call, channel: CallChannel, row: StreamInfo) -> None:
-        self.wake: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] = lambda: None
         self._streams = streams
         self._principal = call.principal
         self._channel = channel
@@ -29,6 +28,10 @@ class Relay:
         self._asked: set[str] = set()
         self._open: dict[str, str] = {}  # keys of the stream, to those of the channel
         self._answers: list[tuple[str, RawJson | RpcError]] = []
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """`wake` is called when there is an answer to `pass_on`."""
+        self._wake = wake
 
     @property
     def is_asking(self) -> bool:
@@ -64,7 +67,7 @@ class Relay:
     def _answered(self, key: str, outcome: RawJson | RpcError) -> None:
         if self._open.pop(key, None) is not None:
             self._answers.append((key, outcome))
-            self.wake()
+            self._wake()
 
     def _withdraw(self, key: str) -> None:
         own = self._open.pop(key, None)

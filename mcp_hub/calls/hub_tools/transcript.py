@@ -20,15 +20,19 @@ _T = TypeVar("_T")
 class Transcript:
     """The end of it, at most `most` bytes of UTF-8: partial content, or where there is none the messages of progress.
 
-    `is_cut` if something that came before is not shown. What is beside the content (channel `aux`) is left out.
+    `is_cut` if something that came before is not shown. Content of the channel `aux` is left out.
     """
 
-    def __init__(self, most: int) -> None:
-        self.is_cut = False
+    def __init__(self, most: int, *, is_cut: bool = False) -> None:
+        self.is_cut = is_cut
         self._most = most
         self._content = _Tail(most)
         self._messages = _Tail(most)
         self._last = ""
+
+    def cut(self) -> None:
+        """Events that came before are no longer kept."""
+        self.is_cut = True
 
     def add(self, event: CallEvent) -> None:
         if isinstance(event, Delta):

@@ -1,4 +1,4 @@
-"""A call that another hub has left behind, and what this one makes of it (streams.md §6, "hub `kill -9`")."""
+"""A call that another hub has left behind, and what this one makes of it."""
 
 from functools import partial
 from typing import Final, Self
@@ -42,8 +42,8 @@ class Continuation(msgspec.Struct):
             try:
                 return await upstream.resume(call, channel, self.how)
             except RpcError:
-                if self.revoked is not None:  # it has been told already, or cannot be
-                    record.stopping = Cancelled(self.revoked)
+                if self.revoked is not None:  # its server knows already, or cannot know
+                    record.give_up(Cancelled(self.revoked))
                 raise
 
         record = registry.start(self.call, resumed, limits, plan)

@@ -5,18 +5,19 @@ runs the call. A stream of another principal is as unknown as one that never was
 knows writers and other processes (`table`), and the shapes that fronts give to what they are told.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from mcp_hub.call import Call, StreamInfo
-from mcp_hub.calls.remote_call import RemoteCall
+from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.stored import PAGE, asked_last, fetched, open_questions
+from mcp_hub.calls.streams.orphans import patience
+from mcp_hub.calls.streams.stored import PAGE, asked_last, fetched, open_questions, own_name
 from mcp_hub.calls.streams.stream import Stream, StreamReader
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.errors import Busy, KeyReused, KeyTaken, RpcError, UnknownStream
 from mcp_hub.events import InputRequired
-from mcp_hub.types import CallId, RawJson
+from mcp_hub.types import OWN, CallId, RawJson
 
 __all__ = ["StreamHandle", "StreamPort"]
 
@@ -24,10 +25,11 @@ __all__ = ["StreamHandle", "StreamPort"]
 class StreamHandle:
     """One stream of a principal. `info` is as of the last commit that this process knows of."""
 
-    __slots__ = ("_stream", "_table")
+    __slots__ = ("_port", "_stream", "_table")
 
-    def __init__(self, table: StreamTable, stream: Stream) -> None:
-        self._table = table
+    def __init__(self, port: "StreamPort", stream: Stream) -> None:
+        self._port = port
+        self._table = port.table
         self._stream = stream
 
     @property
@@ -48,18 +50,7 @@ class StreamHandle:
     def is_orphan(self) -> bool:
         """Whether the call runs here, and its client is gone."""
         writer = self._writer
-        return writer is not None and writer.orphaned_at is not None
-
-    @property
-    def is_detached(self) -> bool:
-        """Whether the call runs here, and goes on whatever becomes of its client."""
-        writer = self._writer
-        return writer is not None and writer.is_detached
-
-    @property
-    def is_read(self) -> bool:
-        """Whether anybody here reads it."""
-        return bool(self._stream.readers)
+        return writer is not None and writer.absence.until is not None
 
     def follow(self, wake: Callable[[], None], after: int) -> StreamReader:
         """Reads the events behind `after` for somebody who asked for the stream; the call is not an orphan then.
@@ -116,56 +107,72 @@ class StreamHandle:
         """Asks for the end of the call. Idempotent. Raises `UnknownStream`, `StoreError`."""
         return await self._table.cancel(self.info.principal, self.id, reason)
 
+    def let_go(self, *, was_orphan: bool = False, is_last: bool = False) -> None:
+        """A client that asked after the stream has left: its call continues as long as it may without any.
+
+        `is_last`: only if nobody else here reads the stream.
+        """
+        writer = self._writer
+        if writer is None or (is_last and self._stream.readers):
+            return
+        if writer.is_detached or was_orphan or self.is_orphan:
+            self._port.leave(writer.record)
+
     @property
     def _writer(self) -> StreamWriter | None:
         return self._table.owned(self.id)
 
 
 class StreamPort:
-    """The streams of all principals. `is_idempotent`: the configuration lets an equal call join a running one."""
+    """The streams of all principals. `rules` are those of a server's tool."""
 
-    def __init__(self, table: StreamTable, is_idempotent: Callable[[CallRecord], bool]) -> None:
-        self._table = table
-        self._is_idempotent = is_idempotent
+    def __init__(self, table: StreamTable, rules: Callable[[str, str], CallRules]) -> None:
+        self.table = table
+        self.tool_rules = rules
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is stored survives this process."""
+        return self.table.store.is_durable
+
+    def rules(self, call: Call) -> CallRules:
+        """The rules of the tool that is called; the defaults for a call of another method."""
+        return self.tool_rules(call.upstream, own_name(call)) if call.method == "tools/call" else CallRules()
 
     async def open(self, principal: str, id_: str) -> StreamHandle:
         """A principal's stream. Raises `UnknownStream`, the same for a foreign one; `StoreError`."""
-        return self._handle(await self._table.open(principal, id_))
+        return StreamHandle(self, await self.table.open(principal, id_))
 
     async def newest(self, principal: str, most: int) -> list[StreamInfo]:
         """The principal's streams, the newest first. Raises `StoreError`."""
-        return await self._table.store.rows(principal, most)
+        return await self.table.store.rows(principal, most)
 
     def survives(self, stream: CallId) -> bool:
         """Whether all that is committed of the stream survives this process."""
-        return self._table.store.survives(stream)
+        return self.table.store.survives(stream)
 
     # -- making calls durable
 
     def detach(self, record: CallRecord) -> StreamHandle:
         """The call goes on whatever becomes of its client. Raises `Busy` when its principal has too many such."""
-        return self._handle(self._table.detach(record).stream)
+        return StreamHandle(self, self.table.detach(record).stream)
 
     async def begin(self, record: CallRecord, key: str | None, digest: str) -> StreamHandle:
-        """Makes a call that has just been started durable, and detaches it; returns when the store has its stream.
-
-        The stream is that of another hub where that was sooner with the same key. Raises `Busy`, and then nothing of
-        the call is left; `KeyReused`, `StoreError`.
-        """
+        """As `HubPort.begin_stream`."""
         try:
-            writer = self._table.detach(record, key=key, digest=digest)
+            writer = self.table.detach(record, key=key, digest=digest)
         except Busy:
-            self._table.cancel_call(record, "too many calls without a client")
+            record.cancel("too many calls without a client")
             raise
         return await self._settled(writer)
 
     async def with_key(self, principal: str, key: str, digest: str) -> StreamHandle | None:
         """The stream of the call that has this idempotency key. Raises `KeyReused`, `StoreError`."""
         row: StreamInfo | None = None
-        writer = self._table.running(principal, key=key)
+        writer = self.table.running(principal, key=key)
         if writer is None:
-            row = await self._table.store.find_key(principal, key)
-            writer = self._table.running(principal, key=key)  # it may have begun while the store was asked
+            row = await self.table.store.find_key(principal, key)
+            writer = self.table.running(principal, key=key)  # it may have begun while the store was asked
         if writer is not None:
             _check_digest(writer.stream.row, digest)
             return await self._settled(writer)
@@ -173,18 +180,18 @@ class StreamPort:
 
     async def equal_call(self, principal: str, digest: str) -> StreamHandle | None:
         """The stream of an equal call that runs here, if it may be joined without a key. Raises `StoreError`."""
-        writer = self._table.running(principal, digest=digest)
+        writer = self.table.running(principal, digest=digest)
         if writer is None or writer.record.stopping is not None or writer.record.log.ended:
             return None
-        return await self._settled(writer) if self._is_idempotent(writer.record) else None
+        return await self._settled(writer) if self.rules(writer.record.call).idempotent else None
 
     async def _settled(self, writer: StreamWriter) -> StreamHandle:
-        await self._table.settled(writer)
+        await self.table.settled(writer)
         if writer.error is None:
-            return self._handle(writer.stream)
+            return StreamHandle(self, writer.stream)
         row = writer.stream.row
         if isinstance(writer.error, KeyTaken) and row.key is not None:
-            sooner = await self._table.store.find_key(row.principal, row.key)
+            sooner = await self.table.store.find_key(row.principal, row.key)
             if sooner is not None:
                 return await self._joined(sooner, row.digest)
         raise writer.error
@@ -193,20 +200,25 @@ class StreamPort:
         _check_digest(row, digest)
         return await self.open(row.principal, row.id)
 
-    # -- clients that come back
+    # -- clients that leave
 
-    def orphan(self, record: CallRecord, seconds: float) -> None:
-        """The call's client is away: the call goes on for at most that long, unless somebody follows it again."""
-        self._table.orphan(record, seconds)
+    def leave(self, record: CallRecord, back_within: float | None = None) -> None:
+        """The call's client is gone, which does not end the call by itself: it continues as long as its tool may.
 
-    def call_elsewhere(
-        self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
-    ) -> RemoteCall:
-        """A call that does not run here, for those who shape its events; `asked` are the keys of open questions."""
-        return RemoteCall(call, self._table.clock, asked, pass_on)
-
-    def _handle(self, stream: Stream) -> StreamHandle:
-        return StreamHandle(self._table, stream)
+        A client that was sent away comes back within so many seconds: no tool is cancelled before.
+        """
+        if record.log.ended or record.stopping is not None:
+            return
+        writer, call = self.table.owned(record.call.id), record.call
+        policy = self.rules(call).orphan
+        if policy == "cancel" and back_within is not None:
+            self.table.orphan(record, back_within)
+        elif (policy == "cancel" or call.upstream == OWN) and (writer is None or not writer.is_detached):
+            record.cancel("its client is gone")
+        else:
+            writer = self.table.begin(record)
+            seconds = patience(policy, is_detached=writer.is_detached, is_read_only=record.plan.is_read_only(call))
+            self.table.orphan(record, seconds)
 
 
 def _check_digest(row: StreamInfo, digest: str) -> None:

@@ -30,7 +30,12 @@ _PAGE: Final = 4096
 
 
 class LogWriter(Protocol):
-    """Who writes the call's events to its stream."""
+    """Writes a call's events to its stream."""
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the call continues whatever becomes of its client."""
+        ...
 
     def wake(self) -> None:
         """There is something new."""
@@ -167,9 +172,10 @@ class Stream:
 
 
 class StreamReader:
-    """A place in a stream: behind event `cursor`. `failed` says why there will be nothing more before the end."""
+    """A place in a stream: a `call.Reader`."""
 
     __slots__ = ("_asked", "_page", "_store", "cursor", "failed", "is_closed", "is_follower", "stream", "wake")
+    is_stored = True
 
     def __init__(
         self, stream: Stream, store: EventStore, after: int, wake: Callable[[], None], *, is_follower: bool
@@ -188,6 +194,11 @@ class StreamReader:
     def has_more(self) -> bool:
         """Whether something can be taken now."""
         return self._page is not None or self.stream.has_recent(self.cursor)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something that is still being fetched."""
+        return self.cursor < self.stream.row.last
 
     @property
     def at_end(self) -> bool:
@@ -214,6 +225,16 @@ class StreamReader:
             entries[-1] = Committed(line, ending_of(self.stream.row, line))
         self._fill()
         return entries
+
+    def skip(self) -> int:
+        """Continues behind events that the store has let go; how many those were."""
+        if not isinstance(self.failed, EventsGone):
+            return 0
+        skipped = self.failed.earliest - 1 - self.cursor
+        self.cursor += skipped
+        self.failed = self.stream.failed
+        self.look()
+        return skipped
 
     def close(self) -> None:
         """Stops following. Idempotent."""

@@ -8,6 +8,7 @@ owner goes there through the inbox. What an owner that is gone left behind is cl
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from sys import intern
 from typing import Final
 from weakref import WeakValueDictionary
@@ -54,9 +55,9 @@ _LAST_DEADLINE: Final = 253_402_300_799.0
 
 
 class StreamTable:
-    """`cancel` ends a call of this process. `go_on` takes up a call whose hub is gone, if that can be done."""
+    """`go_on` takes up a call whose hub is gone, if that can be done; without it such a stream gets its ending."""
 
-    def __init__(self, store: EventStore, clock: Clock, limits: StreamLimits) -> None:
+    def __init__(self, store: EventStore, clock: Clock, limits: StreamLimits, go_on: GoOn | None = None) -> None:
         self.store = store
         self.clock = clock
         self._limits = limits
@@ -69,8 +70,7 @@ class StreamTable:
         self._detached: Counter[str] = Counter()
         self._idle: anyio.Event | None = None
         self._running: anyio.CancelScope | None = None
-        self.cancel_call: Callable[[CallRecord, str | None], None] = lambda record, reason: None
-        self.go_on: GoOn | None = None
+        self.go_on = go_on
 
     @property
     def retention(self) -> float:
@@ -83,9 +83,7 @@ class StreamTable:
         """The writer of a stream whose call runs here."""
         return self._owned.get(id_)
 
-    def begin(
-        self, record: CallRecord, *, info: bytes | None = None, key: str | None = None, digest: str = ""
-    ) -> StreamWriter:
+    def begin(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
         """Makes a call durable; idempotent. The first event is committed soon (`settled`)."""
         call = record.call
         writer = self._owned.get(call.id)
@@ -105,12 +103,12 @@ class StreamTable:
             updated=wall,
             session=call.session,
             ttl=self._limits.retention,
-            info=info if info is not None or record.info is None else record.info(),
+            info=None if record.info is None else record.info(),
             key=key,
             digest=digest,
         )
         arguments = call.params.get("arguments", b"{}")
-        deadline = wall + record.limits.total - (self.clock.now() - record.started)
+        deadline = wall + record.times.limits.total - (self.clock.now() - record.times.started)
         until = deadline if deadline < _LAST_DEADLINE else None
         start = start_data(call.upstream, own_name(call), row.name, arguments, 1, until)
         writer = StreamWriter(record, Stream(row, self.store), self.store, self.clock, self._written, start)
@@ -124,7 +122,7 @@ class StreamTable:
         writer = StreamWriter(record, stream, self.store, self.clock, self._written)
         self._owned[row.id] = writer
         self._detached[row.principal] += 1
-        writer.is_detached = True
+        writer.detach()
         record.has_stream(writer.stream)
         return writer
 
@@ -152,10 +150,10 @@ class StreamTable:
         writer = self.begin(record, key=key, digest=digest)
         if writer.is_over:
             return writer
-        writer.is_detached = True
+        writer.detach()
         self._detached[principal] += 1
         if key is not None:
-            record.handler = self._held(writer, record.handler)
+            record.wrap(partial(self._held, writer))
         return writer
 
     def _held(self, writer: StreamWriter, handler: CallHandler) -> CallHandler:
@@ -176,7 +174,7 @@ class StreamTable:
             if not self._detached[call.principal]:
                 del self._detached[call.principal]
         if isinstance(writer.error, Fenced | KeyTaken):
-            self.cancel_call(writer.record, "its stream belongs to another hub now")
+            writer.record.cancel("its stream belongs to another hub now")
         elif writer.error is None:  # with any other the call goes on without being kept
             self._foreign[call.id] = writer.stream  # those who still read it need no second one
         if self._idle is not None and not self._owned:
@@ -247,7 +245,7 @@ class StreamTable:
             raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
         writer = self._owned.get(row.id)
         if writer is not None:
-            writer.orphaned_at = None
+            writer.absence.end()
         return stream.reader(wake, after, is_follower=True)
 
     async def cancel(self, principal: str, id_: str, reason: str) -> StreamInfo:
@@ -255,8 +253,8 @@ class StreamTable:
         row = await self.find(principal, id_)
         writer = self._owned.get(row.id)
         if writer is not None:
-            self.cancel_call(writer.record, reason)
-            if writer.record.revoked is not None:
+            writer.record.cancel(reason)
+            if writer.record.resumption is not None:
                 await writer.committed()  # whoever goes on with the call knows it, too
         elif not row.has_ended:
             await self.store.post(cancelling(row.id, reason))
@@ -332,12 +330,10 @@ class StreamTable:
                 self._letters.append(letter)  # its call is about to be gone on with
             return
         if letter.kind == "cancel":
-            self.cancel_call(writer.record, reason_in(letter))
+            writer.record.cancel(reason_in(letter))
             return
         if letter.kind == "touch":
-            writer.followed_until = self.clock.now() + 2 * _ORPHANS  # whoever reads there sends the next one sooner
-            if writer.orphaned_at is not None:
-                writer.orphaned_at = self.clock.now() + writer.patience
+            writer.absence.touch(self.clock.now(), 2 * _ORPHANS)  # a hub that reads sends the next one sooner
             return
         try:
             answer = answer_in(letter)
@@ -374,16 +370,14 @@ class StreamTable:
         """The call's client is gone: it goes on for at most that long, unless somebody follows it again."""
         writer = self._owned.get(record.call.id)
         if writer is not None:
-            writer.patience = seconds
-            writer.orphaned_at = self.clock.now() + seconds
+            writer.absence.begin(self.clock.now(), seconds)
 
     def _end_orphans(self, now: float) -> None:
         for writer in list(self._owned.values()):
-            until = None if writer.orphaned_at is None else max(writer.orphaned_at, writer.followed_until)
-            if until is not None and until <= now and not writer.stream.readers:
-                writer.orphaned_at = None
+            if writer.absence.is_over(now) and not writer.stream.readers:
+                writer.absence.end()
                 log.info("call_orphaned", call_id=writer.record.call.id, upstream=writer.record.call.upstream)
-                self.cancel_call(writer.record, "its client did not come back")
+                writer.record.cancel("its client did not come back")
 
     async def close(self, seconds: float) -> None:
         """Waits until everything is written, at most `seconds`; then lets go of the store."""

@@ -5,10 +5,10 @@ slow store makes larger batches and not a queue. When too much waits, nothing mo
 treats the writer as the slow reader that it is (streams.md §4).
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from itertools import groupby
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import anyio
 import msgspec
@@ -18,7 +18,9 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls import machine
 from mcp_hub.calls.coalesce import LAG, OFTEN, Coalescer
 from mcp_hub.calls.machine import CallStatus, IllegalEvent
+from mcp_hub.calls.plan import ResumePoint
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.streams.orphans import Absence
 from mcp_hub.calls.streams.placeholders import UNWRITABLE, unwritable
 from mcp_hub.calls.streams.stream import Committed, Stream
 from mcp_hub.clock import Clock, wall_time
@@ -53,17 +55,36 @@ _GONE: Final = b""
 """A continuation that no longer holds: None would leave the row as it is."""
 
 
+class WriterState(Enum):
+    """Where a writer is: `NEW → APPENDING ⇄ IDLE`, then `LAST` or at once `OVER`, from any state if the store fails."""
+
+    NEW = "new"
+    """The store does not have the stream yet."""
+    IDLE = "idle"
+    APPENDING = "appending"
+    LAST = "last"
+    """The append under way is the last one: another hub is to continue the call."""
+    OVER = "over"
+
+
+class _Batch(NamedTuple):
+    """Events of one append, encoded, and the row after them."""
+
+    events: Sequence[CallEvent]
+    lines: Sequence[bytes]
+    row: StreamInfo
+
+
 class StreamWriter:
     """The owner's side of one stream; `on_end` is called once nothing more will be written.
 
-    `start` is the data of the first event; without it the stream exists already and goes on behind its last event.
-    One that `is_over` only stands for what has been written.
+    `start` is the data of the first event; without it the stream exists already and continues behind its last event.
+    A writer that `is_over` from the start only stands for what has been written.
     """
 
     __slots__ = (
-        "_clock", "_coalescer", "_how", "_is_busy", "_is_due", "_is_new", "_leaves", "_lines", "_on_end", "_pending",
-        "_reader", "_revoked", "_row", "_start", "_status", "_store", "_taken", "_timer", "_unread", "_waiters",
-        "error", "followed_until", "is_detached", "is_over", "orphaned_at", "patience", "record", "stream",
+        "_batch", "_clock", "_coalescer", "_is_due", "_on_end", "_reader", "_resumption", "_start", "_state", "_status",
+        "_store", "_taken", "_timer", "_unread", "_waiters", "absence", "error", "is_detached", "record", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -80,36 +101,39 @@ class StreamWriter:
         self.record = record
         self.stream = stream
         self.error: StoreError | None = stream.failed if isinstance(stream.failed, StoreError) else None
-        self.orphaned_at: float | None = None
-        self.followed_until = -math.inf  # by somebody at another hub, as far as is known
-        self.patience = 0.0  # seconds that it goes on without a client, once more with each who asks after it
+        self.absence = Absence()
         self.is_detached = False
-        self.is_over = is_over
         self._store = store
         self._clock = clock
         self._on_end = on_end
         self._start = start
-        self._is_new = start is not None
+        self._state = WriterState.OVER if is_over else WriterState.NEW if start is not None else WriterState.IDLE
         self._coalescer: Coalescer | None = None  # most streams say nothing for long
-        self._taken: Sequence[CallEvent] = ()  # what goes first: from the coalescer, too many for one append
-        self._pending: Sequence[CallEvent] = ()  # of the append that is under way
-        self._lines: Sequence[bytes] = ()
-        self._row = stream.row
-        self._how = None if self._is_new else record.continuation  # as the row has it
-        self._revoked = None if self._is_new else record.revoked
-        self._status: CallStatus | None = None if self._is_new else CallStatus.WORKING
-        self._is_busy = self._leaves = False
+        self._taken: Sequence[CallEvent] = (Started(),) if start is not None else ()  # what the next append begins with
+        self._batch: _Batch | None = None
+        self._resumption = None if start is not None else record.resumption  # as the row has it
+        self._status: CallStatus | None = None if start is not None else CallStatus.WORKING
         self._is_due = True
         self._unread = 0
         self._waiters: tuple[anyio.Event, ...] = ()
         self._timer: aio.Timer | None = None
-        if is_over:
-            return
-        if self._is_new:  # the log's own may be gone, or not there yet
-            self._taken = (Started(),)
-        record.writer = self
-        self._reader = record.log.reader(self.wake, _STARTED)
-        aio.call_soon(self._pump)
+        if not is_over:
+            record.written_by(self)
+            self._reader = record.log.reader(self.wake, _STARTED)
+            aio.call_soon(self._pump)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be written."""
+        return self._state is WriterState.OVER
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._state in (WriterState.APPENDING, WriterState.LAST)
+
+    def detach(self) -> None:
+        """The call continues whatever becomes of its client."""
+        self.is_detached = True
 
     # -- from the log to the coalescer
 
@@ -157,8 +181,8 @@ class StreamWriter:
             if not reader.has_more:
                 return
             coalescer = self._coalescer = Coalescer()
-        keeps_up = self.stream.behind <= _BEHIND or now < self.followed_until
-        coalescer.is_eager = keeps_up or bool(self._waiters)
+        keeps_up = self.stream.behind <= _BEHIND or now < self.absence.followed_until
+        coalescer.pace(is_eager=keeps_up or bool(self._waiters))
         while reader.has_more and coalescer.count < _MOST_WAITING and coalescer.size < _MOST_BYTES:
             events = reader.take(_SLICE)
             for event in events if coalescer.is_eager else _merged(events):
@@ -176,44 +200,46 @@ class StreamWriter:
             self._timer = aio.call_later(due - now, self._pump)
             return
         waiting = self._taken
-        if self._coalescer is not None and (self._is_new or not waiting):
+        if self._coalescer is not None and (self._state is WriterState.NEW or not waiting):
             waiting = [*waiting, *self._coalescer.take(now)]
         events, self._taken = list(waiting[:_MOST]), waiting[_MOST:] or ()
-        if events and self._may_leave(events[-1]):
-            self._leaves = True
+        leaves = bool(events) and self._may_leave(events[-1])
+        if leaves:
             events.pop()
         if events or is_news:
-            self._append(events, is_news)
-        elif self._leaves:
+            self._append(events, is_news=is_news, is_last=leaves)
+        elif leaves:
             self._end()
         elif (later := self._due) is not None:  # progress that may be replaced yet
             self._timer = aio.call_later(max(later - now, 0), self._pump)
 
     def _may_leave(self, last: CallEvent) -> bool:
-        """Whether the hub only stops, and another one can go on with the call: then it has not ended."""
+        """Whether the hub only stops, and another one can continue the call: then it has not ended."""
         return isinstance(last, Failed) and isinstance(last.error, HubStopping) and self.record.survives
 
-    def _append(self, events: list[CallEvent], is_news: bool) -> None:
-        """`is_news`: what another hub needs to go on with the call is not what the row says."""
-        self._is_busy = True
+    def _append(self, events: list[CallEvent], *, is_news: bool, is_last: bool) -> None:
+        """`is_news`: what another hub needs to continue the call is not what the row says."""
+        is_new = self._state is WriterState.NEW
+        self._state = WriterState.LAST if is_last else WriterState.APPENDING
         wall = wall_time()
-        before, self._pending = self.stream.row, events
-        self._lines, self._row = self._encoded(events, wall)
+        before = self.stream.row
+        lines, row = self._encoded(events, wall)
         how = None
         if is_news:
-            self._how, self._revoked = self.record.continuation, self.record.revoked
-            how = _GONE if self._how is None else self._go_on(self._how)
-            self._row = msgspec.structs.replace(self._row, continuation=how or None)
+            self._resumption = self.record.resumption
+            how = _GONE if self._resumption is None else self._continuation(self._resumption)
+            row = msgspec.structs.replace(row, continuation=how or None)
         frees_key = before.key is not None and bool(events) and _may_repeat(events[-1])
         if frees_key:
-            self._row = msgspec.structs.replace(self._row, key=None)
-        chunk = Chunk(before.last + 1, tuple(self._lines))
-        if self._is_new:
-            self._is_new, self._start = False, None
-            self._store.create(msgspec.structs.replace(self._row, last=before.last), chunk, self._appended)
+            row = msgspec.structs.replace(row, key=None)
+        self._batch = _Batch(events, lines, row)
+        chunk = Chunk(before.last + 1, tuple(lines))
+        if is_new:
+            self._start = None
+            self._store.create(msgspec.structs.replace(row, last=before.last), chunk, self._appended)
         else:
-            change = Change(wall, self._row.status, self._row.message, how, frees_key=frees_key)
-            self._store.append(self._row.id, self._row.epoch, chunk, change, self._appended)
+            change = Change(wall, row.status, row.message, how, frees_key=frees_key)
+            self._store.append(row.id, row.epoch, chunk, change, self._appended)
 
     def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamInfo]:
         """The events' lines, and the row after them. What cannot be written is replaced in `events`."""
@@ -235,26 +261,26 @@ class StreamWriter:
         last = row.last + len(events)
         return lines, msgspec.structs.replace(row, last=last, updated=wall, status=self._status.value, message=message)
 
-    def _go_on(self, how: RawJson) -> bytes:
-        """What another hub needs: the call, what its upstream said of it, and why it is to be cancelled, if it is."""
-        left = {"call": self.record.call, "how": msgspec.Raw(bytes(how)), "revoked": self.record.revoked}
-        return msgspec.json.encode(left)
+    def _continuation(self, by: ResumePoint) -> bytes:
+        """The call, what its upstream said of it, and why it is to be cancelled, if it is (`Continuation`)."""
+        return msgspec.json.encode({"call": self.record.call, "how": msgspec.Raw(bytes(by.how)), "revoked": by.revoked})
 
     def _appended(self, error: StoreError | None) -> None:
-        if self.is_over:
+        batch, self._batch = self._batch, None
+        if self.is_over or batch is None:
             return
         if error is not None:
             if not isinstance(error, KeyTaken):  # another hub was sooner: nothing is lost
-                log.error("stream_lost", stream=self._row.id, reason=str(error))
+                log.error("stream_lost", stream=batch.row.id, reason=str(error))
             self.error = error
             self.stream.fail(error)
             self._end()
             return
-        committed = [Committed(line, event) for line, event in zip(self._lines, self._pending, strict=True)]
-        self._is_busy = False
-        self._pending = self._lines = ()
-        self.stream.committed(self._row, committed)
-        if self._row.has_ended or self._leaves:
+        is_last = self._state is WriterState.LAST or batch.row.has_ended
+        self._state = WriterState.IDLE
+        events = [Committed(line, event) for line, event in zip(batch.lines, batch.events, strict=True)]
+        self.stream.committed(batch.row, events)
+        if is_last:
             self._end()
         elif self._has_more:
             self.wake()
@@ -272,15 +298,15 @@ class StreamWriter:
 
     @property
     def _has_news(self) -> bool:
-        """Whether what another hub needs to go on with the call is not what the row says."""
-        return self.record.continuation is not self._how or self.record.revoked is not self._revoked
+        """Whether what another hub needs to continue the call is not what the row says."""
+        return self.record.resumption is not self._resumption
 
     def _end(self) -> None:
-        self.is_over = True
+        self._state = WriterState.OVER
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.record.writer = None
+        self.record.written_by(None)
         self._reader.close()
         self._tell()
         self._on_end(self)

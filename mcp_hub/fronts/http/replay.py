@@ -108,7 +108,7 @@ class StreamReplay(CallResponder):
     `pass_on` is handed the answers.
     """
 
-    __slots__ = ("_call", "_known")
+    __slots__ = ("_known", "_remote")
 
     def __init__(
         self,
@@ -120,17 +120,17 @@ class StreamReplay(CallResponder):
         pass_on: Callable[[str, RawJson | RpcError], None],
     ) -> None:
         origin = Origin.kept(row)
-        self._call = hub.durable.call_elsewhere(origin.call(row, session), asked, pass_on)
+        self._remote = hub.remote_call(origin.call(row, session), asked, pass_on)
         self._known = row.last
-        super().__init__(hub, bytes(origin.id), session, self._call, origin.token, _nobody, asking)
+        super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, _nobody, asking)
 
     def remember(self, last_words: list[bytes]) -> None:
         """The withdrawals of questions that were open when the call ended here: sent again at every reading."""
-        self._last_words = last_words or None
+        self._questions.remember(last_words)
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
         if isinstance(event, InputRequired) and seq > self._known:
-            self._call.opened(event.key)
+            self._remote.opened(event.key)
         return super()._frame(seq, event)
 
 

@@ -6,13 +6,12 @@ from typing import Any
 import anyio
 import msgspec
 
-from mcp_hub.calls.pending_input import CallHandle
+from mcp_hub.call import CallHandle
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
 from mcp_hub.fronts.http.stream import stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
-from mcp_hub.fronts.mcp.early_answer import early_answer
-from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.jsonrpc import envelope
@@ -103,13 +102,11 @@ async def answer_call(
     begun = await begin(binding, request, session, id_, None)
     if begun is None:
         return
-    leg, meta = begun
-    record = leg.record
-    instead = early_answer(hub, session, record)
+    call, meta = begun
     outgoing = _Outgoing(request.receive, request.send)
-    send = request.send if instead is None else outgoing.send
+    send = request.send if call.early is None else outgoing.send
     exchange = HttpResponse(session.era, request.receive, send, can_stream=request.takes_sse)
-    delivery = CallResponder(hub, id_, session, record, meta.token, exchange.wake, after=leg.after, instead=instead)
+    delivery = CallResponder(hub, id_, session, call, meta.token, exchange.wake)
     exchange.delivery = outgoing.delivery = delivery
     keeper.add(exchange)
     try:
@@ -117,8 +114,8 @@ async def answer_call(
     finally:
         keeper.discard(exchange)
         delivery.close()
-        if not (record.log.ended or delivery.parked or outgoing.has_let_go):
-            hub.cancel(record, "the client closed the response stream")
+        if not (call.has_ended or delivery.state is ResponderState.PARKED or outgoing.has_let_go):
+            call.cancel("the client closed the response stream")
 
 
 class _Outgoing:

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from mcp_hub.aio import Bell, call_later
-from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.protocol import cursors, sse
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS
 from mcp_hub.types import Era
@@ -177,10 +177,10 @@ class HttpResponse:
         return patience.cancelled_caught
 
     def _message(self, seq: int, frame: bytes) -> bytes:
-        has_place = self._on_stream is not None and (self._is_resumed or self.delivery.record.stream is not None)
+        has_place = self._on_stream is not None and (self._is_resumed or self.delivery.call.stored is not None)
         if not (has_place and seq):
             return sse.message(frame)
-        return sse.message(frame, cursors.place(self.delivery.record.call.id, seq))
+        return sse.message(frame, cursors.place(self.delivery.call.call.id, seq))
 
     async def _finish(self) -> None:
         answer = self.delivery.answer
@@ -191,7 +191,7 @@ class HttpResponse:
         elif answer is not None:
             place = 0 if self.delivery.detached else self.delivery.cursor  # an early answer has no place
             await self._stream(self._message(place, answer), is_last=True)
-        elif self._is_resumed and not (self._streaming or self.delivery.is_lost):
+        elif self._is_resumed and not (self._streaming or self.delivery.state is ResponderState.LOST):
             await respond(self._send, 204)
         else:  # a cancelled call has no answer: its stream just ends, and there is nothing to come back for
             self._on_stream = None

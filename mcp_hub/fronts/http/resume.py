@@ -23,15 +23,15 @@ import anyio.lowlevel
 import msgspec
 
 from mcp_hub import aio
+from mcp_hub.call import CallHandle
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_kept
 from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
-from mcp_hub.fronts.mcp.early_answer import early_answer
 from mcp_hub.fronts.mcp.responder import CallResponder
-from mcp_hub.hub import CallHandle, HubPort, StreamHandle
+from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import cursors, eras, sse
 from mcp_hub.protocol.cursors import Cursor
@@ -114,7 +114,7 @@ class ClientStream(msgspec.Struct, eq=False):
 
     @property
     def id(self) -> CallId:
-        return self.delivery.record.call.id
+        return self.delivery.call.call.id
 
     @property
     def is_elsewhere(self) -> bool:
@@ -122,7 +122,7 @@ class ClientStream(msgspec.Struct, eq=False):
 
     @property
     def has_ended(self) -> bool:
-        return self.delivery.record.log.ended or (self.is_elsewhere and self.delivery.ended)
+        return self.delivery.call.has_ended or (self.is_elsewhere and self.delivery.ended)
 
 
 class Resumption:
@@ -147,10 +147,9 @@ class Resumption:
         id_: bytes,
         key: int | str,
         token: bytes | None,
-        leg: CallHandle,
+        call: CallHandle,
     ) -> None:
         """Follows a call to the end of its POST's response; afterwards it may go on, and the client come back."""
-        record = leg.record
         exchange = HttpResponse(
             Era.HANDSHAKE,
             request.receive,
@@ -161,19 +160,17 @@ class Resumption:
         asking = None
         if request.takes_sse:
             asking = client.asking
-            call = record.call
-            record.info = lambda: Origin.of(id_, token, call).encoded()
+            made = call.call  # and not the handle, which would make a circle
+            call.keep(lambda: Origin.of(id_, token, made).encoded())
         exchange.delivery = CallResponder(
             self._hub,
             id_,
             client.session,
-            record,
+            call,
             token,
             exchange.wake,
             asking,
-            leg.after,
             by_cursor=request.takes_sse,
-            instead=early_answer(self._hub, client.session, record),
         )
         line = client.requests[key] = ClientStream(client, key, exchange.delivery, exchange)
         self._keeper.add(exchange)
@@ -248,11 +245,11 @@ class Resumption:
 
         Raises `UnknownStream` for one that did not begin with a request of this client's.
         """
-        row, record = stream.info, stream.record
-        if record is not None:
+        row, call = stream.info, self._hub.running_call(stream)
+        if call is not None:
             origin = Origin.kept(row)
             own = bytes(origin.id)
-            return CallResponder(self._hub, own, client.session, record, origin.token, _nobody, client.asking)
+            return CallResponder(self._hub, own, client.session, call, origin.token, _nobody, client.asking)
         asked = await stream.questions()
 
         def pass_on(key: str, outcome: RawJson | RpcError) -> None:
@@ -292,13 +289,13 @@ class Resumption:
         Over again on a resumed one: clients forget the place that they came with (TypeScript SDK 1.x). A call that
         still waits for its turn has no stream yet, and nothing to be resumed.
         """
-        record = line.delivery.record
-        if record.stream is None and not line.is_elsewhere:
+        call = line.delivery.call
+        if call.stored is None and not line.is_elsewhere:
             return b""
         line.is_known = True
         line.since = self._clock.now()
         self._watch(line)
-        await self.sessions.keep(line.client.kept, record.limits.total)
+        await self.sessions.keep(line.client.kept, call.seconds)
         return sse.priming(cursors.place(line.id, line.after), _RETRY) if _can_poll(line) else b""
 
     # -- going away -----------------------------------------------------------------------------------------------
@@ -307,7 +304,7 @@ class Resumption:
         """The connection is over; nobody follows the call, until another takes the stream over."""
         line.exchange = None
         line.delivery.pause()
-        line.delivery.answer = None  # it is in the stream, for who comes back
+        line.delivery.drop_answer()
         if not line.waiting:
             self._away(line, is_polling=exchange.is_stopped)
 
@@ -316,11 +313,7 @@ class Resumption:
         if line.has_ended or line.is_elsewhere or line.delivery.detached:
             self._settle(line)
             return
-        record = line.delivery.record
-        if is_polling and self._hub.rules(record).orphan == "cancel":
-            self._hub.durable.orphan(record, _RETURN)
-        else:
-            self._hub.leave(line.client.session, record)
+        line.delivery.call.leave(_RETURN if is_polling else None)
         self._watch(line)
 
     def _watch(self, line: ClientStream) -> None:
@@ -361,7 +354,7 @@ class Resumption:
         """Ends the call of a request, if one is under way, at whichever hub."""
         line = client.requests.get(key)
         if line is not None and not line.is_elsewhere:
-            self._hub.cancel(line.delivery.record, reason)
+            line.delivery.call.cancel(reason)
         elif line is not None or (client.kept.was_elsewhere and key not in client.requests):
             await cancel_kept(self._hub, client.session, reason, key)
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mcp_hub.calls.pending_input import CallHandle
+from mcp_hub.call import CallHandle
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.mcp.stream_reads import stream_methods
@@ -51,7 +51,7 @@ class Listen(msgspec.Struct, frozen=True):
 
 
 Reply = bytes | CallHandle | Deferred | Listen
-"""A leg: the answer is the ending of its call, what comes before it are its events."""
+"""A call: the answer is its ending, its other events come before."""
 _T = TypeVar("_T")
 
 _DISCOVERY_TTL: Final = 60_000

@@ -1,4 +1,4 @@
-"""Questions to one handshake client: requests of the hub's own on the client's wire, and what comes back.
+"""Questions to one handshake client: requests of the hub's own on the client's wire, and the answers.
 
 A modern client is asked by the result of its request instead (`responder`). An answer counts once; one that is late,
 given twice or to nothing is dropped (2025-11-25, basic/index "Responses").
@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.calls.runner import CallRecord
-from mcp_hub.errors import RpcError
+from mcp_hub.call import CallHandle
+from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import questions
@@ -19,7 +19,7 @@ from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.types import CallId, RawJson
 from mcp_hub.wire.base import Pending, Requests
 
-__all__ = ["ClientRequests"]
+__all__ = ["CallQuestions", "ClientRequests"]
 
 _IDS: Final = 1 << 30
 """Where ids may begin: they stay what clients with 32 bits for them can keep."""
@@ -38,21 +38,21 @@ class ClientRequests:
         self._ends_hub = ends_hub
         self._open: dict[tuple[CallId, str], Pending] = {}
 
-    def ask(self, record: CallRecord, question: InputRequired, version: str) -> bytes | None:
+    def ask(self, call: CallHandle, question: InputRequired, version: str) -> bytes | None:
         """The request frame, the same for every reading of the call's log; None if it is settled already."""
-        place = record.call.id, question.key
-        if question.key not in record.open_questions:
+        place = call.call.id, question.key
+        if question.key not in call.open_questions:
             return None
         pending = self._open.get(place)
         if pending is None:
             pending = self._open[place] = self._requests.expect(question.method)
-            pending.then(lambda: self._answered(record, question.key, pending))
+            pending.then(lambda: self._answered(call, question.key, pending))
         params = questions.for_version(question.method, question.params, version, new_session_id())
         return request_frame(pending.id, question.method, params)
 
-    def withdraw(self, record: CallRecord, key: str) -> bytes | None:
+    def withdraw(self, call: CallHandle, key: str) -> bytes | None:
         """The notification that the question is off; None if the client has answered it or was never asked."""
-        pending = self._open.pop((record.call.id, key), None)
+        pending = self._open.pop((call.call.id, key), None)
         if pending is None or not self._requests.abandon(pending):
             return None
         return notification_frame("notifications/cancelled", b'{"requestId":%d}' % pending.id)
@@ -69,15 +69,58 @@ class ClientRequests:
         """The client is gone."""
         self._requests.fail_all("the client is gone")
 
-    def _answered(self, record: CallRecord, key: str, pending: Pending) -> None:
-        self._open.pop((record.call.id, key), None)
+    def _answered(self, call: CallHandle, key: str, pending: Pending) -> None:
+        self._open.pop((call.call.id, key), None)
         if pending.answer is not None:
             outcome = _outcome(pending.answer, pending.method)
         elif self._ends_hub:
             return
         else:
             outcome = RpcError(f"{pending.method} was not answered: {pending.failure}")
-        record.answer(key, outcome)
+        call.answer(key, outcome)
+
+
+class CallQuestions:
+    """The questions of one call to its client. Without `asking` the client takes no requests."""
+
+    __slots__ = ("_asked", "_asking", "_call", "_last_words", "_version")
+
+    def __init__(self, call: CallHandle, asking: ClientRequests | None, version: str) -> None:
+        self._call = call
+        self._asking = asking
+        self._version = version
+        self._asked: dict[str, bytes | None] = {}
+        self._last_words: list[bytes] | None = None
+
+    def ask(self, question: InputRequired) -> bytes | None:
+        """The request frame, if the question is to be put."""
+        if self._asking is None:
+            reason = f"{question.method}: this client takes no event stream and cannot be asked"
+            self._call.answer(question.key, MethodNotFound(reason))
+            return None
+        frame = self._asking.ask(self._call, question, self._version)
+        if frame is not None:
+            self._asked.setdefault(question.key)
+        return frame
+
+    def answered(self, key: str) -> bytes | None:
+        """The notification that a question is off, where somebody else than this client has answered it."""
+        if key in self._asked and self._asked[key] is None:
+            self._asked[key] = self._withdraw(key)
+        return self._asked.get(key)
+
+    def withdrawn(self) -> list[bytes]:
+        """The notifications that all questions are off; the same ones each time."""
+        if self._last_words is None and self._asked:
+            self._last_words = [frame for key in self._asked if (frame := self._withdraw(key)) is not None]
+        return self._last_words or []
+
+    def remember(self, last_words: list[bytes]) -> None:
+        """These notifications were due already when the call was followed before."""
+        self._last_words = last_words or None
+
+    def _withdraw(self, key: str) -> bytes | None:
+        return self._asking.withdraw(self._call, key) if self._asking is not None else None
 
 
 def _outcome(message: Envelope, method: str) -> RawJson | RpcError:

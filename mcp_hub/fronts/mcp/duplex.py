@@ -12,8 +12,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from mcp_hub.calls.pending_input import CallHandle
-from mcp_hub.calls.plan import CallState
+from mcp_hub.call import CallHandle
 from mcp_hub.errors import Busy, HubStopping, RpcError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.mcp.announcer import Announcer
@@ -138,7 +137,7 @@ class Duplex:
             if isinstance(followed, QuickCall | CallResponder):
                 followed.close()
                 if not self._ends_hub:
-                    self._hub.cancel(followed.record, "the client is gone")
+                    followed.call.cancel("the client is gone")
 
     # -- requests (WireHandler) -----------------------------------------------------------------------------------
 
@@ -204,7 +203,7 @@ class Duplex:
         quick = QuickCall(self._hub, id_, session, reply, meta.token, self._asking)
         if quick.is_quick:
             self._open[key] = quick
-            reply.record.log.watch(partial(self._news, key, quick))
+            reply.watch(partial(self._news, key, quick))
         else:
             self._follow(key, quick)
 
@@ -212,7 +211,7 @@ class Duplex:
         """A call that was quick has ended, or has something else to say."""
         if self._open.get(key) is not quick:
             return
-        if quick.record.state is CallState.ENDED:
+        if quick.call.has_ended:
             self._put(key, quick)
         else:
             self._follow(key, quick)
@@ -265,7 +264,7 @@ class Duplex:
             followed.close()
             for frame in followed.withdrawn():
                 self._wire.send(frame)
-            self._hub.cancel(followed.record, BY_CLIENT)
+            followed.call.cancel(BY_CLIENT)
         elif followed is not None:
             followed.cancel()
 

@@ -1,41 +1,22 @@
-"""Another answer to a request whose call takes long, after which the call goes on without its request.
+"""The result that a client gets early: a task, or the output so far with the mark of the call's stream."""
 
-Who gets one, and which, is decided here in one place: a task, where the client takes tasks; what there is so far, where
-it would cut the call.
-"""
+import msgspec
 
-from collections.abc import Callable
-from typing import Protocol
-
-from mcp_hub.calls.runner import CallRecord
-from mcp_hub.fronts.mcp.soft_deadline import soft_answer
-from mcp_hub.fronts.mcp.tasks import task_answer
-from mcp_hub.hub import HubPort
+from mcp_hub.call import EarlyOutput
+from mcp_hub.events import Completed
+from mcp_hub.fronts.mcp.partials import marked
+from mcp_hub.fronts.mcp.task_state import task_of
+from mcp_hub.protocol.shape import results, tasks
 from mcp_hub.sessions.session import Session
 
-__all__ = ["EarlyAnswer", "early_answer"]
+__all__ = ["early_result"]
 
 
-class EarlyAnswer(Protocol):
-    """Stands in for the result of one call."""
-
-    @property
-    def after(self) -> float:
-        """Seconds after which it takes the place of the result, unless that is there."""
-        ...
-
-    def prepare(self, ready: Callable[[], None]) -> None:
-        """Sees to it that the call can go on alone; `ready` is called (maybe at once) when the answer may be given.
-
-        Never, if the call cannot be let go: then it stays an ordinary one.
-        """
-        ...
-
-    def answer(self) -> bytes:
-        """The result to be sent; from here on nobody waits for the call (`HubPort.leave`)."""
-        ...
-
-
-def early_answer(hub: HubPort, session: Session, record: CallRecord) -> EarlyAnswer | None:
-    """What stands in for the result of this call, if anything does."""
-    return task_answer(hub, session, record) or soft_answer(hub, session, record)
+def early_result(session: Session, output: EarlyOutput) -> bytes:
+    """The encoded result, in the shape of the client's era."""
+    row = output.info
+    if output.text is None:
+        return tasks.created(task_of(row))
+    result = msgspec.json.encode({"content": [{"type": "text", "text": output.text}], "isError": False})
+    done = marked(Completed(result), row.id, output.cursor, row.status)
+    return b"".join(results.call_result("tools/call", done, session.era))

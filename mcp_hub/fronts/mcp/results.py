@@ -5,7 +5,6 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import Call
-from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
 from mcp_hub.fronts.mcp.partials import marked
@@ -29,8 +28,9 @@ def result_for(
     `cursor` is how far its client has the call's durable stream, if there is one; `shared` as in `results.call_result`.
     Raises `RpcError` for a result that the client's era has no form for.
     """
-    if mentions_uris(done.result):
-        done = Completed(hub.exported(session, call, done.result), done.era)
+    result = hub.exported(session, call, done.result)
+    if result is not done.result:
+        done = Completed(result, done.era)
     if cursor is not None:
         done = marked(done, call.id, cursor, "completed")
     if done.era is MODERN and session.era is MODERN and questions.may_ask(done.result):
@@ -51,4 +51,4 @@ def _with_own_state(hub: HubPort, call: Call, done: Completed) -> Completed:
         own = msgspec.json.decode(state, type=str)
     except (msgspec.DecodeError, RecursionError):
         raise RpcError("upstream asked for input in a way that cannot be read: requestState must be a string") from None
-    return Completed(object_bytes({**members, "requestState": hub.parking.mark(call, own)}), done.era)
+    return Completed(object_bytes({**members, "requestState": hub.mark_state(call, own)}), done.era)

@@ -90,7 +90,7 @@ async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
             except EventsGone as gone:
                 after, is_truncated = gone.earliest - 1, True
     finally:
-        hub.let_go(session, stream, was_orphan=was_orphan)
+        stream.let_go(was_orphan=was_orphan)
 
 
 def _seconds(wanted: _Wanted) -> float:

@@ -10,9 +10,10 @@ from typing import Final
 
 import anyio
 
+from mcp_hub.call import Reader
 from mcp_hub.errors import HubError
 from mcp_hub.fronts.mcp.task_state import detailed_task
-from mcp_hub.hub import HubPort, StreamHandle, StreamReader
+from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes
 from mcp_hub.protocol.shape.tasks import NOTICE
@@ -35,7 +36,7 @@ _Face = tuple[str, str | None, tuple[str, ...]]
 class _Watched:
     """One task: its stream, and what the client was told of it last."""
 
-    def __init__(self, stream: StreamHandle, reader: StreamReader) -> None:
+    def __init__(self, stream: StreamHandle, reader: Reader) -> None:
         self.stream = stream
         self.reader = reader
         self.told: _Face | None = None
@@ -116,15 +117,14 @@ class TaskNotices:
     def _leave(self, id_: str) -> None:
         watched = self._watched.pop(id_)
         watched.reader.close()
-        if watched.stream.is_detached and not watched.stream.is_read:
-            self._hub.let_go(self._session, watched.stream)
+        watched.stream.let_go(is_last=True)
 
 
 def _face(detailed: JsonObject) -> _Face:
     return detailed["status"], detailed.get("statusMessage"), tuple(detailed.get("inputRequests", ()))
 
 
-def _catch_up(reader: StreamReader) -> None:
+def _catch_up(reader: Reader) -> None:
     """Only the state of now counts: what has been written is not read. Raises the `HubError` that ended it."""
     while reader.has_more:
         reader.take_entries()

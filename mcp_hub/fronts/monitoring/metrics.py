@@ -25,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mcp_hub.call import Durations, Figures, LoadFigures, MethodFigures
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.endpoints import Serve, page
+from mcp_hub.hub import Durations, Figures, LoadFigures, MethodFigures
 from mcp_hub.types import OWN, Kind, StoreState, UpstreamState, UpstreamStatus
 
 __all__ = ["Metrics", "Sampled"]

@@ -97,7 +97,7 @@ class RestCalls:
         except Stopping:  # its stream is there to come back to: who made the call again would make it twice
             raise _Accepted(self._hub, stream.info) from None
         finally:
-            self._hub.let_go(session, stream)
+            stream.let_go()
 
     # -- which call
 
@@ -119,8 +119,8 @@ class RestCalls:
         if joined is not None:
             return joined
         params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
-        record = hub.call(session, "tools/call", params, meta, in_place=False).record
-        return await hub.durable.begin(record, key, digest)  # what is acknowledged is not lost
+        call = hub.call(session, "tools/call", params, meta, in_place=False)
+        return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
 
     def _is_hidden(self, session: Session, name: str, arguments: Raw) -> bool:
         """Whether the caller's token is bound to a profile without the tool: another of its tokens may have called it.

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.rest.calls import OF_REST, rest_session
+from mcp_hub.fronts.rest.calls import OF_REST
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, NDJSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing, send_ndjson, send_sse
 from mcp_hub.fronts.rest.info import detailed, durable, info, open_questions
@@ -48,7 +48,7 @@ class RestStreams:
     async def get_stream(self, request: RestRequest) -> Response:
         """The status of a stream."""
         stream = await self._opened(request)
-        self._hub.let_go(rest_session(request.caller, ""), stream)  # somebody is here: the time starts anew
+        stream.let_go()  # somebody is here: the time starts anew
         return answer(await detailed(self._hub, stream))
 
     async def _opened(self, request: RestRequest) -> StreamHandle:
@@ -78,7 +78,7 @@ class RestStreams:
             return None
         finally:
             following.close()
-            self._hub.let_go(rest_session(request.caller, ""), stream, was_orphan=was_orphan)
+            stream.let_go(was_orphan=was_orphan)
 
     async def _page(self, following: Following, most: int, wait: float) -> Response:
         lines = await following.page(most, wait)

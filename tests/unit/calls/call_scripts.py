@@ -6,11 +6,18 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from mcp_hub.aio import call_later
-from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.call import Call, CallChannel, CallHandler, Early
+from mcp_hub.calls.handle import RunningCall, running_call
+from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.rules import CallRules, StreamLimits
 from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.streams.port import StreamPort
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Ending, Progressed, Started
+from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId, Era
 from tests.unit.calls.virtual_time import LoopClock, sleep
 
@@ -24,17 +31,51 @@ def new_call(principal: str = "p", method: str = "tools/call") -> Call:
     return Call(CallId(f"st_{next(_numbers)}"), "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {})
 
 
-def ringing(record: CallRecord) -> Callable[[float], None]:
-    """`sooner` of a call without a registry: its alarm rings as the wheel lets it."""
+class LoneOwner:
+    """The `CallOwner` of a call without a registry; `cancelled` are those that were to be cancelled."""
 
-    def ring() -> None:
-        if record.timer is not None:
-            record.timer(LoopClock().now())
+    def __init__(self, streams: StreamTable | None = None) -> None:
+        self.cancelled: list[CallRecord] = []
+        self._streams = streams
+        self._records: list[CallRecord] = []
 
-    def sooner(due: float) -> None:
-        call_later(due - LoopClock().now(), ring)
+    def record(self, call: Call, limits: TimeLimits = LONG, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
+        record = CallRecord(call, never, limits, LoopClock(), plan, self)
+        self._records.append(record)
+        return record
 
-    return sooner
+    def reschedule(self, due: float) -> None:
+        call_later(due - LoopClock().now(), self._look)
+
+    def _look(self) -> None:
+        for record in self._records:
+            record.look(LoopClock().now())
+
+    def becomes_durable(self, record: CallRecord) -> None:
+        if self._streams is not None:
+            self._streams.begin(record)
+
+    def cancel(self, record: CallRecord, reason: str | None = None) -> None:
+        self.cancelled.append(record)
+
+    def has_ended(self, record: CallRecord) -> None:
+        self._records.remove(record)
+
+
+def handle_of(
+    record: CallRecord,
+    streams: StreamTable | None = None,
+    parking: PendingInput | None = None,
+    after: int = 0,
+    early: Early | None = None,
+) -> RunningCall:
+    """The call in its client's hands."""
+    clock = LoopClock()
+    table = streams or StreamTable(MemoryStore(), clock, StreamLimits())
+    port = StreamPort(table, lambda server, tool: CallRules())
+    return running_call(
+        record, port, PendingInput(clock, 60, CallRecord.cancel) if parking is None else parking, after, early
+    )
 
 
 async def at_once(call: Call, channel: CallChannel) -> Completed:

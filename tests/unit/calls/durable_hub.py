@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from mcp_hub.call import Call, CallChannel, Question, StreamInfo
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, resumed
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.calls.streams.stored import last_progress
@@ -39,7 +40,6 @@ class DurableHub:
         self.clock = LoopClock()
         self.streams = StreamTable(self.store, self.clock, limits or StreamLimits(followers=1000))
         self.registry = CallRegistry(self.clock, running=running, waiting=100, on_durable=self.streams.begin)
-        self.streams.cancel_call = self.registry.cancel
         self.calls: list[DurableCall] = []
         self.taken_up: list[DurableCall] = []
         if more.get("takes_up"):
@@ -58,8 +58,7 @@ class DurableHub:
     async def _go_on(self, row: StreamInfo) -> None:
         left = msgspec.json.decode(row.continuation or b"", type=_Left)
         progressed = await last_progress(self.store, row)
-        call = DurableCall(self, left.call, LONG)
-        call.record.take_up(left.how, progressed, row.last)
+        call = DurableCall(self, left.call, LONG, resumed(None, left.how, progressed, row.last))
         self.streams.take_up(call.record, row)
         self.taken_up.append(call)
 
@@ -87,10 +86,10 @@ class DurableHub:
 class DurableCall:
     """A call whose handler waits for `ends`; `was_left` if it was stopped and left to another hub."""
 
-    def __init__(self, hub: DurableHub, call: Call, limits: TimeLimits) -> None:
+    def __init__(self, hub: DurableHub, call: Call, limits: TimeLimits, plan: CallPlan = WITHOUT_PLAN) -> None:
         self.outcome: asyncio.Future[Completed] = asyncio.get_running_loop().create_future()
         self.was_left: bool | None = None
-        self.record: CallRecord = hub.registry.start(call, self._handle, limits)
+        self.record: CallRecord = hub.registry.start(call, self._handle, limits, plan)
         self.id = call.id
 
     async def _handle(self, call: Call, channel: CallChannel) -> Completed:

@@ -6,6 +6,7 @@ import pytest
 import structlog
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
+from mcp_hub.calls.plan import resumed
 from mcp_hub.calls.runner import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
@@ -19,6 +20,7 @@ from tests.unit.calls.call_scripts import (
     after,
     at_once,
     never,
+    new_call,
     new_registry,
     raising,
     stubborn,
@@ -224,9 +226,9 @@ def test_a_call_that_another_hub_has_begun_is_no_unsent_one_though_its_turn_has_
     async def scenario() -> list[Watched]:
         registry = new_registry(running=1)
         watch(registry, never)
-        calls = [watch(registry, never, TimeLimits(3, seconds)) for seconds in (20, 1000)]
-        for call in calls:
-            call.record.take_up(b"{}", 0, 5)
+        plan = resumed(None, b"{}", 0, 5)
+        limits = [TimeLimits(3, seconds) for seconds in (20, 1000)]
+        calls = [Watched(registry.start(new_call(), never, each, plan), 0) for each in limits]
         await sleep(100)
         await registry.close(60)
         return calls

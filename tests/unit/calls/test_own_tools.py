@@ -184,7 +184,7 @@ async def test_a_call_whose_client_is_there_is_not_taken_for_one_without(hub: So
     sent = await wait(hub, hub.running.call.id)
     await sleep(WINDOW)
     writer = hub.streams.owned(hub.running.call.id)
-    assert soft(sent) and writer is not None and writer.orphaned_at is None
+    assert soft(sent) and writer is not None and writer.absence.until is None
 
 
 @in_virtual_time

@@ -1,7 +1,5 @@
 """What the registry's wheel does for calls that last: heartbeats, and being made durable; and that it does not spin."""
 
-import math
-
 import msgspec
 import pytest
 
@@ -97,24 +95,16 @@ async def test_the_wheel_turns_when_there_is_something_to_do_and_not_otherwise(m
 async def test_an_alarm_rings_at_its_times_while_the_call_runs(wants_progress: bool) -> None:
     hub = DurableHub()
     start = LoopClock().now()
-    dues = [7.0, 42.0, math.inf]
     rung: list[float] = []
-
-    def alarm(now: float) -> float:
-        if now >= start + dues[0]:
-            rung.append(round(now - start, 1))
-            del dues[0]
-        return start + dues[0]
-
-    def rings(now: float) -> float:
-        rung.append(now)
-        return now
-
     calls = [hub.call(wants_progress=wants_progress) for _ in range(2)]
+
+    def rings() -> None:
+        rung.append(round(LoopClock().now() - start, 1))
+        if len(rung) == 1:
+            calls[0].record.ring_at(start + 42, rings)
+
     for call in calls:
-        call.record.reschedule(start + 7)
-    calls[0].record.timer = alarm
-    calls[1].record.timer = rings
+        call.record.ring_at(start + 7, rings)
     calls[1].ends()
     await sleep(95)
     assert rung == [7, 42]

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
+from mcp_hub.calls.plan import resumed
 from mcp_hub.calls.streams.continuation import Continuation
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
@@ -57,8 +58,8 @@ async def left_to(pair: Pair, far: Far, *, cancel: str | None, delay: float = 0.
 
     async def go_on(row: StreamInfo) -> None:
         left = Continuation.of(row)
-        record = left.started(far, pair.two.registry, LONG)  # type: ignore[arg-type]  # what is used of it
-        record.take_up(left.how, 0.0, row.last, left.revoked)
+        plan = resumed(None, left.how, 0.0, row.last, left.revoked)
+        record = left.started(far, pair.two.registry, LONG, plan)  # type: ignore[arg-type]  # what is used of it
         pair.two.streams.take_up(record, row)
 
     pair.two.streams.go_on = go_on
@@ -100,8 +101,8 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
     async def goes_down(row: StreamInfo) -> None:
         rows.append(row)
         left = Continuation.of(row)
-        record = left.started(far, pair.two.registry, LONG)  # type: ignore[arg-type]  # what is used of it
-        record.take_up(left.how, 0.0, row.last, left.revoked)
+        plan = resumed(None, left.how, 0.0, row.last, left.revoked)
+        record = left.started(far, pair.two.registry, LONG, plan)  # type: ignore[arg-type]  # what is used of it
         pair.two.streams.take_up(record, row)
         record.continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
 

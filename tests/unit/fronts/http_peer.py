@@ -8,8 +8,10 @@ from typing import Any, cast
 import msgspec
 
 from mcp_hub.aio import call_later
-from mcp_hub.call import Call, Question, StreamInfo
-from mcp_hub.calls.pending_input import CallHandle, PendingInput
+from mcp_hub.call import Call, Early, Question, StreamInfo
+from mcp_hub.calls.handle import running_call
+from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits
@@ -32,9 +34,8 @@ from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind
 from tests.e2e.client import SseEvent, SseParser
-from tests.unit.calls.call_scripts import ringing
+from tests.unit.calls.call_scripts import LoneOwner
 from tests.unit.calls.virtual_time import LoopClock, sleep
-from tests.unit.fakes import unused
 from tests.unit.fronts.small_hub import Source
 
 __all__ = ["Connection", "MadeCall", "Neighbour", "World", "values"]
@@ -120,6 +121,14 @@ class Window:
             self._store.append(*change)
 
 
+class Owner(LoneOwner):
+    """Has the calls of a world."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world.streams)
+        self.cancel = world.cancel  # type: ignore[method-assign]
+
+
 class World:
     """A front's streams in one hub process, over a store that may be another's.
 
@@ -144,11 +153,12 @@ class World:
         source.adds_tool({"name": "reads", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}})
         view: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         catalog = Catalog({"git": source}, view, changes, clock, 0)
-        parking = PendingInput(clock, 1, self.cancel)
+        self.owner = Owner(self)
+        self.parking = PendingInput(clock, 1, self.cancel)
         given = rules or CallRules()
         registry = cast(CallRegistry, self)
         self.hub = HubPort(
-            catalog, registry, {}, {}, 10, parking, changes, self.streams, rules=lambda server, tool: given
+            catalog, registry, {}, {}, 10, self.parking, changes, self.streams, rules=lambda server, tool: given
         )
         self._keeper = Housekeeper()
         self._tasks = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self.streams.run())]
@@ -232,6 +242,7 @@ class MadeCall:
         *,
         takes_sse: bool = True,
         tool: str = "runs",
+        early: Early | None = None,
     ) -> None:
         self.world = world
         self.client = client = client or world.client()
@@ -240,12 +251,10 @@ class MadeCall:
         call = Call(
             new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {}, asked=name
         )
-        self.record = CallRecord(call, unused, TimeLimits(9e9, 9e9), LoopClock())
-        self.record.on_durable = world.streams.begin
-        self.record.reschedule = ringing(self.record)
+        self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
         self.record.log.append(Started())
-        call_later(QUIET, lambda: None if self.record.log.ended else self.record.make_lasting())
-        leg = CallHandle(self.record)
+        call_later(QUIET, self.record.become_durable)
+        leg = running_call(self.record, world.hub.durable, world.parking, early=early)
 
         async def answer(peer: Connection) -> None:
             request = HttpRequest(Envelope(), {}, [], LOCAL, peer.receive, peer.send, takes_sse)

@@ -44,7 +44,7 @@ class SoftHub(TaskHub):
         upstreams = cast(Mapping[str, Upstream], {"git": self.server})
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         self.facade.catalog = Catalog(upstreams, rules, self.facade.changes, self.clock, 0)
-        self.facade.soft_deadline = lambda session: DEADLINE if session.caller.principal == "me" else None  # type: ignore[method-assign]
+        self.facade._soft_deadline = lambda session: DEADLINE if session.caller.principal == "me" else None
         self.facade._audience = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
         self.raw: list[bytes] = []
         self._keep = self._pipe.send

@@ -14,6 +14,7 @@ from mcp_hub.hub import HubPort
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import CallId, Era, RawJson
+from tests.unit.calls.call_scripts import handle_of
 from tests.unit.fakes import unused
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
@@ -25,7 +26,7 @@ class Hub:
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return result
 
-    def is_shared(self, session: Session, record: CallRecord) -> bool:
+    def is_shared(self, *about: object) -> bool:
         return False
 
 
@@ -47,7 +48,7 @@ class Client:
         self.record = CallRecord(call, unused, TimeLimits(1, 1), Clock())
         self.woken = 0
         session = Session("s", LOCAL, era, "2025-11-25", log_level=level)
-        self.delivery = CallResponder(HUB, b'"r1"', session, self.record, token, self.wake)
+        self.delivery = CallResponder(HUB, b'"r1"', session, handle_of(self.record), token, self.wake)
         self.record.log.append(Started())
 
     def wake(self) -> None:

@@ -14,13 +14,14 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
-from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import Era, JsonObject, RawJson
+from tests.unit.calls.call_scripts import handle_of
 from tests.unit.fakes import unused
 
 pytestmark = pytest.mark.anyio
@@ -34,13 +35,13 @@ class Hub:
     def __init__(self) -> None:
         self.parking = PendingInput(SystemClock(), 60, lambda record, why: None)
 
-    def park(self, record: CallRecord, cursor: int) -> str:
-        return self.parking.park(record, cursor)
+    def mark_state(self, call: Call, state: str) -> str:
+        return self.parking.mark(call, state)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return result
 
-    def is_shared(self, session: Session, record: CallRecord) -> bool:
+    def is_shared(self, *about: object) -> bool:
         return False
 
 
@@ -61,7 +62,8 @@ class Client:
 
     def follow(self, after: int = 0) -> CallResponder:
         hub = cast(HubPort, self.hub)
-        return CallResponder(hub, b"9", self.session, self.record, b'"t"', lambda: None, self.asking, after)
+        call = handle_of(self.record, parking=self.hub.parking, after=after)
+        return CallResponder(hub, b"9", self.session, call, b'"t"', lambda: None, self.asking)
 
     def asked(self, method: str = "elicitation/create", params: JsonObject = FORM) -> str:
         return self.record.ask(Question(method, msgspec.Raw(json.dumps(params).encode()), self.answers.append))
@@ -202,7 +204,7 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     keys = [client.asked(), client.asked("roots/list", {})]
     client.record.send(Progressed(1))
     assert [message["params"]["progress"] for message in client.gets()] == [1]
-    assert client.delivery.ended and client.delivery.parked
+    assert client.delivery.ended and client.delivery.state is ResponderState.PARKED
     assert client.result["resultType"] == "input_required" and is_parked(client.result["requestState"])
     wanted = client.result["inputRequests"]
     assert {key: one["method"] for key, one in wanted.items()} == dict(
@@ -225,7 +227,7 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     client.record.answer(keys[1], msgspec.Raw(b'{"roots":[]}'))
     client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).after)
     client.record.log.append(Completed(b'{"content":[]}'))
-    assert client.gets() == [] and client.result["content"] == [] and not client.delivery.parked
+    assert client.gets() == [] and client.result["content"] == [] and client.delivery.state is not ResponderState.PARKED
 
 
 async def test_a_modern_servers_own_state_is_marked() -> None:

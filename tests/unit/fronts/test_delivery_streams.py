@@ -1,18 +1,16 @@
 """A call that becomes durable while its client follows it: what is read then, and what stands in for the result."""
 
 import json
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from mcp_hub.call import Call
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.call import Call, Early
 from mcp_hub.calls.streams import stream as stream_module
 from mcp_hub.calls.streams.table import StreamLimits, StreamTable
 from mcp_hub.errors import UnknownStream
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
-from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.extensions import STREAMS
@@ -21,12 +19,12 @@ from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, JsonObject, RawJson
-from tests.unit.calls.call_scripts import ringing
+from tests.unit.calls.call_scripts import LoneOwner, handle_of
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
-from tests.unit.fakes import unused
 
 DONE = Completed(b'{"content":[]}')
 INFO = Log("info", b'{"level":"info","data":1}')
+TASK = Early(5.0, is_task=True)
 DELTA = Delta(b'[{"type":"text","text":"a"}]')
 
 
@@ -40,22 +38,6 @@ class Hub:
         return False
 
 
-class Task:
-    """Stands in for a result after five seconds, once it may."""
-
-    after = 5.0
-
-    def __init__(self, is_ready: bool = True) -> None:
-        self.is_ready = is_ready
-
-    def prepare(self, ready: Callable[[], None]) -> None:
-        if self.is_ready:
-            ready()
-
-    def answer(self) -> bytes:
-        return b'{"instead":true}'
-
-
 class Client:
     """A delivery, the record that it follows and the store that this is written to."""
 
@@ -64,21 +46,26 @@ class Client:
         *,
         partials: bool = False,
         by_cursor: bool = False,
-        instead: Task | None = None,
+        early: Early | None = None,
         store: MemoryStore | None = None,
+        limits: StreamLimits | None = None,
     ) -> None:
         self.store = store or MemoryStore()
-        self.streams = StreamTable(self.store, LoopClock(), StreamLimits())
+        self.streams = StreamTable(self.store, LoopClock(), limits or StreamLimits())
         call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "local", Era.HANDSHAKE, {})
-        self.record = CallRecord(call, unused, TimeLimits(9, 9), LoopClock())
-        self.record.on_durable = self.streams.begin
-        self.record.reschedule = ringing(self.record)
+        self.record = LoneOwner(self.streams).record(call)
         capabilities: JsonObject = {"extensions": {STREAMS: {}}} if partials else {}
         session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", capabilities)
         self.record.log.append(Started())
         self.woken = 0
         self.delivery = CallResponder(
-            cast(HubPort, Hub()), b"1", session, self.record, b'"t"', self.wake, by_cursor=by_cursor, instead=instead
+            cast(HubPort, Hub()),
+            b"1",
+            session,
+            handle_of(self.record, self.streams, early=early),
+            b'"t"',
+            self.wake,
+            by_cursor=by_cursor,
         )
 
     def wake(self) -> None:
@@ -148,7 +135,7 @@ async def test_a_quick_silent_call_has_no_stream_and_no_mark(by_cursor: bool) ->
     await client.happens(DONE)
     assert client.gets() == [] and client.result == {"content": []}
     client.delivery.close()
-    assert client.record.on_stream is None and client.record.stream is None
+    assert client.record.stream is None
     assert await client.store.find(client.record.call.id) is None
 
 
@@ -223,7 +210,7 @@ async def test_a_client_that_has_come_back_to_its_place_is_sent_to_name_another(
     client.delivery.follow(client.wake, client.record.stream.reader(client.wake, 2))
     got = await overtaken(client)
     assert got == list(range(3, len(got) + 3)) and len(got) < 10
-    assert client.delivery.ended and client.delivery.is_lost and client.delivery.answer is None
+    assert client.delivery.ended and client.delivery.state is ResponderState.LOST and client.delivery.answer is None
 
 
 @virtual
@@ -256,7 +243,7 @@ async def test_a_stream_that_is_gone_altogether_ends_with_an_error() -> None:
     client.gets()
     assert client.record.stream is not None
     client.record.stream.fail(UnknownStream())
-    assert client.gets() == [] and client.delivery.ended and not client.delivery.is_lost
+    assert client.gets() == [] and client.delivery.ended and client.delivery.state is not ResponderState.LOST
     assert "cannot be read any more" in json.loads(client.delivery.answer or b"")["error"]["message"]
 
 
@@ -265,19 +252,19 @@ async def test_a_stream_that_is_gone_altogether_ends_with_an_error() -> None:
 
 @virtual
 async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_what_was_said() -> None:
-    client = Client(by_cursor=True, instead=Task())
+    client = Client(by_cursor=True, early=TASK)
     await sleep(4.9)
     assert not client.delivery.ended
     await client.happens(Progressed(1))
     await sleep(0.2)
     assert client.delivery.has_more
-    assert numbers(client.gets(1)) == [2] and client.delivery.detached and client.result == {"instead": True}
+    assert numbers(client.gets(1)) == [2] and client.delivery.detached and client.result["resultType"] == "task"
 
 
 @pytest.mark.parametrize("case", ["ended before", "not ready", "closed"])
 @virtual
 async def test_it_does_not_come_when_it_is_not_wanted(case: str) -> None:
-    client = Client(instead=Task(is_ready=case != "not ready"))
+    client = Client(early=TASK, limits=StreamLimits(detached=case != "not ready"))
     if case == "ended before":
         await client.happens(DONE)
         client.gets()
@@ -290,8 +277,8 @@ async def test_it_does_not_come_when_it_is_not_wanted(case: str) -> None:
 
 @virtual
 async def test_a_call_that_is_followed_no_longer_holds_nobody() -> None:
-    client = Client(instead=Task())
+    client = Client(early=TASK)
     await client.happens(Progressed(1))
-    assert client.record.timer is not None
+    assert client.record.times.alarm is not None
     client.delivery.close()
-    assert client.record.timer is None and client.record.on_stream is None
+    assert client.record.times.alarm is None and client.record.stream is not None and not client.record.stream.readers

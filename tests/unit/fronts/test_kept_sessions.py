@@ -132,7 +132,7 @@ async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeyp
         headers["mcp-session-id"] = id_ = begun.headers["mcp-session-id"]
         peer.tools.go.set()
         await send("tools/call", name="steps", arguments={"n": 2}, _meta={"progressToken": 1}).ended()
-        store, may_write, is_writing = peer.app.hub.streams.store, anyio.Event(), anyio.Event()
+        store, may_write, is_writing = peer.app.streams.store, anyio.Event(), anyio.Event()
         put_session = store.put_session
 
         async def slowly(row: SessionRow) -> None:

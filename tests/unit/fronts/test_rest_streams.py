@@ -122,7 +122,8 @@ async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_
     async with rest_hub(tmp_path, per_tool={"hold": {"orphan": 0.01}}) as peer:
         session = Session("se_1", Caller("alice"), Era.HANDSHAKE, "2025-11-25")
         params = {"name": Raw(b'"hold"'), "arguments": Raw(b'{"nonce":"a"}')}
-        record = peer.app.hub.call(session, "tools/call", params, take_meta({})).record
+        call = peer.app.hub.call(session, "tools/call", params, take_meta({}))
+        record = call.record
         writer = peer.app.streams.begin(record)
         await peer.tools.has_come("a")
         assert (await peer.ask("GET", f"/v1/streams/{record.call.id}")).json["status"] == "working"
@@ -130,10 +131,10 @@ async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_
         await follower.has(b"event: start")
         follower.leave()
         await follower.done.wait()
-        assert writer.orphaned_at is None
-        peer.app.hub.leave(session, record)
+        assert writer.absence.until is None
+        call.leave()
         again = await peer.ask("GET", f"/v1/streams/{record.call.id}/events?wait=0")
-        assert again.status == 200 and writer.orphaned_at is not None
+        assert again.status == 200 and writer.absence.until is not None
         with anyio.fail_after(WAIT):
             while peer.app.streams.owned(record.call.id) is not None:  # who asked would be somebody who has come back
                 await anyio.lowlevel.checkpoint()

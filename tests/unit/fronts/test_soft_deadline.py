@@ -4,16 +4,15 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import Raw, structs
+from msgspec import Raw
 
 from mcp_hub.app.limits import Current
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
-from mcp_hub.calls.runner import CallRecord
 from mcp_hub.catalog.exposure import exposed
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Progressed
-from mcp_hub.fronts.mcp.soft_deadline import SoftDeadlines, soft_answer
+from mcp_hub.fronts.mcp.soft_deadline import SoftDeadlines
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
@@ -210,11 +209,9 @@ async def test_only_calls_of_the_servers_tools_are_answered_early(hub: SoftHub) 
     session = Session("s", Caller("me"), M, "2026-07-28")
     wait = {"name": Raw(b'"hub_wait"'), "arguments": Raw(b'{"stream":"st_0"}')}
     for params, has_answer in (({"name": Raw(b'"slow"')}, True), (wait, False)):
-        record = hub.facade.call(session, "tools/call", params, take_meta({})).record
-        assert (soft_answer(hub.facade, session, record) is not None) is has_answer
-        hub.facade.cancel(record)
-    read = structs.replace(record.call, method="resources/read", upstream="git")
-    assert soft_answer(hub.facade, session, CallRecord(read, record.handler, record.limits, hub.clock)) is None
+        call = hub.facade.call(session, "tools/call", params, take_meta({}))
+        assert (call.early is not None) is has_answer
+        call.cancel()
 
 
 def test_a_list_that_depends_on_the_client_is_for_nobody_else() -> None:

@@ -1,16 +1,14 @@
 """What could go wrong between two connections of one stream, and at the edges of it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mcp_hub.aio import call_later
-from mcp_hub.call import StreamInfo
+from mcp_hub.call import Early, StreamInfo
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.streams import stream as stream_module
 from mcp_hub.calls.streams.table import StreamLimits
-from mcp_hub.fronts.http import resume
 from mcp_hub.fronts.http.resume import ClientCalls
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores.limits import StoreLimits
@@ -86,28 +84,14 @@ async def test_a_call_whose_newer_connection_is_refused_is_without_one() -> None
     assert call.world.cancelled == [call.record]
 
 
-class Instead:
-    """Stands in for the result after ten seconds."""
-
-    after = 10.0
-
-    def prepare(self, ready: Callable[[], None]) -> None:
-        ready()
-
-    def answer(self) -> bytes:
-        return b'{"instead":true}'
-
-
 @virtual
 async def test_what_stands_in_for_the_result_has_no_place_and_frees_the_id_of_the_request() -> None:
     world = World()
     client = world.client()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resume, "early_answer", lambda *about: Instead())
-        call = MadeCall(world, client)
-        await call.progresses(1)
-        await sleep(11)
-    assert call.post.messages[-1] == {"jsonrpc": "2.0", "id": 1, "result": {"instead": True}}
+    call = MadeCall(world, client, early=Early(10.0, is_task=True))
+    await call.progresses(1)
+    await sleep(11)
+    assert call.post.messages[-1]["id"] == 1 and call.post.messages[-1]["result"]["resultType"] == "task"
     assert call.post.events[-1].id is None and call.post.is_complete
     assert not client.is_taken(1) and world.cancelled == []
     resumed = await call.comes_back(2)
@@ -133,9 +117,9 @@ async def test_of_two_that_come_while_the_store_is_slow_the_second_follows() -> 
 async def test_a_call_that_waits_for_its_turn_gives_no_place() -> None:
     """Nothing of it is in the store, so nobody could come back after the hub was killed."""
     call = MadeCall(World())
-    call.record.on_durable = None
+    call.record.is_short = False
     await sleep(20)
     assert (call.post.status, call.post.ids) == (200, []) and b": keep-alive" in call.post.body
-    call.record.on_durable = call.world.streams.begin
+    call.record.is_short = True
     await call.progresses(1)
     assert call.post.ids == [2]

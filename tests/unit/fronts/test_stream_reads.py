@@ -174,13 +174,13 @@ async def test_reading_keeps_a_call_without_a_client_going_and_no_other(hub: Sof
     await hub.hello(experimental={"dev.mcp-hub/streams": {}})
     stream = await hub.softly()
     writer = hub.streams.owned(hub.running.call.id)
-    assert writer is not None and writer.orphaned_at is not None
-    before = writer.orphaned_at
+    assert writer is not None and writer.absence.until is not None
+    before = writer.absence.until
     await sleep(100)
     await hub.ask(READ, {"stream": stream})
-    assert writer.orphaned_at > before + 99
+    assert writer.absence.until > before + 99
     await hub.tool("kept")
     await hub.running.happens(delta("a"))
     attended = hub.streams.owned(hub.running.call.id)
     await hub.ask(READ, {"stream": hub.running.call.id})
-    assert attended is not None and attended.orphaned_at is None, "its client waits for it"
+    assert attended is not None and attended.absence.until is None, "its client waits for it"

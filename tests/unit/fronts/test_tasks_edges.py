@@ -8,6 +8,7 @@ import pytest
 
 from mcp_hub.call import Call, Question
 from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.plan import resumed
 from mcp_hub.calls.runner import CallRecord, TimeLimits
 from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.clock import SystemClock
@@ -15,7 +16,6 @@ from mcp_hub.errors import MethodNotFound, RpcError, StoreError
 from mcp_hub.events import Completed, Failed, Started
 from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.results import result_for
-from mcp_hub.fronts.mcp.tasks import task_answer
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.meta import take_meta
@@ -24,7 +24,7 @@ from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.protocol.shape.tasks import TaskState
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.base import Fetched
-from mcp_hub.types import OWN, CallId, Era, RawJson
+from mcp_hub.types import CallId, Era, RawJson
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fakes import unused
 from tests.unit.fronts.task_hub import AFTER, TASKS, TaskHub, on_each_front, over_the_pipe
@@ -41,18 +41,7 @@ async def test_a_handshake_session_has_no_tasks_whatever_it_declares(hub: TaskHu
             await reply.reply
     for name in ("always", "required"):
         asked = {"name": msgspec.Raw(json.dumps(name).encode()), "arguments": msgspec.Raw(b"{}")}
-        leg = hub.facade.call(session, "tools/call", asked, take_meta({}))
-        assert task_answer(hub.facade, session, leg.record) is None
-
-
-@over_the_pipe
-async def test_only_calls_of_other_servers_tools_become_tasks(hub: TaskHub) -> None:
-    session = Session("s", LOCAL, Era.MODERN, "2026-07-28", dict(TASKS))
-    call = Call(new_call_id(), "git", "prompts/get", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", Era.MODERN, {})
-    of_the_hub = msgspec.structs.replace(call, method="tools/call", upstream=OWN)
-    for other in (call, of_the_hub):
-        record = CallRecord(other, unused, TimeLimits(9, 9), SystemClock())
-        assert task_answer(hub.facade, session, record) is None
+        assert hub.facade.call(session, "tools/call", asked, take_meta({})).early is None
 
 
 @pytest.mark.parametrize("ends_hub", [True, False])
@@ -109,13 +98,13 @@ async def test_a_call_that_cannot_be_made_durable_stays_an_ordinary_one(hub: Tas
 @virtual
 async def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own() -> None:
     call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
-    earlier, later = (CallRecord(call, unused, TimeLimits(9, 9), SystemClock()) for _ in range(2))
+    earlier = CallRecord(call, unused, TimeLimits(9, 9), SystemClock())
     question = Question("elicitation/create", b"{}", lambda outcome: None)
     earlier.log.append(Started())
-    later.log.append(Started())
     keys = [earlier.ask(question) for _ in range(3)]
     events = len(earlier.log.reader(lambda: None).take())
-    later.take_up(b"{}", 0, events)
+    later = CallRecord(call, unused, TimeLimits(9, 9), SystemClock(), resumed(None, b"{}", 0, events))
+    later.log.append(Started())
     assert not set(keys) & {later.ask(question) for _ in range(3)}
 
 
@@ -137,6 +126,9 @@ class Exporting:
 
     def __init__(self) -> None:
         self.parking = PendingInput(SystemClock(), 1, lambda record, why: None)
+
+    def mark_state(self, call: Call, state: str) -> str:
+        return self.parking.mark(call, state)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return bytes(result).replace(b"file:///own", b"hub:///exported")

@@ -105,8 +105,8 @@ class Running:
     @property
     def how(self) -> RawJson:
         """What another hub was left."""
-        assert self.record.continuation is not None
-        return self.record.continuation
+        assert self.record.resumption is not None
+        return self.record.resumption.how
 
     @property
     def steps(self) -> list[JsonObject]:

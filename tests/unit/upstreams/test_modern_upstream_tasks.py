@@ -195,7 +195,7 @@ async def test_another_hub_is_told_how_to_go_on_as_soon_as_there_is_a_task() -> 
     async with talking(Era.MODERN) as (peer, server), group() as tasks:
         made = Running(tasks, peer.call, call())
         request = await server.expect("tools/call")
-        assert made.record.continuation is None
+        assert made.record.resumption is None
         await server.send(id=request["id"], result=created())
         await server.expect("tasks/get")
         assert msgspec.json.decode(made.how, type=Known) == Known(Era.MODERN, "t1", BORN)

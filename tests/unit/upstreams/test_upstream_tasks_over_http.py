@@ -31,7 +31,7 @@ async def left_behind(far: ManagedUpstream, **differs: Any) -> RawJson:
     """What the first hub, which ends now, knows of the task that it made."""
     async with group() as tasks:
         made = Running(tasks, far.call, call(**differs))
-        await until(lambda: made.record.continuation is not None or made.has_ended)
+        await until(lambda: made.record.resumption is not None or made.has_ended)
         assert not made.has_ended, await made.outcome()
         far.leave_tasks()
         return made.how
@@ -74,6 +74,6 @@ async def test_a_real_task_tells_its_steps_fails_as_it_says_and_is_cancelled_wit
             error = await Running(tasks, far.call, call("task_fails", {"nonce": "f"})).error()
             assert (error.code, error.message) == (4242, "it failed")
             never = Running(tasks, far.call, call("task_never", {"nonce": "n"}))
-            await until(lambda: never.record.continuation)
+            await until(lambda: never.record.resumption)
             never.scope.cancel()
             await until(lambda: [event["nonce"] for event in events(journal, "cancelled")] == ["n"])

@@ -1,0 +1,133 @@
+"""Another answer to a request whose call takes long: a task, or the output so far. The call continues on its own."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+from mcp_hub.aio import Timer, call_later
+from mcp_hub.call import EarlyOutput
+from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
+from mcp_hub.calls.log import nobody
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.streams.port import StreamPort
+from mcp_hub.calls.streams.stream import StreamReader
+from mcp_hub.errors import Busy
+from mcp_hub.logs import get_logger
+
+__all__ = ["OutputSoFar", "TaskAnswer"]
+
+log = get_logger(__name__)
+
+_SOON: Final = 1.0
+"""Seconds: an early answer that is due sooner has a timer of its own."""
+_MOST: Final = 2000
+"""Bytes of the output that is shown: the end of it."""
+_LATEST: Final = 1024
+"""Events that are looked at for it."""
+_AGAIN: Final = 0.25
+"""Seconds between two looks whether the questions of a call that is overdue are answered."""
+
+
+class _EarlyAnswer(ABC):
+    """Calls `ready` when the call has run for `after` seconds, and could be detached; never, if it cannot be.
+
+    The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`).
+    """
+
+    def __init__(
+        self, record: CallRecord, streams: StreamPort, after: float, ready: Callable[[], None], *, is_retry: bool
+    ) -> None:
+        self._record = record
+        self._streams = streams
+        self._ready = ready
+        self._timer: Timer | None = None
+        if after < _SOON or is_retry:
+            self._timer = call_later(after, self._prepare)
+        else:  # most calls are over before it is worth a timer
+            record.ring_at(record.times.started + after, self._prepare)
+
+    def _prepare(self) -> None:
+        if not self._record.log.ended:
+            self._detach()
+
+    @abstractmethod
+    def _detach(self) -> None:
+        """Has the call continue on its own, then calls `_ready`."""
+        ...
+
+    @abstractmethod
+    def take(self) -> EarlyOutput:
+        """The answer; from here on the call continues without its client."""
+        ...
+
+    def close(self) -> None:
+        """The answer is not needed. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        alarm = self._record.times.alarm
+        if alarm is not None and alarm[1] == self._prepare:
+            self._record.times.set_alarm(None)
+        self._ready = nobody
+
+
+class TaskAnswer(_EarlyAnswer):
+    """The call becomes a task, once its first event is stored and the task can be asked for."""
+
+    def _detach(self) -> None:
+        try:
+            self._stream = self._streams.detach(self._record)
+        except Busy as busy:
+            log.info("task_refused", call_id=self._record.call.id, reason=str(busy))
+        else:
+            self._stream.on_stored(self._tell)
+
+    def _tell(self) -> None:
+        self._ready()
+
+    def take(self) -> EarlyOutput:
+        self._streams.leave(self._record)
+        return EarlyOutput(self._stream.info)
+
+
+class OutputSoFar(_EarlyAnswer):
+    """The client gets the output so far, and the tools `hub_wait` and `hub_cancel` do the rest.
+
+    While the call asks a handshake client something, that is busy with the question and gets no early answer; a modern
+    client is asked by the answer to its request anyway.
+    """
+
+    _reader: StreamReader | None = None
+
+    def _detach(self) -> None:
+        if self._record.open_questions:
+            self._timer = call_later(_AGAIN, self._prepare)
+            return
+        stream = self._streams.table.begin(self._record).stream
+        after = max(stream.row.last - _LATEST, stream.row.first - 1)
+        self._said = Transcript(_MOST, is_cut=after > 0)
+        self._reader = stream.reader(self._look, after)
+        self._look()
+
+    def _look(self) -> None:
+        """Takes what is committed; with the last of it the answer can be given."""
+        reader = self._reader
+        if reader is None or reader.is_closed:  # it is just being made
+            return
+        for event in reader.take():
+            self._said.add(event)
+        if self._record.log.ended or reader.failed is not None:
+            reader.close()
+        elif 0 < reader.stream.row.last <= reader.cursor:
+            reader.close()  # a follower would keep the call going
+            try:
+                self._streams.detach(self._record)
+            except Busy as busy:
+                log.info("soft_answer_refused", call_id=self._record.call.id, reason=str(busy))
+            else:
+                self._ready()
+
+    def take(self) -> EarlyOutput:
+        assert self._reader is not None
+        self._streams.leave(self._record)
+        row, cursor = self._reader.stream.row, self._reader.cursor
+        return EarlyOutput(row, cursor, still_running(row.id, cursor, self._said, "Output so far"))

@@ -137,12 +137,6 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_says_why(tmp_path:
     assert (await reloader.reload("file")).is_applied  # nothing is stuck
 
 
-def test_a_hub_follows_its_file_and_lets_calls_end_unless_told_otherwise() -> None:
-    assert (Settings().hub.watch, Settings().hub.drain_timeout) == (True, 30)
-    own = Settings.model_validate({"hub": {"watch": False, "drain_timeout": "0s"}}).hub
-    assert (own.watch, own.drain_timeout) == (False, 0)
-
-
 async def test_every_finding_is_told_up_to_a_bound(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, _ = made(path)

@@ -30,24 +30,22 @@ def finding(clients: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("client_name", "seconds"),
+    ("client_name", "rules"),
     [
-        ("claude-code", None),
-        ("claude-ai", 200.0),
-        ("claude-desktop", 200.0),
-        ("codex-mcp-client", 240.0),
-        ("Codex-MCP-Client", 240.0),
-        ("Visual Studio Code", 45.0),
-        ("claude-code-fork", 45.0),
-        ("unknown", 45.0),
-        ("", 45.0),
-        (None, 45.0),
+        ("claude-code", ClientRules(400, True, None)),
+        ("claude-ai", ClientRules(240, False, 200.0)),
+        ("claude-desktop", ClientRules(240, False, 200.0)),
+        ("Codex-MCP-Client", ClientRules(120, False, 240.0)),
+        ("OpenAI-MCP (ChatGPT)", ClientRules(120, False, 45.0)),
+        ("cursor-vscode", ClientRules(120, False, 45.0)),
+        ("Visual Studio Code - Insiders", ClientRules(120, False, 45.0)),
+        ("claude-code-fork", ClientRules(240, False, 45.0)),
+        ("", ClientRules(240, False, 45.0)),
+        (None, ClientRules(240, False, 45.0)),
     ],
 )
-def test_clients_that_are_known_have_their_own_patience_and_others_45_seconds(
-    client_name: str | None, seconds: float | None
-) -> None:
-    assert settings().client_table.rules(client_name, None).soft_deadline == seconds
+def test_clients_that_are_known_have_their_own_rules(client_name: str | None, rules: ClientRules) -> None:
+    assert settings().client_table.rules(client_name, None) == rules
 
 
 @pytest.mark.parametrize(("chosen", "seconds"), [("codex", 240.0), ("CLAUDE-CODE", None), ("unknown", 45.0)])
@@ -136,27 +134,6 @@ def test_bad_entry_is_found_where_it_stands(entry: str, said: str) -> None:
 def test_entries_that_differ_in_case_only_are_refused() -> None:
     found = finding("\n  Mine: {soft_deadline: 1s}\n  mine: {soft_deadline: 2s}")
     assert found == "servers.yaml:4: hub.clients.mine [duplicate_name]"
-
-
-@pytest.mark.parametrize(
-    ("client_name", "max_tools", "defers_tools"),
-    [
-        ("claude-code", 400, True),
-        ("claude-ai", 240, False),
-        ("codex-mcp-client", 120, False),
-        ("openai-mcp", 120, False),
-        ("OpenAI-MCP (ChatGPT)", 120, False),
-        ("cursor-vscode", 120, False),
-        ("Visual Studio Code - Insiders", 120, False),
-        ("else", 240, False),
-        (None, 240, False),
-    ],
-)
-def test_clients_differ_in_how_many_tools_they_take(
-    client_name: str | None, max_tools: int, defers_tools: bool
-) -> None:
-    found = settings().client_table.rules(client_name, None)
-    assert (found.max_tools, found.defers_tools) == (max_tools, defers_tools)
 
 
 PARTS = """

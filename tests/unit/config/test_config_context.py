@@ -50,75 +50,63 @@ def test_defaults_are_the_documented_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("text", "where"),
     [
-        ("expose: some", "expose [invalid_value]"),
-        ("budget: -1", "budget [out_of_range]"),
-        ("budget: lots", "budget [wrong_type]"),
-        ("compact: perhaps", "compact [wrong_type]"),
-        ("pinned: git_*", "pinned [wrong_type]"),
-        ("pinned: ['']", "pinned[0] [out_of_range]"),
-        (f"pinned: [{','.join('x' * 1001)}]", "pinned [out_of_range]"),
-        ("max_result_tokens: -1", "max_result_tokens [out_of_range]"),
-        ("aliases: [a]", "aliases [wrong_type]"),
-        ("aliases: {a: b}", "aliases.a [wrong_type]"),
-        ("aliases: {a: []}", "aliases.a [out_of_range]"),
-        ("aliases: {a: ['']}", "aliases.a[0] [out_of_range]"),
-        ("aliases: {'': [b]}", 'aliases[""] [out_of_range]'),
-        (f"aliases: {{a: [{','.join('x' * 33)}]}}", "aliases.a [out_of_range]"),
-        (f"aliases: {{a: [{'x' * 65}]}}", "aliases.a[0] [out_of_range]"),
-        (f"aliases: {{{','.join(f'w{n}: [x]' for n in range(1001))}}}", "aliases [out_of_range]"),
-        ("limits: {results: 0}", "limits.results [out_of_range]"),
-        ("limits: {results_size: 0}", "limits.results_size [invalid_value]"),
-        ("limits: {result_ttl: 0s}", "limits.result_ttl [invalid_value]"),
-        ("expos: full", "expos [unknown_key]"),
+        (of_hub("expose: some"), "2: hub.expose [invalid_value]"),
+        (of_hub("budget: -1"), "2: hub.budget [out_of_range]"),
+        (of_hub("budget: lots"), "2: hub.budget [wrong_type]"),
+        (of_hub("compact: perhaps"), "2: hub.compact [wrong_type]"),
+        (of_hub("pinned: git_*"), "2: hub.pinned [wrong_type]"),
+        (of_hub("pinned: ['']"), "2: hub.pinned[0] [out_of_range]"),
+        (of_hub(f"pinned: [{','.join('x' * 1001)}]"), "2: hub.pinned [out_of_range]"),
+        (of_hub("max_result_tokens: -1"), "2: hub.max_result_tokens [out_of_range]"),
+        (of_hub("aliases: [a]"), "2: hub.aliases [wrong_type]"),
+        (of_hub("aliases: {a: b}"), "2: hub.aliases.a [wrong_type]"),
+        (of_hub("aliases: {a: []}"), "2: hub.aliases.a [out_of_range]"),
+        (of_hub("aliases: {a: ['']}"), "2: hub.aliases.a[0] [out_of_range]"),
+        (of_hub("aliases: {'': [b]}"), '2: hub.aliases[""] [out_of_range]'),
+        (of_hub(f"aliases: {{a: [{','.join('x' * 33)}]}}"), "2: hub.aliases.a [out_of_range]"),
+        (of_hub(f"aliases: {{a: [{'x' * 65}]}}"), "2: hub.aliases.a[0] [out_of_range]"),
+        (of_hub(f"aliases: {{{','.join(f'w{n}: [x]' for n in range(1001))}}}"), "2: hub.aliases [out_of_range]"),
+        (of_hub("limits: {results: 0}"), "2: hub.limits.results [out_of_range]"),
+        (of_hub("limits: {results_size: 0}"), "2: hub.limits.results_size [invalid_value]"),
+        (of_hub("limits: {result_ttl: 0s}"), "2: hub.limits.result_ttl [invalid_value]"),
+        (of_hub("expos: full"), "2: hub.expos [unknown_key]"),
+        (of_profile("expose: some"), "3: profiles.p.expose [invalid_value]"),
+        (of_profile("budget: -1"), "3: profiles.p.budget [out_of_range]"),
+        (of_profile("pinned: x"), "3: profiles.p.pinned [wrong_type]"),
+        (of_profile("max_result_tokens: x"), "3: profiles.p.max_result_tokens [wrong_type]"),
+        (of_profile("limits: {running_calls: 1}"), "3: profiles.p.limits [unknown_key]"),
+        (of_profile("tools: {allow: x}"), "3: profiles.p.tools.allow [wrong_type]"),
+        (
+            of_profile("resources: {deny: [{readOnlyHint: true}]}"),
+            "3: profiles.p.resources.deny[0].readOnlyHint [unknown_key]",
+        ),
+        (of_profile("prompts: {deny: [{tags: x}]}"), "3: profiles.p.prompts.deny[0].tags [unknown_key]"),
+        (of_server("expose: auto"), "3: servers.a.expose [invalid_value]"),
+        (of_server("expose: names"), "3: servers.a.expose [invalid_value]"),
+        (of_server("compact: 3"), "3: servers.a.compact [wrong_type]"),
+        (of_server("tools: {allow: [5]}"), "3: servers.a.tools.allow[0] [wrong_type]"),
+        (of_server("tools: {allow: [[x]]}"), "3: servers.a.tools.allow[0] [wrong_type]"),
+        (of_server("tools: {allow: {}}"), "3: servers.a.tools.allow [wrong_type]"),
+        (of_server("tools: {allow: [null]}"), "3: servers.a.tools.allow[0] [wrong_type]"),
+        (of_server("tools: {allow: ['a', '']}"), "3: servers.a.tools.allow[1] [out_of_range]"),
+        (of_server("tools: {allow: [{}]}"), "3: servers.a.tools.allow[0] [missing_key]"),
+        (of_server("tools: {allow: [{tag: }]}"), "3: servers.a.tools.allow[0] [missing_key]"),
+        (of_server("tools: {allow: [{name: ''}]}"), "3: servers.a.tools.allow[0].name [out_of_range]"),
+        (of_server("tools: {allow: [{tag: 5}]}"), "3: servers.a.tools.allow[0].tag [wrong_type]"),
+        (of_server("tools: {allow: [{readOnly: true}]}"), "3: servers.a.tools.allow[0].readOnly [unknown_key]"),
+        (of_server("tools: {deny: [{readOnlyHint: perhaps}]}"), "3: servers.a.tools.deny[0].readOnlyHint [wrong_type]"),
+        (of_server("resources: {allow: [5]}"), "3: servers.a.resources.allow[0] [wrong_type]"),
+        (
+            of_server("prompts: {allow: [{openWorldHint: true}]}"),
+            "3: servers.a.prompts.allow[0].openWorldHint [unknown_key]",
+        ),
+        (of_server(f"tools: {{deny: [{','.join('x' * 1001)}]}}"), "3: servers.a.tools.deny [out_of_range]"),
     ],
 )
-def test_bad_value_of_the_hub_is_found_where_it_stands(body: str, said: str) -> None:
-    assert finding(of_hub(body)).startswith(f"servers.yaml:2: hub.{said}")
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("expose: some", "expose [invalid_value]"),
-        ("budget: -1", "budget [out_of_range]"),
-        ("pinned: x", "pinned [wrong_type]"),
-        ("max_result_tokens: x", "max_result_tokens [wrong_type]"),
-        ("limits: {running_calls: 1}", "limits [unknown_key]"),
-        ("tools: {allow: x}", "tools.allow [wrong_type]"),
-        ("resources: {deny: [{readOnlyHint: true}]}", "resources.deny[0].readOnlyHint [unknown_key]"),
-        ("prompts: {deny: [{tags: x}]}", "prompts.deny[0].tags [unknown_key]"),
-    ],
-)
-def test_bad_value_of_a_profile_is_found_where_it_stands(body: str, said: str) -> None:
-    assert finding(of_profile(body)).startswith(f"servers.yaml:3: profiles.p.{said}")
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("expose: auto", "expose [invalid_value]"),
-        ("expose: names", "expose [invalid_value]"),
-        ("compact: 3", "compact [wrong_type]"),
-        ("tools: {allow: [5]}", "tools.allow[0] [wrong_type]"),
-        ("tools: {allow: [[x]]}", "tools.allow[0] [wrong_type]"),
-        ("tools: {allow: {}}", "tools.allow [wrong_type]"),
-        ("tools: {allow: [null]}", "tools.allow[0] [wrong_type]"),
-        ("tools: {allow: ['a', '']}", "tools.allow[1] [out_of_range]"),
-        ("tools: {allow: [{}]}", "tools.allow[0] [missing_key]"),
-        ("tools: {allow: [{tag: }]}", "tools.allow[0] [missing_key]"),
-        ("tools: {allow: [{name: ''}]}", "tools.allow[0].name [out_of_range]"),
-        ("tools: {allow: [{tag: 5}]}", "tools.allow[0].tag [wrong_type]"),
-        ("tools: {allow: [{readOnly: true}]}", "tools.allow[0].readOnly [unknown_key]"),
-        ("tools: {deny: [{readOnlyHint: perhaps}]}", "tools.deny[0].readOnlyHint [wrong_type]"),
-        ("resources: {allow: [5]}", "resources.allow[0] [wrong_type]"),
-        ("prompts: {allow: [{openWorldHint: true}]}", "prompts.allow[0].openWorldHint [unknown_key]"),
-        (f"tools: {{deny: [{','.join('x' * 1001)}]}}", "tools.deny [out_of_range]"),
-    ],
-)
-def test_bad_value_of_a_server_is_found_where_it_stands(body: str, said: str) -> None:
-    assert finding(of_server(body)).startswith(f"servers.yaml:3: servers.a.{said}")
+def test_bad_value_is_found_where_it_stands(text: str, where: str) -> None:
+    assert finding(text).startswith(f"servers.yaml:{where}")
 
 
 def test_entries_of_filters_are_globs_or_mappings_of_tags_and_hints() -> None:

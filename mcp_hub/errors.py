@@ -275,7 +275,7 @@ class HttpRefused(UpstreamLost):
         data: JsonObject = {"upstream": {"server": server, "status": status, "code": _code_of_status(status)}}
         if not 300 <= status < 500:
             data["outcome"] = "unknown"
-        super().__init__(f'upstream "{server}" answered with {said}', data=data)
+        super().__init__(f'server "{server}" answered with {said}', data=data)
         self.status = status
 
 

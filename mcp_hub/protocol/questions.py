@@ -154,15 +154,15 @@ def input_requests(result: RawJson) -> InputRequiredResult | None:
     found = members.get("inputRequests", _NULL)
     raws = raw_object(found) if found != _NULL else {}
     if raws is None:
-        raise RpcError("upstream asked for input in a way that cannot be read: inputRequests is not an object")
+        raise RpcError("the server asked for input in a way that cannot be read: inputRequests is not an object")
     if len(raws) > MAX_QUESTIONS:
-        raise RpcError(f"upstream asked for {len(raws)} inputs at once, more than {MAX_QUESTIONS}")
+        raise RpcError(f"the server asked for {len(raws)} inputs at once, more than {MAX_QUESTIONS}")
     try:
         state = _state(members)
     except ValueError as problem:
-        raise RpcError(f"upstream asked for input in a way that cannot be read: {problem}") from None
+        raise RpcError(f"the server asked for input in a way that cannot be read: {problem}") from None
     if not raws and state is None:
-        raise RpcError("upstream asked for input without saying which")
+        raise RpcError("the server asked for input without saying which")
     return InputRequiredResult({key: _question(key, raw) for key, raw in raws.items()}, state)
 
 
@@ -171,12 +171,12 @@ def _question(key: str, raw: msgspec.Raw) -> Question:
     try:
         method = _string(members.get("method", b""))
     except (msgspec.DecodeError, RecursionError):
-        raise RpcError(f"upstream asked for input in a way that cannot be read: {key[:100]!r}") from None
+        raise RpcError(f"the server asked for input in a way that cannot be read: {key[:100]!r}") from None
     if method not in QUESTIONS:
-        raise RpcError(f"upstream asked for {method[:100]!r}, which no client can be asked for")
+        raise RpcError(f"the server asked for {method[:100]!r}, which no client can be asked for")
     params = members.get("params", msgspec.Raw(b"{}"))
     if not _is_object(params):
-        raise RpcError(f"upstream asked for {method} with params that are no object")
+        raise RpcError(f"the server asked for {method} with params that are not an object")
     return method, params
 
 

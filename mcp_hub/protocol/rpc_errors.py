@@ -119,7 +119,7 @@ def for_caller(
     if error.code == MISSING_CAPABILITY and missing(_required(error), capabilities) is not None:
         return error
     if error.code in _OWN_HOP:
-        return _wrapped(error, server, INTERNAL_ERROR, f"upstream refused the hub's request: {error.message}")
+        return _wrapped(error, server, INTERNAL_ERROR, f"the server refused the hub's request: {error.message}")
     if era is Era.HANDSHAKE:
         return error
     if error.code == RESOURCE_NOT_FOUND:

@@ -50,5 +50,5 @@ def _with_own_state(hub: HubPort, call: Call, done: Completed) -> Completed:
     try:
         own = msgspec.json.decode(state, type=str)
     except (msgspec.DecodeError, RecursionError):
-        raise RpcError("upstream asked for input in a way that cannot be read: requestState must be a string") from None
+        raise RpcError("the server asked for input in an unreadable way: requestState must be a string") from None
     return Completed(object_bytes({**members, "requestState": hub.mark_state(call, own)}), done.era)

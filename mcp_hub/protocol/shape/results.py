@@ -113,8 +113,10 @@ def _refuse_extension(members: RawObject, allowed: tuple[msgspec.Raw, ...]) -> N
     """A result of a type that this caller did not agree to would be misread. Raises `RpcError`."""
     kind = members.get("resultType", _COMPLETE)
     if kind != _COMPLETE and kind not in allowed:
-        what = "for input that this client cannot be asked for" if kind == _ASKS else "to go on in another way"
-        raise RpcError(f"upstream asked {what}", data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}})
+        said = "asked for input that this client cannot be asked for"
+        if kind != _ASKS:
+            said = f"returned result type {bytes(kind).decode()[:60]}, which this client did not negotiate"
+        raise RpcError(f"the server {said}", data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}})
 
 
 def _without(members: RawObject, names: tuple[str, ...]) -> RawObject:

@@ -142,7 +142,7 @@ def test_other_results_ask_for_nothing(result: object) -> None:
         ({"inputRequests": {"k": 5}}, "cannot be read: 'k'"),
         ({"inputRequests": {"k": {"params": {}}}}, "cannot be read: 'k'"),
         ({"inputRequests": {"k": {"method": "tools/call", "params": {}}}}, "'tools/call', which no client"),
-        ({"inputRequests": {"k": {"method": ROOTS, "params": []}}}, "roots/list with params that are no object"),
+        ({"inputRequests": {"k": {"method": ROOTS, "params": []}}}, "roots/list with params that are not an object"),
         ({"inputRequests": dict.fromkeys(map(str, range(65)), {"method": ROOTS})}, "65 inputs at once, more than 64"),
         ({"requestState": 5}, "requestState must be a string"),
         ({"requestState": "x" * (MAX_STATE + 1)}, "requestState is longer than 65536 characters"),

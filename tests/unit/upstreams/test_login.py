@@ -188,7 +188,7 @@ async def test_nothing_is_sent_to_a_place_that_others_can_read(tmp_path: Path, k
     async with serving(Authorization(metadata={key: "http://auth.example/x"})) as server:
         said = await refused(server, GrantStore(tmp_path))
     assert said.endswith(
-        "'http://auth.example' is refused: it is http://, which everybody on the way can read and change"
+        "'http://auth.example' is refused: it is http://, which others on the network can read and change"
     )
 
 

@@ -6,7 +6,7 @@ was given out. So there is never a gap, never a repeat, and one ending.
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -92,13 +92,9 @@ class HubStream:
         self._patience = patience
         self._start = start
         self._events: deque[tuple[int, CallEvent | None]] = deque()
-        self._answer: Answer | None = None
-        self._chunks: AsyncGenerator[bytes, None]
-        self._reader: EventDecoder
-        self._opened_at = 0.0
+        self._connection: _Connection | None = None
         self._after = after
         self._attempts = 0
-        self._is_sent = False
         self._has_ended = False
 
     async def __aenter__(self) -> Self:
@@ -130,7 +126,7 @@ class HubStream:
 
         Raises what iterating does.
         """
-        if not self._is_sent or self._has_ended:
+        if not self._attempts or self._has_ended:
             return
         while self.stream is None:
             await self._read()
@@ -141,12 +137,12 @@ class HubStream:
     async def _read(self) -> None:
         """Reads the next portion, connecting first if necessary."""
         try:
-            if self._answer is None:
-                await self._connect()
-            if self._reader.is_over:
-                await self._over(self._reader)
+            connection = self._connection = self._connection or await self._connect()
+            reader = connection.reader
+            if reader.is_over:
+                await self._over(reader)
                 return
-            chunk = await anext(self._chunks, None)
+            chunk = await anext(connection.chunks, None)
         except RequestRefused as refused:
             await self._refused(refused)
         except ConnectionLost as exc:
@@ -155,30 +151,23 @@ class HubStream:
             if chunk is None:
                 await self._pause("it ended its answer too early")
             else:
-                self._take(self._reader.feed(chunk))
+                events = reader.feed(chunk)
+                self.stream = reader.stream or self.stream
+                if events:
+                    self._patience.worked()
+                    self._events.extend(events)
 
-    async def _connect(self) -> None:
+    async def _connect(self) -> "_Connection":
         rest = self._rest
         self._attempts += 1
         if self.stream is None:
             assert self._start is not None
-            self._is_sent = True
             key = {"idempotency-key": self._start.key}
             answer = await rest.open("POST", self._start.url, body=self._start.body, headers=key, media=_EVENTS)
         else:
             place = rest.url("streams", self.stream, "events", after=str(self.cursor))
             answer = await rest.open("GET", place, media=_EVENTS)
-        self._reader = EventDecoder(rest.endpoint, self.cursor)
-        self._chunks = answer.chunks()
-        self._opened_at = anyio.current_time()
-        self._answer = answer
-
-    def _take(self, events: list[tuple[int, CallEvent | None]]) -> None:
-        if self._reader.stream is not None:
-            self.stream = self._reader.stream
-        if events:
-            self._patience.worked()
-            self._events.extend(events)
+        return _Connection(answer, EventDecoder(rest.endpoint, self.cursor))
 
     async def _over(self, reader: EventDecoder) -> None:
         """All events of the answer are given out, and no ending was among them."""
@@ -204,18 +193,18 @@ class HubStream:
 
     async def _lost(self, exc: ConnectionLost) -> None:
         """Tries again, unless there was no hub to begin with."""
-        is_first = self._attempts == 1 and self._answer is None
+        is_first = self._attempts == 1 and self._connection is None
         if is_first and isinstance(exc, NotConnected):
-            self._is_sent = False
+            self._has_ended = True
             raise unreachable(self._rest.endpoint, exc) from None
         if is_first and self._start is None:
-            raise UpstreamLost(f"lost the connection to {self._rest.endpoint}: {str(exc)}") from None
+            raise UpstreamLost(f"lost the connection to {self._rest.endpoint}: {exc}") from None
         await self._pause(str(exc))
 
     async def _pause(self, reason: str, wanted: float = 0.0) -> None:
         """Waits before the next attempt. Raises `StreamInterrupted` after the last one."""
         now = anyio.current_time()
-        if self._answer is not None and now - self._opened_at >= _HELD:
+        if self._connection is not None and now - self._connection.opened_at >= _HELD:
             self._patience.worked()
         await self._drop()
         seconds = self._patience.pause(now, wanted)
@@ -226,11 +215,24 @@ class HubStream:
         await anyio.sleep(seconds)
 
     async def _drop(self) -> None:
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            with anyio.move_on_after(_CLOSING, shield=True):
-                await self._chunks.aclose()
-                await answer.aclose()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+
+class _Connection:
+    """One answer with events."""
+
+    def __init__(self, answer: Answer, reader: EventDecoder) -> None:
+        self.reader = reader
+        self.chunks = answer.chunks()
+        self.opened_at = anyio.current_time()
+        self._answer = answer
+
+    async def aclose(self) -> None:
+        with anyio.move_on_after(_CLOSING, shield=True):
+            await self.chunks.aclose()
+            await self._answer.aclose()
 
 
 async def started(rest: RestClient, start: Start, patience: Patience) -> str:

@@ -94,10 +94,7 @@ class LocalStream:
         self.cursor = after
         self._on_pause = on_pause
         self._store = store
-        self._events: list[tuple[int, CallEvent | None]] = []
-        self._row: StreamInfo | None = None
         self._next_look = 0.0
-        self._has_ended = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,37 +104,28 @@ class LocalStream:
     ) -> None:
         """Nothing is held."""
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> CallEvent:
+    async def __aiter__(self) -> AsyncIterator[CallEvent]:
+        row = await self._begin()
         while True:
-            while not self._events:
-                if self._has_ended:
-                    raise StopAsyncIteration
-                await self._more()
-            self.cursor, event = self._events.pop()
-            self._has_ended = isinstance(event, Completed | Failed | Cancelled)
-            if event is not None:
-                return event
-
-    async def _more(self) -> None:
-        row = self._row or await self._begin()
-        lines = await fetched(self._store, row.id, self.cursor)
-        if lines:
-            self._events = [_numbered(line) for line in reversed(lines)]
-            first, _ = self._events[-1]
-            if first != self.cursor + 1:
-                raise EventsGone(first)
-        elif row.has_ended:
-            self._has_ended = True
-        else:
-            await self._wait(row)
-            self._row = await found(self._store, self.stream)
+            lines = await fetched(self._store, row.id, self.cursor)
+            for line in lines:
+                number, event = _numbered(line)
+                if number != self.cursor + 1:
+                    raise EventsGone(number)
+                self.cursor = number
+                if event is not None:
+                    yield event
+                if isinstance(event, Completed | Failed | Cancelled):
+                    return
+            if not lines:
+                if row.has_ended:
+                    return
+                await self._wait(row)
+                row = await found(self._store, self.stream)
 
     async def _begin(self) -> StreamInfo:
         await self._store.has_news()  # from here on: whether there is any
-        row = self._row = await found(self._store, self.stream)
+        row = await found(self._store, self.stream)
         if self.cursor > row.last:
             raise InvalidParams(f"cursor {self.cursor} is beyond the stream's last event, {row.last}")
         return row

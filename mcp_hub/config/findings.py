@@ -41,7 +41,7 @@ class Findings(msgspec.Struct):
 
     name: str
     lines: Mapping[DataPath, int] = msgspec.field(default_factory=dict)
-    written: Mapping[str | int, str] = msgspec.field(default_factory=dict)
+    written: dict[str | int, str] = msgspec.field(default_factory=dict)
     errors: list[Finding] = msgspec.field(default_factory=list)
     warnings: list[Finding] = msgspec.field(default_factory=list)
     slips: list[Finding] = msgspec.field(default_factory=list)

@@ -155,7 +155,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
         server = _server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections
         front.metrics.measure("http_connections", "Open connections.", lambda: len(connections))
-        app.reloader.checks += [check_started_as(Caller(profile=profile)), check_stays_authenticated(host)]
+        app.reloader.checks.extend([check_started_as(Caller(profile=profile)), check_stays_authenticated(host)])
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(front.run)
             tasks.start_soon(look_after, connections)

@@ -117,8 +117,12 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Fi
                 path = ("profiles", name, "servers", index)
                 report.error(path, "unknown_server", f"unknown server {quoted(server)}{nearest(server, servers)}")
     hub = _mapping(tree.get("hub"))
-    _check_tokens(_list(hub.get("tokens")), profiles, changed, report)
-    _check_issuers(_list(_mapping(_mapping(hub.get("http")).get("oauth")).get("issuers")), profiles, changed, report)
+    unresolved = {finding.path for finding in report.errors}
+    for place, profile in _profiles_of(hub):
+        if isinstance(profile, str) and profile not in profiles and place not in unresolved:
+            shown = "" if place in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
+            report.error(place, "unknown_profile", f"unknown profile{shown}")
+    _check_tokens(_list(hub.get("tokens")), report)
     _check_names(servers, hub.get("max_name_length", HubSettings.model_fields["max_name_length"].default), report)
 
 
@@ -138,36 +142,25 @@ def _check_names(servers: Mapping[str, object], longest: object, report: Finding
                 )
 
 
-def _check_tokens(
-    tokens: list[object], profiles: Collection[str], changed: Collection[DataPath], report: Findings
-) -> None:
+def _check_tokens(tokens: list[object], report: Findings) -> None:
     unresolved = {finding.path for finding in report.errors}
     first_use: dict[str, int] = {}
     for index, token in enumerate(tokens):
-        path: DataPath = ("hub", "tokens", index, "profile")
-        profile = _mapping(token).get("profile")
-        if isinstance(profile, str) and profile not in profiles and path not in unresolved:
-            shown = "" if path in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
-            report.error(path, "unknown_profile", f"unknown profile{shown}")
-        path = ("hub", "tokens", index, "token")
+        path: DataPath = ("hub", "tokens", index, "token")
         text = _mapping(token).get("token")
         if isinstance(text, str) and first_use.setdefault(text, index) != index and path not in unresolved:
             report.error(path, "duplicate_token", f"the same token as hub.tokens[{first_use[text]}]")
 
 
-def _check_issuers(
-    issuers: list[object], profiles: Collection[str], changed: Collection[DataPath], report: Findings
-) -> None:
-    unresolved = {finding.path for finding in report.errors}
-    for index, issuer in enumerate(issuers):
+def _profiles_of(hub: Mapping[str, object]) -> Iterator[tuple[DataPath, object]]:
+    """Every place that names a profile, with the name."""
+    for index, token in enumerate(_list(hub.get("tokens"))):
+        yield ("hub", "tokens", index, "profile"), _mapping(token).get("profile")
+    for index, issuer in enumerate(_list(_mapping(_mapping(hub.get("http")).get("oauth")).get("issuers"))):
         place: DataPath = ("hub", "http", "oauth", "issuers", index)
-        named: dict[DataPath, object] = {(*place, "profile"): _mapping(issuer).get("profile")}
+        yield (*place, "profile"), _mapping(issuer).get("profile")
         for scope, profile in _mapping(_mapping(issuer).get("scope_profiles")).items():
-            named[*place, "scope_profiles", scope] = profile
-        for path, profile in named.items():
-            if isinstance(profile, str) and profile not in profiles and path not in unresolved:
-                shown = "" if path in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
-                report.error(path, "unknown_profile", f"unknown profile{shown}")
+            yield (*place, "scope_profiles", scope), profile
 
 
 def _mapping(value: object) -> Mapping[str, object]:

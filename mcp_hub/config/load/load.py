@@ -128,9 +128,8 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
     report = Findings(name, document.lines, errors=list(document.findings))
     tree = _sections(document.data, report)
     if "\\" in text and (halves := list(_halves(tree, ()))):  # it could not be shown or written to a file
-        report.errors += [
-            Finding(path, "invalid_text", "holds half of a character (a lone surrogate)") for path in halves
-        ]
+        for path in halves:
+            report.error(path, "invalid_text", "holds half of a character (a lone surrogate)")
         raise report.failure()
     if isinstance(document.data, dict) and is_foreign(document.data, is_json=document.is_json):
         tree = without_foreign_keys(tree, report)
@@ -138,28 +137,32 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
     tree = _filled(tree, interpolation, report)
     check_references(tree, interpolation.changed, report)
     settings = validated(tree, report)
-    if settings.hub.telemetry.lacks_place(env):
-        report.error(
-            ("hub", "telemetry", "enabled"),
-            "missing_key",
-            f"there is no endpoint to send to; set endpoint, or {PLACES[0]} in the environment",
-        )
-        raise report.failure()
-    if not settings.servers:
-        report.warn((), "no_servers", f"there are no servers; add one, for example: {_STARTER}")
-    for server, own in settings.servers.items():
-        if own.url is not None and own.enabled and is_cleartext(own.url):
-            report.warn(
-                ("servers", server, "url"),
-                "cleartext_url",
-                "others on the network can read http://; use https://",
-            )
-    _check_budgets(settings, report)
+    _check(settings, env, report)
     report.warnings += interpolation.warnings
     secrets = frozenset(interpolation.secrets | _written_secrets(settings) | hidden_texts(settings))
     return Loaded(
         settings, Path(name), secrets, report.located(report.warnings), notes=_notes(settings, interpolation, report)
     )
+
+
+def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None:
+    """Checks valid settings against each other and the environment. Raises `ConfigError`."""
+    if settings.hub.telemetry.lacks_place(env):
+        said = f"there is no endpoint to send to; set endpoint, or {PLACES[0]} in the environment"
+        report.error(("hub", "telemetry", "enabled"), "missing_key", said)
+        raise report.failure()
+    if not settings.servers:
+        report.warn((), "no_servers", f"there are no servers; add one, for example: {_STARTER}")
+    for server, own in settings.servers.items():
+        if own.url is not None and own.enabled and is_cleartext(own.url):
+            said = "others on the network can read http://; use https://"
+            report.warn(("servers", server, "url"), "cleartext_url", said)
+    budgets: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
+    for path, budget in {("hub",): settings.hub.budget, **budgets}.items():
+        if budget is not None and budget < _OWN_TOOLS:
+            said = f"less than the {_OWN_TOOLS} tokens of find_tools, run_tool and read_result"
+            said += '; to list no other tools, write "expose: search"'
+            report.warn((*path, "budget"), "budget_too_small", said)
 
 
 def _notes(settings: Settings, interpolation: Interpolation, report: Findings) -> tuple[ConfigFinding, ...]:
@@ -183,18 +186,6 @@ def _notes(settings: Settings, interpolation: Interpolation, report: Findings) -
         if len(own.token.get_secret_value()) < _GUESSED
     ]
     return report.located(notes)
-
-
-def _check_budgets(settings: Settings, report: Findings) -> None:
-    """Warns of budgets that the hub's own tools exceed by themselves."""
-    chosen: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
-    chosen["hub",] = settings.hub.budget
-    for path, budget in chosen.items():
-        if budget is not None and budget < _OWN_TOOLS:
-            needed = f"less than the {_OWN_TOOLS} tokens that find_tools, run_tool and read_result take themselves"
-            report.warn(
-                (*path, "budget"), "budget_too_small", f'{needed}; to list no other tools, write "expose: search"'
-            )
 
 
 def _written_secrets(settings: Settings) -> set[str]:
@@ -224,7 +215,7 @@ def _sections(data: object, report: Findings) -> JsonObject:
             report.error(("mcpServers",), "conflicting_keys", 'means the same as "servers"; keep one of them')
         else:
             tree["servers"] = servers
-            report.written = {"servers": "mcpServers"}
+            report.written["servers"] = "mcpServers"
     return tree
 
 

@@ -1,6 +1,6 @@
 """The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -10,7 +10,7 @@ from mcp_hub.events import CallEvent, Completed
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, Status, UpstreamStatus
 
 __all__ = [
-    "Call", "CallChannel", "CallHandle", "CallHandler", "Early", "EarlyAnswer", "EarlyOutput", "Gate", "Post",
+    "Call", "CallChannel", "CallHandler", "Early", "EarlyAnswer", "EarlyOutput", "Gate", "Post",
     "Question", "Reader", "SentCall", "StoredEvent", "StreamInfo", "Upstream",
 ]  # fmt: skip
 
@@ -301,76 +301,6 @@ class EarlyAnswer(Protocol):
 
     def close(self) -> None:
         """The answer is not needed. Idempotent."""
-        ...
-
-
-class CallHandle(Protocol):
-    """A call in the hands of the client that made it, which has seen its events up to `after`.
-
-    `early` was decided when the call was made; `seconds` is the longest that it may take. `open_questions` are by key,
-    the oldest first, and always those of now.
-    """
-
-    call: Call
-    after: int
-    early: Early | None
-    seconds: float
-    open_questions: Mapping[str, Question]
-
-    @property
-    def has_ended(self) -> bool: ...
-
-    @property
-    def plain_result(self) -> Completed | None:
-        """The result of a call that has ended, said nothing else and is not durable."""
-        ...
-
-    @property
-    def stored(self) -> int | None:
-        """The number of the last event that the call's durable stream has; None if it is not durable."""
-        ...
-
-    @property
-    def had_input(self) -> bool:
-        """Whether its caller was asked anything, or the call is a retry with the caller's answers."""
-        ...
-
-    def reader(self, wake: Callable[[], None], after: int = 0, *, is_stored: bool = False) -> Reader:
-        """Follows the call from the event behind `after` on; `wake` is called (soon, often) when there is more.
-
-        `is_stored`: what the call's durable stream has is read, from the moment that it has one.
-        """
-        ...
-
-    def watch(self, news: Callable[[], object] | None) -> None:
-        """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""
-        ...
-
-    def early_answer(self, ready: Callable[[], None]) -> EarlyAnswer | None:
-        """Calls `ready` when the call has run for so long that it may be answered early; None if it never may."""
-        ...
-
-    def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
-        """Answers a question; False if it is not open (answered, withdrawn)."""
-        ...
-
-    def park(self, cursor: int) -> str:
-        """Keeps the call for a client that has to gather input; the `requestState` of the retry."""
-        ...
-
-    def keep(self, info: Callable[[], bytes]) -> None:
-        """`info` makes what the call's durable stream keeps for the front (`StreamInfo.info`)."""
-        ...
-
-    def cancel(self, reason: str | None = None) -> None:
-        """Ends the call, at its upstream too. Idempotent."""
-        ...
-
-    def leave(self, back_within: float | None = None) -> None:
-        """The client is gone, which does not end the call by itself: it continues as long as its tool may.
-
-        A client that was sent away comes back within so many seconds.
-        """
         ...
 
 

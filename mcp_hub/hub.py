@@ -8,15 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
-from mcp_hub.call import Call, CallHandle, CallHandler, Early, Upstream
+from mcp_hub.call import Call, CallHandler, Early, Upstream
 from mcp_hub.calls.figures import Durations, Figures, LoadFigures, MethodFigures, figures
-from mcp_hub.calls.handle import RunningCall, running_call
+from mcp_hub.calls.handle import CallHandle, RemoteCall, call_handle, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.pending_input import PendingInput, is_parked
 from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.remote_call import RemoteCall
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
 from mcp_hub.calls.rules import CallRules
@@ -49,7 +48,7 @@ from mcp_hub.types import OWN, ClientKind, Era, Kind, RawJson, RawObject, Upstre
 
 __all__ = [
     "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
-    "RunningCall", "StreamHandle",
+    "CallHandle", "StreamHandle",
 ]  # fmt: skip
 
 _ANYBODY: Final = ClientKind()
@@ -183,7 +182,7 @@ class HubPort:
 
     def call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True
-    ) -> RunningCall:
+    ) -> CallHandle:
         """Starts a call, or takes up the one that this is the retry of.
 
         `in_place`: its request may be written before this returns.
@@ -203,7 +202,7 @@ class HubPort:
         call = _routed(session, method, meant, meta, facts.result_tokens if method in _CUT else 0, early)
         if retried is not None:
             found = self._retried(call, *retried, early)
-            if isinstance(found, RunningCall):
+            if isinstance(found, CallHandle):
                 return found
             call = found
         if call.upstream == OWN:
@@ -216,26 +215,26 @@ class HubPort:
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place
         )
         seconds = record.times.limits.total
-        return RunningCall(call, record.open_questions, seconds, record, self.durable, self._parking, early=early)
+        return CallHandle(call, record.open_questions, seconds, record, self.durable, self._parking, early=early)
 
     def _retried(
         self, call: Call, responses: RawObject | None, state: str | None, early: Early | None
-    ) -> RunningCall | Call:
+    ) -> CallHandle | Call:
         """The call that waits for these responses, or `call` with what its server is to receive."""
         if state is not None and is_parked(state):
             parked = self._parking.fetch(state, call)
             for key, response in (responses or {}).items():
                 parked.record.answer(key, response)
-            return running_call(parked.record, self.durable, self._parking, parked.after, early)
+            return call_handle(parked.record, self.durable, self._parking, parked.after, early)
         own = self._parking.unmark(call, state) if state is not None else None
         return replace(call, input_responses=responses, request_state=own)
 
-    def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> RunningCall:
+    def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
         """Starts a call of one of the hub's own tools, or the refusal of `run_tool`. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
         truncate = self._starter.truncation(None) if own_name(call) == meta_tools.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
-        return running_call(record, self.durable, self._parking)
+        return call_handle(record, self.durable, self._parking)
 
     def _own_handler(
         self, session: Session, call: Call, deadline: float, refused: RpcError | None
@@ -287,14 +286,17 @@ class HubPort:
         self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
     ) -> RemoteCall:
         """A call that does not run here, for a front that shapes its events; `asked` are the open questions' keys."""
-        return RemoteCall(call, asked, pass_on)
+        remote = remote_call(call, self.durable, self._parking, pass_on)
+        for key in asked:
+            remote.opened(key)
+        return remote
 
-    def running_call(self, stream: StreamHandle) -> RunningCall | None:
+    def running_call(self, stream: StreamHandle) -> CallHandle | None:
         """The call of a stream, if it runs here, for a client that comes back to it."""
         record = stream.record
-        return None if record is None else running_call(record, self.durable, self._parking)
+        return None if record is None else call_handle(record, self.durable, self._parking)
 
-    async def begin_stream(self, call: RunningCall, key: str | None = None, digest: str = "") -> StreamHandle:
+    async def begin_stream(self, call: CallHandle, key: str | None = None, digest: str = "") -> StreamHandle:
         """Makes a call that has just been started durable, and detaches it; returns when the store has its stream.
 
         The stream is that of another hub where that was sooner with the same key. Raises `Busy`, and then nothing of

@@ -1,25 +1,34 @@
-"""A call that runs here, in the hands of the client that made it."""
+"""A call in the hands of the client that made it."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
 
 import msgspec
 
-from mcp_hub.call import Call, Early, EarlyAnswer, Question, Reader
+from mcp_hub.call import Call, CallChannel, Early, EarlyAnswer, Question, Reader
 from mcp_hub.calls.early_answers import OutputSoFar, TaskAnswer
 from mcp_hub.calls.log import DurableReader
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallState
+from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
 from mcp_hub.types import RawJson
 
-__all__ = ["RunningCall", "running_call"]
+__all__ = ["CallHandle", "RemoteCall", "call_handle", "remote_call"]
+
+_NO_LIMITS: Final = TimeLimits(0, 0)
 
 
-class RunningCall(msgspec.Struct, gc=False):
-    """A `call.CallHandle` of the call that `record` is of."""
+class CallHandle(msgspec.Struct, gc=False):
+    """A call whose client has seen its events up to `after`. Fronts see no more of a call than this.
+
+    `early` was decided when the call was made; `seconds` is the longest that it may take. `open_questions` are by key,
+    the oldest first, and always those of now. `record`, `streams` and `parking` are for the hub alone.
+    """
 
     call: Call
     open_questions: Mapping[str, Question]
@@ -36,19 +45,26 @@ class RunningCall(msgspec.Struct, gc=False):
 
     @property
     def plain_result(self) -> Completed | None:
+        """The result of a call that has ended, said nothing else and is not durable."""
         return self.record.log.plain_result if self.record.stream is None else None
 
     @property
     def stored(self) -> int | None:
+        """The number of the last event that the call's durable stream has; None if it is not durable."""
         stream = self.record.stream
         return None if stream is None else stream.row.last
 
     @property
     def had_input(self) -> bool:
+        """Whether the caller was asked anything, or the call is a retry with the caller's answers."""
         call = self.call
         return self.record.asked > 0 or call.input_responses is not None or call.request_state is not None
 
     def reader(self, wake: Callable[[], None], after: int = 0, *, is_stored: bool = False) -> Reader:
+        """Follows the call from the event behind `after` on; `wake` is called (soon, often) when there is more.
+
+        `is_stored`: what the call's durable stream has is read, from the moment that it has one.
+        """
         record = self.record
         if not is_stored:
             return record.log.reader(wake, after)
@@ -57,33 +73,68 @@ class RunningCall(msgspec.Struct, gc=False):
         return DurableReader(record.log, wake, after)
 
     def watch(self, news: Callable[[], object] | None) -> None:
+        """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""
         self.record.log.watch(news)
 
     def early_answer(self, ready: Callable[[], None]) -> EarlyAnswer | None:
+        """Calls `ready` when the call has run for so long that it may be answered early; None if it never may."""
         if self.early is None:
             return None
         made = TaskAnswer if self.early.is_task else OutputSoFar
         return made(self.record, self.streams, self.early.after, ready, is_retry=self.after > 0)
 
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
+        """Answers a question; False if it is not open (answered, withdrawn)."""
         return self.record.answer(key, outcome)
 
     def park(self, cursor: int) -> str:
+        """Keeps the call for a client that has to gather input; the `requestState` of the retry."""
         return self.parking.park(self.record, cursor)
 
     def keep(self, info: Callable[[], bytes]) -> None:
+        """`info` makes what the call's durable stream keeps for the front (`StreamInfo.info`)."""
         self.record.keep(info)
 
     def cancel(self, reason: str | None = None) -> None:
+        """Ends the call, at its upstream too. Idempotent."""
         self.record.cancel(reason)
 
     def leave(self, back_within: float | None = None) -> None:
+        """The client is gone, which does not end the call by itself: it continues as long as its tool may.
+
+        A client that was sent away comes back within so many seconds.
+        """
         self.streams.leave(self.record, back_within)
 
 
-def running_call(
+class RemoteCall(CallHandle, gc=False):
+    """A call that does not run here: it has ended, or another process runs it. Its stream has its events.
+
+    `pass_on` gets the answer to an open question, which may come too late.
+    """
+
+    pass_on: Callable[[str, RawJson | RpcError], None] = lambda key, outcome: None
+
+    def opened(self, key: str) -> None:
+        """A question has been put."""
+        self.record.open_questions[key] = Question("", b"{}", partial(self.pass_on, key))
+
+
+def call_handle(
     record: CallRecord, streams: StreamPort, parking: PendingInput, after: int = 0, early: Early | None = None
-) -> RunningCall:
+) -> CallHandle:
     """The handle of a client that has seen the events up to `after`."""
     seconds = record.times.limits.total
-    return RunningCall(record.call, record.open_questions, seconds, record, streams, parking, after, early)
+    return CallHandle(record.call, record.open_questions, seconds, record, streams, parking, after, early)
+
+
+def remote_call(
+    call: Call, streams: StreamPort, parking: PendingInput, pass_on: Callable[[str, RawJson | RpcError], None]
+) -> RemoteCall:
+    """The handle of a call that does not run here."""
+    record = CallRecord(call, _elsewhere, _NO_LIMITS, streams.table.clock)
+    return RemoteCall(call, record.open_questions, 0, record, streams, parking, pass_on=pass_on)
+
+
+async def _elsewhere(call: Call, channel: CallChannel) -> Completed:
+    raise NotImplementedError

@@ -18,14 +18,14 @@ from mcp_hub.aio import Bell
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, is_authenticated
 from mcp_hub.app.readiness import all_settled, wait_until
-from mcp_hub.call import Call, CallHandle, Reader
+from mcp_hub.call import Call, Reader
 from mcp_hub.catalog.definitions import in_era
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
 from mcp_hub.fronts.http.response import Receive, Scope, Send
 from mcp_hub.fronts.in_process import InProcessFront
-from mcp_hub.hub import RunningCall, StreamHandle
+from mcp_hub.hub import CallHandle, StreamHandle
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
@@ -109,7 +109,7 @@ class InnerHub:
         """
         return _StreamFollower(self, await self._hub.stream(self._caller.principal, id_), after)
 
-    async def _started(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> RunningCall:
+    async def _started(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> CallHandle:
         session = self._session(asks=asks)
         await self._find(name)
         params = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}

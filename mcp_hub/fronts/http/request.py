@@ -6,14 +6,13 @@ from typing import Any
 import anyio
 import msgspec
 
-from mcp_hub.call import CallHandle
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
 from mcp_hub.fronts.http.stream import stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
-from mcp_hub.hub import HubPort
+from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.protocol.meta import RequestMeta, take_params

@@ -23,7 +23,6 @@ import anyio.lowlevel
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import CallHandle
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_kept
@@ -31,7 +30,7 @@ from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder
-from mcp_hub.hub import HubPort, StreamHandle
+from mcp_hub.hub import CallHandle, HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import cursors, eras, sse
 from mcp_hub.protocol.cursors import Cursor

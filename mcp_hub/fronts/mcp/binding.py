@@ -10,13 +10,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mcp_hub.call import CallHandle
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.mcp.stream_reads import stream_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import task_methods
-from mcp_hub.hub import HubPort
+from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras, extensions
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.call import CallHandle
 from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.events import InputRequired
+from mcp_hub.hub import CallHandle
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, notification_frame, request_frame

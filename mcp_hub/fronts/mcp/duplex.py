@@ -12,7 +12,6 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from mcp_hub.call import CallHandle
 from mcp_hub.errors import Busy, HubStopping, RpcError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.mcp.announcer import Announcer
@@ -21,7 +20,7 @@ from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.fronts.mcp.subscriptions import ListenStream
-from mcp_hub.hub import HubPort
+from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc import batches, envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object

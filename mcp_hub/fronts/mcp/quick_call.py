@@ -5,12 +5,11 @@ As soon as a call says anything else, asks, fails or becomes durable, a `CallRes
 
 from collections.abc import Callable
 
-from mcp_hub.call import CallHandle
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.fronts.mcp.results import result_for
-from mcp_hub.hub import HubPort
+from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol.jsonrpc.envelope import result_frame
 from mcp_hub.sessions.session import Session
 

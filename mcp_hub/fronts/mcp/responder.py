@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.call import CallHandle, Reader
+from mcp_hub.call import Reader
 from mcp_hub.errors import CallCancelled, EventsGone, RpcError
 from mcp_hub.events import (
     BY_CLIENT,
@@ -26,7 +26,7 @@ from mcp_hub.fronts.mcp.client_requests import CallQuestions, ClientRequests
 from mcp_hub.fronts.mcp.early_answer import early_result
 from mcp_hub.fronts.mcp.partials import Partials
 from mcp_hub.fronts.mcp.results import result_for
-from mcp_hub.hub import HubPort
+from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol import eras, extensions, questions
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, result_frame
 from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations

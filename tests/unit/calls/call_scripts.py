@@ -7,7 +7,7 @@ from itertools import count
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
-from mcp_hub.calls.handle import RunningCall, running_call
+from mcp_hub.calls.handle import CallHandle, call_handle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
@@ -68,12 +68,12 @@ def handle_of(
     parking: PendingInput | None = None,
     after: int = 0,
     early: Early | None = None,
-) -> RunningCall:
+) -> CallHandle:
     """The call in its client's hands."""
     clock = LoopClock()
     table = streams or StreamTable(MemoryStore(), clock, StreamLimits())
     port = StreamPort(table, lambda server, tool: CallRules())
-    return running_call(
+    return call_handle(
         record, port, PendingInput(clock, 60, CallRecord.cancel) if parking is None else parking, after, early
     )
 

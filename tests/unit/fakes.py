@@ -1,6 +1,10 @@
-"""The seams of a call that a test fills in: a channel that keeps what it is sent, a server that only is there."""
+"""The seams of a call that a test fills in: a channel and a wire that keep what they are sent, an idle server."""
 
+import asyncio
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 
@@ -8,8 +12,9 @@ from mcp_hub.call import Call, CallChannel, Question, Upstream
 from mcp_hub.errors import MethodNotFound
 from mcp_hub.events import CallEvent, Completed
 from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.wire.base import Requests
 
-__all__ = ["Channel", "IdleUpstream", "unused"]
+__all__ = ["Channel", "IdleUpstream", "KeptWire", "unused"]
 
 
 @dataclass
@@ -86,6 +91,24 @@ class IdleUpstream(Upstream):
 
     def unsubscribe(self, uri: str) -> None:
         """There was nothing to subscribe to."""
+
+
+class KeptWire:
+    """A `ClientWire` that keeps what it is sent, as messages."""
+
+    def __init__(self) -> None:
+        self.requests = Requests()
+        self.is_congested = False
+        self.is_closed = False
+        self.sent: list[Any] = []
+
+    def send(self, frame: bytes) -> None:
+        self.sent.append(json.loads(frame))
+
+    def flush(self) -> None: ...
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
 
 
 async def unused(call: Call, channel: CallChannel) -> Completed:

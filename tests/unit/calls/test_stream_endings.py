@@ -147,17 +147,3 @@ async def test_a_call_that_is_cancelled_or_whose_store_forgets_is_not_left() -> 
     assert status(hub, cancelled.id) == "cancelled"
     row = await forgets.store.find(forgotten.id)
     assert row is not None and row.status == "failed"
-
-
-@virtual
-async def test_closing_waits_for_what_is_being_written_but_not_forever() -> None:
-    quick, slow = DurableHub(HubStore(delay=lambda: 0.1)), DurableHub(HubStore(delay=lambda: 100.0))
-    for hub in (quick, slow):
-        call = hub.call()
-        await sleep(1)
-        call.says(Progressed(1))
-        began = LoopClock().now()
-        await hub.stops()
-        assert LoopClock().now() - began < 1
-    assert status(quick, quick.calls[0].id) == "failed" and not quick.streams._owned
-    assert store_of(slow).shared.row(slow.calls[0].id) is None

@@ -113,23 +113,6 @@ async def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
     assert row.status == "failed" and row.last == 2
 
 
-@virtual
-async def test_an_orphan_that_cannot_be_closed_now_is_shown_as_it_is() -> None:
-    """The file may not be writable at the moment."""
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1.1)
-    await pair.one.dies()
-
-    async def refuses(row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-        return None
-
-    pair.two.store.claim = refuses  # type: ignore[method-assign]
-    with anyio.fail_after(60):
-        row = await pair.two.streams.find("p", call.id)
-    assert row.status == "working"
-
-
 @pytest.mark.parametrize("delay", [None, 0.1])
 @pytest.mark.parametrize("is_asked", [True, False])
 @virtual

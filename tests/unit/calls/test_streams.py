@@ -233,23 +233,3 @@ async def test_a_stream_that_is_deleted_while_it_is_followed_ends_for_its_follow
     pair.shared.core.drop(call.id)
     other.says(STEP)
     await settle(lambda: isinstance(follower.reader.failed, UnknownStream))
-
-
-@virtual
-async def test_nobody_looks_for_news_while_nobody_waits_for_any() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
-    follower = await pair.two.follow(call.id)
-    call.says(STEP)
-    await sleep(1)
-    follower.reader.close()
-    await sleep(1)
-    store = pair.two.store
-    assert isinstance(store, HubStore)
-    looks = store.looks
-    assert 0 < looks <= 3
-    for _ in range(10):
-        call.says(STEP)
-        await sleep(1)
-    assert store.looks == looks

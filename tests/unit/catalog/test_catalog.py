@@ -175,16 +175,3 @@ async def test_a_list_waits_only_so_long_after_the_start_and_late_ones_not_at_al
     await sleep(WAIT - 4)
     assert await waited(world) == pytest.approx(4)
     assert world.catalog.is_settled and await waited(world) == 0
-
-
-@virtual
-async def test_who_waits_for_a_change_gets_every_one_it_has_not_seen() -> None:
-    world = World()
-    before = world.catalog.version
-    waiting = [asyncio.create_task(world.catalog.wait_changed(before)) for _ in range(2)]
-    await sleep(5)
-    assert not any(task.done() for task in waiting)
-    world.git.offers("log")
-    world.ci.offers("build")
-    assert [await task for task in waiting] == [before + 2] * 2
-    assert await world.catalog.wait_changed(before) == before + 2, "at once, if it has happened already"

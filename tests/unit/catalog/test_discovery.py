@@ -95,12 +95,6 @@ def test_many_names_are_in_the_schema_and_too_many_nowhere() -> None:
     assert names is None
 
 
-def test_a_hub_without_tools_says_so() -> None:
-    for is_names in (False, True):
-        find, _ = definitions({"git": []}, is_names=is_names)
-        assert json.loads(find)["description"].startswith("Search 0 tools for one step")
-
-
 def test_a_brief_answer_has_a_line_a_hit_and_notes_on_the_first_two() -> None:
     hits = SearchAnswer((hit("git_commit", "hg_commit", "svn_commit"), hit("git_log"), hit("git_diff")), False)
     assert answer(hits, RAWS, SERVERS) == (

@@ -31,8 +31,8 @@ from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.peer.questions import follow_up
-from mcp_hub.wire.base import Requests
 from tests.unit.calls.virtual_time import LoopClock, named_like, run, sleep
+from tests.unit.fakes import KeptWire
 from tests.unit.fronts.http_peer import Connection
 from tests.upstreams.messages import PREFIX, modern, rpc
 
@@ -156,24 +156,6 @@ class Sent:
         return self.answer["error"]
 
 
-class _Pipe:
-    """A `ClientWire` that keeps what it is sent."""
-
-    def __init__(self) -> None:
-        self.requests = Requests()
-        self.is_congested = False
-        self.is_closed = False
-        self.sent: list[Any] = []
-
-    def send(self, frame: bytes) -> None:
-        self.sent.append(json.loads(frame))
-
-    def flush(self) -> None: ...
-
-    def soon(self, callback: Callable[[], object]) -> None:
-        asyncio.get_running_loop().call_soon(callback)
-
-
 class TaskHub:
     """`facade` and what it is made of; `stopping` ends all calls as the hub does."""
 
@@ -204,7 +186,7 @@ class TaskHub:
         self.binding = Binding(self.facade, Identity({"name": "hub", "version": "1"}, lambda profile: None))
         self._keeper = Housekeeper()
         self._http = ModernHttp(self.facade, self.binding, self._keeper)
-        self._pipe = _Pipe()
+        self._pipe = KeptWire()
         self._duplex: Duplex
         self._sent = 0
 

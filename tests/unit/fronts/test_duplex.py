@@ -1,8 +1,7 @@
 """One client on a connection both ways: what it is answered, in which order, and what becomes of it when it goes."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from mcp_hub.fronts.mcp.duplex import Duplex, OnModern
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.wire.base import Requests
+from tests.unit.fakes import KeptWire
 from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.upstreams.child import until
 from tests.upstreams.messages import modern
@@ -27,30 +26,22 @@ pytestmark = pytest.mark.anyio
 Message = dict[str, Any]
 
 
-class Wire:
-    """A `ClientWire` that keeps what it is sent; `writes` has it as it leaves, at least one write for a loop pass."""
+class Wire(KeptWire):
+    """`writes` has what it is sent as it leaves, at least one write for a loop pass."""
 
     def __init__(self, duplex: Duplex) -> None:
+        super().__init__()
         self.duplex = duplex
-        self.requests = Requests()
-        self.is_congested = False
-        self.is_closed = False
         self.writes: list[list[Message]] = [[]]
 
-    @property
-    def sent(self) -> list[Message]:
-        return [message for write in self.writes for message in write]
-
     def send(self, frame: bytes) -> None:
+        super().send(frame)
         if not self.writes[-1]:
             self.soon(self.flush)
-        self.writes[-1].append(json.loads(frame))
+        self.writes[-1].append(self.sent[-1])
 
     def flush(self) -> None:
         self.writes.append([])
-
-    def soon(self, callback: Callable[[], object]) -> None:
-        asyncio.get_running_loop().call_soon(callback)
 
     def close(self) -> None:
         self.is_closed = True
@@ -73,7 +64,7 @@ class Wire:
     async def answer(self, id: Any) -> Message:
         await until(lambda: self.has_answered(id))
         (answer,) = (message for message in self.sent if "method" not in message and message.get("id") == id)
-        return answer
+        return dict(answer)
 
     async def ask(self, id: Any, method: str, params: Any = None) -> Message:
         self.receive(method, params, id)

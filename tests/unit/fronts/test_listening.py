@@ -17,7 +17,7 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import Era, Kind
-from mcp_hub.wire.base import Requests
+from tests.unit.fakes import KeptWire
 from tests.unit.fronts.small_hub import Hub
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.messages import modern, rpc
@@ -27,26 +27,10 @@ pytestmark = pytest.mark.anyio
 A = ("git", "x:a")
 
 
-class Wire:
-    """What was sent, as messages."""
-
-    def __init__(self) -> None:
-        self.requests = Requests()
-        self.is_congested = False
-        self.is_closed = False
-        self.sent: list[dict[str, Any]] = []
-
+class Wire(KeptWire):
     @property
     def methods(self) -> list[str]:
         return [message.get("method", "").rpartition("/")[2] for message in self.sent]
-
-    def send(self, frame: bytes) -> None:
-        self.sent.append(json.loads(frame))
-
-    def flush(self) -> None: ...
-
-    def soon(self, callback: Any) -> None:
-        callback()
 
     async def until(self, count: int) -> None:
         """Waits for so many messages."""

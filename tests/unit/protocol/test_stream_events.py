@@ -40,7 +40,7 @@ from mcp_hub.events import (
     ToolResult,
 )
 from mcp_hub.protocol.rpc_errors import from_wire
-from mcp_hub.protocol.shape.stream_events import decoded, encoded, start_data, timestamp
+from mcp_hub.protocol.shape.stream_events import decoded, encoded, start_data
 from mcp_hub.types import CallId, Era, JsonObject
 
 STREAM = CallId("st_0123456789ABCDEFGHJKMNPQRS")
@@ -126,18 +126,6 @@ def test_the_start_says_what_is_called_and_not_with_what() -> None:
     assert decoded(text) == (1, Started())
     assert "deadline" not in json.loads(start_data("ci", "t", "n", b"{}", 2, None))
     assert encoded(STREAM, 1, TS, Cancelled(), start) == encoded(STREAM, 1, TS, Cancelled()), "of a start alone"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0, "1970-01-01T00:00:00.000Z"),
-        (1_795_172_523.4129, "2026-11-20T11:02:03.412Z"),
-        (1_795_172_523, "2026-11-20T11:02:03.000Z"),
-    ],
-)
-def test_a_time_is_shown_in_utc_with_milliseconds(seconds: float, shown: str) -> None:
-    assert timestamp(seconds) == shown
 
 
 ERRORS: list[tuple[RpcError, str, str, bool]] = [

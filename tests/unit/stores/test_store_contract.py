@@ -8,7 +8,6 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import Change, Chunk, EventStore
 from mcp_hub.stores.limits import PAGE_BYTES
-from mcp_hub.types import Status
 from tests.unit.stores.event_stores import (
     append,
     create,
@@ -57,26 +56,6 @@ async def test_an_id_is_used_once(store: EventStore) -> None:
     assert await replayed(store, row) == numbered(1, 1)
 
 
-async def test_appending_changes_what_it_names_of_the_row_and_nothing_else(store: EventStore) -> None:
-    row = await create(store, new_row(store, message="old", info=b"old", continuation=b"old"))
-    await append(store, row, 2, updated=150.0, message="new")
-    kept = await found(store, row)
-    assert (kept.updated, kept.message, kept.status) == (150.0, "new", "working")
-    assert (kept.info, kept.continuation, kept.ttl, kept.expires) == (b"old", b"old", 86400.0, None)
-    await append(store, row, 3, status="input_required", info=b"i", continuation=b"c", ttl=5.0)
-    kept = await found(store, row)
-    assert (kept.status, kept.info, kept.continuation, kept.ttl, kept.message) == (
-        "input_required",
-        b"i",
-        b"c",
-        5,
-        "new",
-    )
-    assert kept.expires is None
-    await append(store, row, 4, continuation=b"again")
-    assert ((await found(store, row)).info, (await found(store, row)).continuation) == (b"i", b"again")
-
-
 async def test_lines_are_kept_byte_for_byte(store: EventStore) -> None:
     lines = (b"", b'{"a":"\xc3\xa9"}', b"\x00\xff\r", b"", b"x" * 3000)
     row = new_row(store)
@@ -115,20 +94,6 @@ async def test_a_hole_or_a_repetition_is_fenced(store: EventStore, first: int) -
     with pytest.raises(Fenced, match=f"event {first} does not follow 2"):
         await append(store, row, first, message="no")
     assert await found(store, row) == row
-    assert await replayed(store, row) == numbered(1, 2)
-
-
-@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
-async def test_nothing_comes_after_an_ending(store: EventStore, status: Status) -> None:
-    row = await create(store, new_row(store, ttl=10.0))
-    await append(store, row, 2, updated=200.0, status=status)
-    kept = await found(store, row)
-    assert (kept.status, kept.has_ended, kept.expires) == (status, True, 210.0)
-    with pytest.raises(Fenced, match="ended"):
-        await append(store, row, 3)
-    with pytest.raises(Fenced, match="ended"):
-        await append(store, row, 3, 0, status="working")
-    assert await found(store, row) == kept
     assert await replayed(store, row) == numbered(1, 2)
 
 
@@ -212,11 +177,3 @@ async def test_the_oldest_events_are_let_go_when_there_are_too_many(store: Event
     assert kept.last - kept.first + 1 >= 32, "no more than has to"
     page = await fetch(store, row, 5, 3)
     assert (page.first, list(page.lines)) == (kept.first, numbered(kept.first, kept.first + 2))
-
-
-async def test_the_newest_chunk_stays_however_large_it_is(store: EventStore) -> None:
-    row = await create(store, new_row(store), 3)
-    await append(store, row, 4, 50)
-    assert await replayed(store, row) == numbered(4, 53)
-    await append(store, row, 54, 1, size=9000)
-    assert await replayed(store, row) == numbered(54, 54, 9000)

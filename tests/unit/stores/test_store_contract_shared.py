@@ -62,17 +62,6 @@ async def test_a_principals_streams_are_listed_newest_first(store: EventStore) -
 # -- letters
 
 
-async def test_letters_come_once_and_in_order(store: EventStore) -> None:
-    row, other = await create(store, new_row(store)), await create(store, new_row(store))
-    letters = [Letter(row.id, "input", b"1"), Letter(other.id, "input", b"2"), Letter(row.id, "cancel", b"why")]
-    for letter in letters:
-        assert await store.post(letter)
-    taken = await store.inbox()
-    assert [letter for letter in taken if letter.stream == row.id] == [letters[0], letters[2]]
-    assert [letter for letter in taken if letter.stream == other.id] == [letters[1]]
-    assert await store.inbox() == []
-
-
 async def test_letters_for_other_owners_stay(store: EventStore) -> None:
     row = await create(store, new_row(store, owner=GONE))
     assert await store.post(Letter(row.id, "input", b"1"))
@@ -132,14 +121,6 @@ async def test_who_claims_a_stream_owns_it_and_the_old_owner_is_fenced(store: Ev
     await append(store, claimed, 5)
     assert await replayed(store, row) == numbered(1, 5)
     assert await store.orphans() == []
-
-
-async def test_a_claim_may_end_the_stream(store: EventStore) -> None:
-    row = await create(store, new_row(store, owner=GONE, ttl=10.0))
-    claimed = await store.claim(row, numbered(2, 2), Change(300.0, status="failed"))
-    assert claimed is not None
-    assert (claimed.status, claimed.expires, claimed.last) == ("failed", 310.0, 2)
-    assert await store.claim(claimed, numbered(3, 3), Change(300.0)) is None
 
 
 async def test_a_claim_of_what_is_no_longer_so_does_nothing(store: EventStore) -> None:

@@ -58,16 +58,6 @@ async def test_a_watched_resource_keeps_it_up_and_starts_it() -> None:
 
 
 @virtual
-async def test_a_call_while_it_is_being_stopped_waits_for_the_next_process() -> None:
-    async with kept(Toys(closing=5.0), idle_stop=60.0) as far:
-        await far.until(READY)
-        await far.until(STOPPED)
-        assert far.toys.alive == 1, "it is closed in the background"
-        assert await far.call() == "ok"
-        assert far.now == 60.5 + 5.0 + 0.5 + 0.1
-
-
-@virtual
 async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
     async with kept(Toys()) as far, kept(Toys(), idle_stop=100.0) as twin, kept(Toys()) as other:
         await far.until(READY)

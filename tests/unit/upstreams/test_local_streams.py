@@ -115,21 +115,6 @@ async def test_thread_waits_while_readers_are_behind() -> None:
     assert len(channel.sent) == 1
 
 
-async def test_cancellation_reaches_an_async_function() -> None:
-    started = anyio.Event()
-    log: list[str] = []
-
-    async def work() -> None:
-        try:
-            started.set()
-            await anyio.sleep_forever()
-        finally:
-            log.append("cleaned up")
-
-    await cancel_once(started, work)
-    assert log == ["cleaned up"]
-
-
 async def test_cancelled_generator_runs_its_cleanup_to_the_end() -> None:
     channel = Behind()
     log: list[str] = []

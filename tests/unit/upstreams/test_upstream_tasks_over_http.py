@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.errors import HubRestarted
 from mcp_hub.types import RawJson
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
@@ -53,15 +52,6 @@ async def test_a_task_of_a_real_server_is_asked_about_and_ended_by_the_next_hub(
             answers = (await made.result())["structuredContent"]["answers"]
             assert answers == {"form": {"result": json.loads(ANSWER)}}
     assert len(received(journal, "tools/call")) == 1 and not received(journal, "tasks/cancel")
-
-
-async def test_a_real_server_that_was_restarted_too_knows_nothing_of_the_task() -> None:
-    async with HttpUpstream("--tasks-extension", era="modern") as child, supervised(child) as first:
-        how = await left_behind(first, name="task_never")
-    async with HttpUpstream("--tasks-extension", era="modern") as child, supervised(child) as second:
-        async with resumed(second, how) as made:
-            error = await made.error()
-            assert isinstance(error, HubRestarted) and "Task not found" in error.message
 
 
 async def test_a_real_task_tells_its_steps_fails_as_it_says_and_is_cancelled_with_its_call(tmp_path: Path) -> None:

@@ -232,25 +232,6 @@ async def test_a_server_that_takes_no_notifications_is_congested_and_holds_only_
         assert 400 < talk.wire.counts["dropped"] < 600
 
 
-async def test_what_waits_to_be_taken_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_MOST_BYTES", 1000)
-    taken = anyio.Event()
-
-    async def script(request: Request, reply: Reply) -> None:
-        await taken.wait()
-        await reply.status(202)
-
-    async with wired(script) as talk:
-        for number in range(6):
-            talk.wire.send(envelope.notification_frame(f"n{number}", b'"%s"' % (b"x" * 200)))
-        assert talk.wire.counts["dropped"] == 2
-        taken.set()
-        await talk.wire.drained()
-        talk.wire.send(envelope.notification_frame("n7"))
-        await talk.server.until("n7")
-        assert [request.rpc for request in talk.server.seen] == ["n0", "n1", "n2", "n3", "n7"]
-
-
 # -- many at once
 
 

@@ -101,15 +101,6 @@ async def test_answers_that_nobody_waits_for_are_counted_and_harm_nobody() -> No
         assert pipe.counts["stray"] == 5 and not told.bad
 
 
-async def test_a_result_with_an_error_is_one_answer() -> None:
-    async with connected(Told()) as (pipe, other):
-        pending = pipe.request("m", b"{}")
-        await other.send(id=pending.id, result={"r": 1}, error={"code": 1, "message": "both"})
-        with anyio.fail_after(WAIT):
-            message = await pipe.answer(pending, cancellation)
-        assert isinstance(message.error, msgspec.Raw) and not pipe.requests.pending
-
-
 async def test_requests_and_notifications_of_the_peer_are_told_in_order_with_their_ids() -> None:
     told = Told()
     async with connected(told) as (_, other):

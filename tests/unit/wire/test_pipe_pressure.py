@@ -100,21 +100,6 @@ async def test_an_answer_that_was_read_counts_though_the_connection_is_closed_be
         assert len(told.notifications) == 1000 and told.reasons == ["the process has ended"]
 
 
-async def test_whoever_is_told_may_close_in_the_middle_of_a_flood() -> None:
-    class Closing(Told):
-        pipe: Pipe
-
-        def on_notification(self, message: Envelope, source: object = None) -> None:
-            super().on_notification(message)
-            if len(self.notifications) == 300:
-                self.pipe.close("enough")
-
-    told = Closing()
-    async with connected(told) as (told.pipe, other):
-        await other.write(b'{"jsonrpc":"2.0","method":"n"}\n' * 1000)
-        assert await told.until("reasons") == ["enough"]
-
-
 async def test_a_peer_that_reads_nothing_is_given_up_after_a_while() -> None:
     told = Told()
     async with connected(told, write_limit=10_000, patience=0.05) as (pipe, _):

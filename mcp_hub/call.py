@@ -45,7 +45,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What an upstream asks its caller, params as sent."""
+    """A question of an upstream to its caller, params as sent."""
 
     method: str
     params: RawJson
@@ -151,7 +151,7 @@ class Upstream(Protocol):
         ...
 
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
-        """Goes on with a call that an earlier hub started and left, `how` being what its channel was told last.
+        """Continues a call that an earlier hub started and left; `how` is from its last `CallChannel.continuable`.
 
         Raises `RpcError`, as `call` does; `HubRestarted` where nothing can be gone on with.
         """
@@ -160,11 +160,11 @@ class Upstream(Protocol):
     def status(self) -> UpstreamStatus: ...
 
     def snapshot(self) -> Snapshot | None:
-        """What was last listed; None if it never was."""
+        """The newest list; None if there never was one."""
         ...
 
     def set_log_level(self, level: str) -> None:
-        """Some client wants messages of `level` and above; a source that cannot be told ignores it."""
+        """Some client wants messages of `level` and above; a source without log levels ignores it."""
         ...
 
     def session_ended(self, session: str) -> None:
@@ -180,12 +180,12 @@ class Upstream(Protocol):
         ...
 
     def unsubscribe(self, uri: str) -> None:
-        """Gives a reference back; after the last one the source is told when it can be."""
+        """Gives a reference back; after the last one the source is unsubscribed as soon as possible."""
         ...
 
 
 class StreamInfo(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a stream beside its events. Times are Unix seconds.
+    """A durable stream without its events. Times are Unix seconds.
 
     `owner` is the instance id of the hub process that appends; `first` and `last` number the events that are kept
     (`first` > 1: older ones were let go; `last` 0: none yet). `name` is what the client called: exported tool name or
@@ -305,7 +305,7 @@ class EarlyAnswer(Protocol):
 
 
 class Post(msgspec.Struct, frozen=True):
-    """What a worker that executes a tool posts for one call, as it came.
+    """A post of a worker that executes a tool, for one call, as it came.
 
     `content` is short for one text delta; without it and `events` it is a sign of life.
     `result` and `error`, at most one of them, belong to `complete`.

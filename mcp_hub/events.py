@@ -1,7 +1,7 @@
-"""What can happen to a call: the `CallEvent` union that upstreams send and readers pull.
+"""The events of a call: the `CallEvent` union that upstreams send and readers pull.
 
-Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly one of them is its last event
-(product.md, promise 1). A question (`InputRequired`) is open until its `InputReceived`.
+Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly one of them is its last event. A
+question (`InputRequired`) is open until its `InputReceived`.
 """
 
 from typing import Final
@@ -123,7 +123,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False):
-    """What the call of an earlier `ToolCall` came to; `content` is an encoded array of content blocks."""
+    """The result of an earlier `ToolCall`; `content` is an encoded array of content blocks."""
 
     call: str
     content: RawJson

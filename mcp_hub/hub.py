@@ -130,11 +130,11 @@ class HubPort:
         self._subscriptions = SessionSubscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
-        """What the session's client is listed and can call."""
+        """The view of the session's client: all that it is listed and can call."""
         return self._facts(session).view
 
     def _facts(self, session: Session) -> _Facts:
-        """What calls of the session go by, as long as neither the settings nor the lists change."""
+        """All that calls of the session depend on, as long as neither the settings nor the lists change."""
         known = session.facts
         if type(known) is _Facts and known.version == self.changes.version and session.epoch == self.epoch:
             return known
@@ -157,7 +157,7 @@ class HubPort:
         return facts
 
     def audience(self, session: Session) -> ClientKind:
-        """What kind of client the session is of."""
+        """The kind of the session's client."""
         found = session.audience
         if found is None:
             found = self._audience(session)
@@ -358,7 +358,7 @@ class HubPort:
     async def token_account(
         self, caller: Caller, client: str, server: str | None = None, heaviest: int | None = None
     ) -> TokenAccount:
-        """What the tools cost a client of this kind. Raises `ConfigError` for a kind that is not known."""
+        """The tokens that the tools cost a client of this kind. Raises `ConfigError` for a kind that is not known."""
         session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
         return await self._accounts.account(caller.profile, client, self.audience(session), server, heaviest)
 

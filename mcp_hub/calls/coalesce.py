@@ -1,6 +1,6 @@
-"""What may be merged for a reader that does not keep up: progress (newest wins), partial content and log messages.
+"""Merges events for a reader that does not keep up: progress (newest wins), partial content and log messages.
 
-Order, the last value, all content and the ending are kept (streams.md §4). Sans-I/O.
+Order, the last value, all content and the ending are kept. Sans-I/O.
 """
 
 import math
@@ -201,7 +201,7 @@ class Coalescer:
 
 
 def _joined(first: RawJson, second: RawJson) -> bytes | None:
-    """Two encoded arrays as one; None if that would be too long or one of them is no array."""
+    """Two encoded arrays as one; None if that would be too long or one of them is not an array."""
     if len(first) + len(second) > _DELTA_BYTES:
         return None
     texts = [bytes(content).strip() for content in (first, second)]

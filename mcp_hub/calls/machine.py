@@ -51,7 +51,7 @@ _NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
     Failed: CallStatus.FAILED,
     Cancelled: CallStatus.CANCELLED,
 }
-"""What a call that runs becomes; None: it stays what it is. By type alone: an enum's hash is a call of its own."""
+"""Status of a running call after an event; None: unchanged. By type alone: an enum's hash is a call of its own."""
 
 
 def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:

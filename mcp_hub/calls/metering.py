@@ -1,4 +1,4 @@
-"""What calls came to: how many with which outcome, and how long they took, of each server and method.
+"""Counts calls by outcome and measures how long they took, of each server and method.
 
 Counted once where a call ends, by integer increments; sampled by whoever reports it (`fronts.monitoring.metrics`).
 What a server said on the way is taken from the call's log, so that no event costs anything. Buckets and names are
@@ -25,12 +25,12 @@ BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.
 _MOST: Final = 4096
 """Pairs of a server and a method that are remembered, those of servers that are configured no more included."""
 _SAID: Final = re.compile(rb'"isError"\s*:\s*true')
-"""What is not in a result cannot be said by it; a string in it would have its quotes escaped."""
+"""A result without these bytes is not an error: in a string the quotes would be escaped."""
 
 
 class Outcome(IntEnum):
-    """How a call ended: with a result, with one by which the tool says that it failed, with an error answer, because
-    somebody cancelled it, or because a time limit was over.
+    """The end of a call: a result, a result by which the tool says that it failed, an error answer, a cancellation, or
+    a time limit.
     """
 
     OK = 0
@@ -47,7 +47,8 @@ class _Result(msgspec.Struct):
 class Meter:
     """Of one method at one server.
 
-    `events` went on to readers, `held` were merged or left out for slow ones, `refused` is what no call may be told.
+    `events` went on to readers, `held` were merged or left out for slow ones, `refused` were not
+    allowed.
     `at_once` counts by bucket the calls that did not wait for their turn, which are nearly all, with their seconds.
     """
 
@@ -134,7 +135,7 @@ class Meters:
 
 
 def outcome_of(ending: Ending) -> Outcome:
-    """What an ending of a tool's call, or of another one, counts as."""
+    """The outcome that an ending counts as."""
     if isinstance(ending, Completed):
         return Outcome.TOOL_ERROR if is_tool_error(ending.result) else Outcome.OK
     if isinstance(ending, Failed):

@@ -31,7 +31,7 @@ class CallState(Enum):
 
 
 class ResumePoint(msgspec.Struct, frozen=True, gc=False):
-    """What another hub needs to continue a call: what its upstream said of it, and why it was cancelled, if it was."""
+    """All that another hub needs to continue a call: its upstream's word on it, and why it was cancelled, if it was."""
 
     how: RawJson
     revoked: str | None = None

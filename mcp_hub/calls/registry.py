@@ -1,6 +1,6 @@
 """The calls that run: owns their records and tasks, admits, cancels and times them.
 
-A call belongs to the registry, not to a client (architecture.md, "One-way flow" 5). Per principal at most `running`
+A call belongs to the registry, not to a client. Per principal at most `running`
 calls run and `waiting` wait in order of arrival; one more is refused with `Busy`.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["CallRegistry", "Tracer"]
 log = get_logger(__name__)
 
 _GRACE: Final = 5.0
-"""Seconds that a handler has to obey a stop before its call is ended without it (streams.md §3)."""
+"""Seconds that a handler has to obey a stop before its call is ended without it."""
 _IDLE_LANES: Final = 256
 """Principals without a call that are remembered, to make the next one's a little cheaper."""
 _TICK: Final = 0.05
@@ -40,7 +40,7 @@ _AT_ONCE: Final = 64
 
 
 class Tracer(Protocol):
-    """What follows calls from their beginning to their ending, for OpenTelemetry."""
+    """Follows calls from their beginning to their ending, for OpenTelemetry."""
 
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
         """A call has begun; returns the handler to use in place of `handler`."""
@@ -132,7 +132,7 @@ class CallRegistry:
         self._max_running, self._max_waiting = running, waiting
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
-        """Ends a call on its caller's behalf; its upstream is told. Idempotent."""
+        """Ends a call on its caller's behalf; its upstream hears of it. Idempotent."""
         self._stop(record, Cancelled(reason))
 
     def _stop(self, record: CallRecord, ending: Ending) -> None:

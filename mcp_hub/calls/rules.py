@@ -1,4 +1,4 @@
-"""What is configured for calls, as far as they themselves are concerned."""
+"""Settings of calls and durable streams."""
 
 from typing import Literal
 

@@ -16,7 +16,7 @@ _NAMES: Final = 1024
 
 
 class ClientFacts(Protocol):
-    """What is known of a kind of client; hashable, and equal when it says the same."""
+    """Facts about a kind of client; hashable, and equal when they say the same."""
 
     @property
     def expose(self) -> Literal["auto"] | Mode | None: ...

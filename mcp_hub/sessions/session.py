@@ -1,4 +1,4 @@
-"""Who is asking: a handshake session lives as long as its connection or `Mcp-Session-Id`, a modern one a request."""
+"""Sessions: a handshake session lives as long as its connection or `Mcp-Session-Id`, a modern one a request."""
 
 from collections import OrderedDict
 from typing import Final
@@ -15,9 +15,9 @@ _CROWD: Final = 4
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """What the front knows before a message is read: whose calls these are, and what they may see.
+    """The caller, as the front knows it before a message is read: whose calls these are, and what they may see.
 
-    `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local` (streams.md §3). Over stdio the
+    `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local`. Over stdio the
     client `has_own_hub`, which it has started, and may have named the kind of client that it is (`client`).
     """
 
@@ -36,7 +36,7 @@ class Session(msgspec.Struct):
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`);
     `audience` is the kind of client that lists are made for, once it was looked up; `mode` is how it was first listed
     tools, which it keeps.
-    `lists` says which lists the client has seen or was told of last, by their digests, if it is told of changes at all.
+    `lists` are the digests of the lists that the client knows, if changes are announced to it at all.
     `epoch` counts the settings that this was looked up in; `facts` is what the hub derived from all this, its own.
     """
 

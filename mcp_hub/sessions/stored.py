@@ -1,7 +1,4 @@
-"""Handshake sessions that outlive the hub: one whose client can come back for a stream is stored, to be accepted again.
-
-Source: streams.md §3, "Handshake session records".
-"""
+"""Handshake sessions that outlive the hub: one whose client can come back for a stream is stored."""
 
 from typing import Final
 
@@ -35,8 +32,8 @@ class _Body(msgspec.Struct, omit_defaults=True):
 class StoredSession(msgspec.Struct):
     """A session, and what it is to subscribe to again.
 
-    `until` is when its record ends (Unix seconds; 0: it has none), `stored` the last such time that the store has. One
-    that `was_elsewhere` has been accepted again: calls of it may run that this hub was not sent.
+    `until` is when its record ends (Unix seconds; 0 without a record), `stored` the last such time that the store has.
+    One that `was_elsewhere` has been accepted again: calls of it may run that this hub was not sent.
     """
 
     session: Session

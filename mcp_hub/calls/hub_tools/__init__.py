@@ -8,6 +8,6 @@ Out: new output of the call that is waited for, its original result once there i
 Held together by: `own_tools`, the definitions and the handlers; `relay`, which passes questions of the awaited call on
 to the client that waits; `transcript`, the text of what a running call has said so far.
 
-Not here: the answer that sends a client here (`fronts.mcp.soft_deadline`), and `read_result`, which reads truncated
+Not here: the answer that sends a client here (`calls.early_answers`), and `read_result`, which reads truncated
 results (`calls.results`).
 """

@@ -1,9 +1,9 @@
 """The hub's own tools, for clients that are answered before their calls end: `hub_wait` and `hub_cancel`.
 
-Both are told of a call by its stream, and a call of somebody else is as unknown as one that never was. They are called
-like any tool but make no stream of their own, and are listed only where a soft deadline holds. What a caller got wrong
-is a result for the model to read; an error answer is that of the call which was waited for. Source: streams.md §2,
-"Soft deadline". Not here: the answer that sends a client here (`fronts.mcp.soft_deadline`).
+Both name a call by its stream; a call of somebody else is as unknown as one that never was. They are called like any
+tool but make no stream of their own, and are listed only where a soft deadline holds. A mistake of the caller is a
+result for the model to read; an error answer is that of the call which was waited for. Not here: the answer that sends
+a client here (`calls.early_answers`).
 """
 
 import math
@@ -129,7 +129,7 @@ class OwnTools:
         return _text(f"The call of {row.name} is being cancelled.")
 
     async def _opened(self, call: Call, id_: str) -> Stream:
-        """Raises `UnknownStream`, also for what is no tool's: its result would be none of a tool."""
+        """Raises `UnknownStream`, also for a stream of another method: its result would not be that of a tool."""
         stream = await self._streams.open(call.principal, id_)
         if stream.row.method != "tools/call":
             raise UnknownStream

@@ -1,4 +1,4 @@
-"""What a running call has said so far, as text for a model: for answers that are not the result."""
+"""The output of a running call so far, as text for a model: for answers that are not the result."""
 
 from collections import deque
 from typing import Final, TypeVar
@@ -11,7 +11,7 @@ from mcp_hub.types import CallId
 __all__ = ["Transcript", "still_running"]
 
 _ROUGHLY: Final = 2
-"""How much more than will be shown is held, so that not every event cuts."""
+"""Times the text that is shown is held, so that not every event cuts."""
 
 
 _T = TypeVar("_T")

@@ -130,7 +130,7 @@ class _Matching(FilterFunction):
 
 
 def _pattern(pattern: str) -> "re2._Regexp | None":
-    """None for what is no pattern: one that comes out of the text matches nothing then."""
+    """None for a text that is not a pattern: one that comes out of the text matches nothing then."""
     try:
         return compiled(pattern, "path", by_line=False)
     except InvalidParams:
@@ -170,13 +170,13 @@ class _Environment(JSONPathEnvironment):
 def select(body: bytes, path: str, is_over: Callable[[], bool]) -> Selected:
     """The values of the JSON text `body` that `path` selects, in its order.
 
-    Raises `InvalidParams` for a path that cannot be read, a text that is no JSON, and what goes beyond the bounds.
+    Raises `InvalidParams` for a path that cannot be read, a text that is not JSON, and for more than the bounds allow.
     """
     nodes = _parsed(path, is_over)
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as problem:
-        raise InvalidParams(f"path: the text is no JSON ({problem}); read it by offset or with grep") from None
+        raise InvalidParams(f"path: the text is not JSON ({problem}); read it by offset or with grep") from None
     lines: list[bytes] = []
     left = _MOST_BYTES
     try:
@@ -198,15 +198,16 @@ def _parsed(path: str, is_over: Callable[[], bool]) -> _Path:
     if len(path) > _MOST_PATH:
         raise InvalidParams(f"path: it has {len(path)} characters; {_MOST_PATH} are allowed")
     path = path.strip()
+    wrong = f"path: {path[:100]!r} is not a JSON path"
     if not path.startswith("$"):
-        raise InvalidParams(f"path: {path[:100]!r} is no JSON path: a path begins with $")
+        raise InvalidParams(f"{wrong}: a path begins with $")
     try:
         parsed = _Environment(is_over).compile(path)
     except (RecursionError, ValueError, OverflowError):
-        raise InvalidParams(f"path: {path[:100]!r} is no JSON path: nested too deeply, or a number too large") from None
+        raise InvalidParams(f"{wrong}: nested too deeply, or a number too large") from None
     except JSONPathError as problem:
         at = problem.token.index if problem.token is not None else -1
         place = f"at character {at + 1}" if at >= 0 else "at its end"
-        raise InvalidParams(f"path: {path[:100]!r} is no JSON path: {str(problem.message)[:_SHOWN]} {place}") from None
+        raise InvalidParams(f"{wrong}: {str(problem.message)[:_SHOWN]} {place}") from None
     assert isinstance(parsed, JSONPath)  # unions are not of the standard
     return _Path(parsed)

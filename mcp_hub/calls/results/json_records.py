@@ -34,7 +34,7 @@ class Records(msgspec.Struct, frozen=True):
     path: str
 
     def head(self, most: int) -> tuple[int, int]:
-        """How many first records are whole before byte `most`, and where the last of them ends."""
+        """Counts the first records that are whole before byte `most`; also where the last of them ends."""
         end, count = self.start + 1, 0
         for length in self.lengths:
             between = _BETWEEN.match(self.body, end, max(most, end))
@@ -45,7 +45,7 @@ class Records(msgspec.Struct, frozen=True):
         return count, end
 
     def tail(self, least: int) -> tuple[int, int]:
-        """How many last records are whole from byte `least` on, and where the first of them begins."""
+        """Counts the last records that are whole from byte `least` on; also where the first of them begins."""
         start, count = self.end - 1, 0
         for length in reversed(self.lengths):
             at = start

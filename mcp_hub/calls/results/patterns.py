@@ -44,7 +44,7 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
     except re2.error as problem:
         said = problem.args[0]
         reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        raise InvalidParams(f"{key}: {pattern[:100]!r} is no pattern of RE2: {_printable(reason[:200])}") from None
+        raise InvalidParams(f"{key}: {pattern[:100]!r} is not a pattern of RE2: {_printable(reason[:200])}") from None
     finally:
         re2.purge()  # its cache is bounded by number only
     if regexp.programsize > _MOST_PROGRAM:
@@ -53,5 +53,5 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
 
 
 def _printable(text: str) -> str:
-    """What RE2 repeats of a pattern, of which nothing gets longer when it is shown."""
+    """The part of a pattern that RE2 repeats, of which nothing gets longer when it is shown."""
     return "".join(char if char.isprintable() else "?" for char in text)

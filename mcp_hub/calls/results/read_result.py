@@ -1,7 +1,7 @@
 """The hub's own tool `read_result`: what was cut from a long result, by offset, by pattern or by JSON path.
 
 Its answers are within the same limit as any result. A text that is somebody else's is as unknown as one that has
-expired or never was. What a caller got wrong is a result for the model to read. Source: context.md §2 and §5. Not here:
+expired or never was. What a caller got wrong is a result for the model to read. Not here:
 who is offered the tool.
 """
 

@@ -1,6 +1,6 @@
 """Cuts long results and keeps what was cut, so that `read_result` can give it back.
 
-A result that cannot be kept is passed on whole: nothing is lost. Source: context.md §5. Not here: how it is cut
+A result that cannot be kept is passed on whole: nothing is lost. Not here: how it is cut
 (`truncate`), and where it is kept (`stores.documents.base`).
 """
 
@@ -27,14 +27,14 @@ _AT_ONCE: Final = 64 << 10
 
 
 class Retention:
-    """What stands for long results. `estimate` must be safe to call in a thread."""
+    """Makes short results that stand for long ones. `estimate` must be safe to call in a thread."""
 
     def __init__(self, documents: Documents, estimate: Estimate) -> None:
         self._documents = documents
         self._estimate = estimate
 
     async def fitted(self, call: Call, done: Completed, *, may_drop_structured: bool) -> Completed:
-        """What stands for the result of the call: at most the tokens that the call asks for."""
+        """The result that stands for that of the call: at most the tokens that the call asks for."""
         shown = await self.shortened(
             call.principal, done.result, call.result_tokens, may_drop_structured=may_drop_structured
         )

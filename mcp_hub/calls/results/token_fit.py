@@ -1,4 +1,4 @@
-"""How much of a text makes so many tokens. Pure."""
+"""The longest part of a text that makes at most so many tokens. Pure."""
 
 from collections.abc import Callable
 from typing import Final
@@ -24,7 +24,7 @@ def is_surely_over(text: str, tokens: int) -> bool:
 
 
 def head_within(text: str, tokens: int, estimate: Estimate) -> int:
-    """How many characters of the text's start make at most `tokens`: nearly as many as can be."""
+    """Characters of the text's start that make at most `tokens`: nearly as many as can be."""
     return _most(len(text), tokens, lambda count: estimate(text[:count]))
 
 

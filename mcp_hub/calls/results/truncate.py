@@ -3,7 +3,7 @@
 Texts are cut at line borders where there are any, JSON arrays between two records, so that they stay JSON. The result
 of an error is cut like any other and stays one. Nothing else is touched, byte for byte: images, audio, blobs, links,
 `_meta` and unknown members pass whole, and structured content too unless the caller allows otherwise. What was cut is
-handed back to be kept (`stores.documents`). The same result is always cut the same way. Source: context.md §5. Pure.
+handed back to be kept (`stores.documents`). The same result is always cut the same way. Pure.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """What takes the place of a result, and the texts that are to be kept for it."""
+    """A result that takes the place of another, and the texts that are to be kept for it."""
 
     result: bytes
     kept: tuple[Kept, ...]
@@ -72,7 +72,7 @@ class _Text(msgspec.Struct):
 def cut(result: RawJson, limit: int, estimate: Estimate, *, may_drop_structured: bool = False) -> Cut | None:
     """Cuts the encoded result of `tools/call` or `resources/read` to `limit` tokens of text; None if it fits.
 
-    The limit is for all texts together; a structured content that is let go (`may_drop_structured`: no client was told
+    The limit is for all texts together; a structured content that is let go (`may_drop_structured`: no client knows
     its schema) is among them, unless a text says the same. Linear in the size of the result.
     """
     limit = max(limit, LEAST)
@@ -193,7 +193,7 @@ class _Cutting:
             self.blocks[text.place] = None
 
     def _whole(self, texts: list[_Text], room: float) -> int:
-        """How many of the first of these fit, at what they cost exactly."""
+        """Counts the first of these that fit, at their exact cost."""
         for index, text in enumerate(texts):
             if not is_surely_over(text.text, int(room)):
                 text.cost = self._estimate(text.text) + _BLOCK

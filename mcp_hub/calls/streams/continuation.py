@@ -34,7 +34,7 @@ class Continuation(msgspec.Struct):
     def started(
         self, upstream: Upstream | None, registry: CallRegistry, limits: TimeLimits, plan: CallPlan = WITHOUT_PLAN
     ) -> CallRecord:
-        """Goes on with it, or ends it as its caller wanted. Raises `Busy`."""
+        """Continues the call, or ends it as its caller wanted. Raises `Busy`."""
 
         async def resumed(call: Call, channel: CallChannel) -> Completed:
             if upstream is None:

@@ -1,5 +1,5 @@
-"""What another process has to say to the owner of a stream: that its call is to end, or what a question is answered,
-or that somebody reads it there.
+"""Messages of other processes to the owner of a stream: its call is to end, a question has its answer, somebody reads
+the stream.
 
 The letters themselves lie in the store (`EventStore.post`, `inbox`).
 """

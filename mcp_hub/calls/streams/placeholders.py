@@ -1,4 +1,4 @@
-"""What stands in a durable stream for an event that cannot be written, or for a stored one that cannot be read.
+"""Events that stand in a durable stream for one that cannot be written, or for a stored one that cannot be read.
 
 Numbers stay without holes and every stream keeps its one ending, whatever upstreams and newer hubs put into events.
 """
@@ -15,7 +15,7 @@ from mcp_hub.protocol.shape.stream_events import decoded
 __all__ = ["UNWRITABLE", "ending_of", "event_of", "unwritable"]
 
 UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
-"""How encoding fails: half a character, an object that is no JSON, a number that is too large, too deep."""
+"""Errors of encoding: half a character, an object that is not JSON, a number that is too large, too deep."""
 _SHOWN: Final = 4096
 """Characters that are kept of a text that cannot be kept as it is."""
 

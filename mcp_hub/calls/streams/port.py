@@ -2,7 +2,7 @@
 
 A handle says what is known of a stream, is followed by cursor, and passes on answers and cancellations, whichever hub
 runs the call. A stream of another principal is as unknown as one that never was. Not here: the table itself, which
-knows writers and other processes (`table`), and the shapes that fronts give to what they are told.
+knows writers and other processes (`table`), and the shapes that fronts give to events.
 """
 
 from collections.abc import Callable, Mapping
@@ -154,7 +154,7 @@ class StreamPort:
     # -- making calls durable
 
     def detach(self, record: CallRecord) -> StreamHandle:
-        """The call goes on whatever becomes of its client. Raises `Busy` when its principal has too many such."""
+        """The call continues whatever becomes of its client. Raises `Busy` when its principal has too many such."""
         return StreamHandle(self, self.table.detach(record).stream)
 
     async def begin(self, record: CallRecord, key: str | None, digest: str) -> StreamHandle:

@@ -1,4 +1,4 @@
-"""What the store knows of a stream, beyond following it; and what a call goes by there."""
+"""Reads and writes single events of stored streams, and names calls as their streams do."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -56,7 +56,7 @@ async def appended(store: EventStore, row: StreamInfo, lines: Sequence[bytes], c
 
 
 async def open_questions(store: EventStore, row: StreamInfo) -> dict[str, InputRequired]:
-    """What a stream still asks, by key, oldest first."""
+    """The open questions of a stream, by key, oldest first."""
     if row.status != "input_required":
         return {}
     asked: dict[str, InputRequired] = {}
@@ -102,12 +102,12 @@ async def last_progress(store: EventStore, row: StreamInfo) -> float:
 
 
 def asked(call: Call) -> str:
-    """What the client called: the exported name or the URI."""
+    """The name or URI that the client called, as exported."""
     return _string(call.asked) if isinstance(call.asked, msgspec.Raw) else own_name(call)
 
 
 def own_name(call: Call) -> str:
-    """What the upstream knows it by."""
+    """The upstream's own name or URI of it."""
     raw = call.params.get("name", call.params.get("uri"))
     return _string(raw) if raw is not None else call.method
 

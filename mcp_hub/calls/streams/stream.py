@@ -1,6 +1,6 @@
 """A durable stream as this process knows it: its row, its latest committed events, and who follows it.
 
-Followers see committed events only, so a cursor never points past what survives (streams.md §1). They have no queue:
+Followers see committed events only, so a cursor never points past what survives. They have no queue:
 what is recent comes from a bounded tail in memory, what is older from the store, a page at a time; being slow costs
 nobody else anything. A stream of another process has no tail: its news come with a look into the store.
 """
@@ -108,9 +108,9 @@ class Stream:
             self._tail_first += 1
 
     def seen(self, row: StreamInfo) -> None:
-        """What the store says of a stream that is written here: it lets go of events on its own.
+        """Takes the row of a stream that is written here from the store, which lets go of events on its own.
 
-        Others may have read there already what this hub is only about to be told that it is written.
+        Others may have read there already what this hub does not know to be written yet.
         """
         if row.last > self.row.last:
             self.committed(row)
@@ -148,12 +148,12 @@ class Stream:
 
     @property
     def followers(self) -> int:
-        """How many of the readers are somebody's who asked for the stream."""
+        """Readers of somebody who asked for the stream."""
         return sum(reader.is_follower for reader in self.readers)
 
     @property
     def behind(self) -> float:
-        """How many events the best of those who follow has not taken; infinity if nobody does."""
+        """Events that the fastest reader has not taken; infinity without a reader."""
         return min((self.row.last - reader.cursor for reader in self.readers), default=math.inf)
 
     def has_recent(self, after: int) -> bool:
@@ -161,7 +161,7 @@ class Stream:
         return self._tail is not None and 0 <= after + 1 - self._tail_first < len(self._tail)
 
     def recent(self, after: int, most: int) -> list[Committed]:
-        """What follows `after`, if it is in memory."""
+        """Events behind `after`, if they are in memory."""
         tail = self._tail
         if tail is None or not self.has_recent(after):
             return []

@@ -1,8 +1,8 @@
 """All durable streams that this process knows: those of its own calls, and those that somebody here follows.
 
 A call's stream is begun when the call first emits something, outlives `QUIET`, or is asked to be durable; a short quiet
-one never gets here (streams.md §1). Streams of other processes are read from the same store; what is meant for their
-owner goes there through the inbox. What an owner that is gone left behind is closed, or gone on with.
+one never gets here. Streams of other processes are read from the same store; what is meant for their
+owner goes there through the inbox. Streams that an owner left behind get their ending, or are continued.
 """
 
 from collections import Counter
@@ -117,7 +117,7 @@ class StreamTable:
         return writer
 
     def take_up(self, record: CallRecord, row: StreamInfo) -> StreamWriter:
-        """Goes on with a claimed stream: the call that `record` runs now writes behind its last event."""
+        """Continues a claimed stream: the call that `record` runs now writes behind its last event."""
         stream = self._known(row)  # those who followed it while it was another's go on
         writer = StreamWriter(record, stream, self.store, self.clock, self._written)
         self._owned[row.id] = writer
@@ -175,8 +175,8 @@ class StreamTable:
                 del self._detached[call.principal]
         if isinstance(writer.error, Fenced | KeyTaken):
             writer.record.cancel("its stream belongs to another hub now")
-        elif writer.error is None:  # with any other the call goes on without being kept
-            self._foreign[call.id] = writer.stream  # those who still read it need no second one
+        elif writer.error is None:  # with any other the call continues without being kept
+            self._foreign[call.id] = writer.stream  # readers need no second one
         if self._idle is not None and not self._owned:
             self._idle.set()
 
@@ -255,7 +255,7 @@ class StreamTable:
         if writer is not None:
             writer.record.cancel(reason)
             if writer.record.resumption is not None:
-                await writer.committed()  # whoever goes on with the call knows it, too
+                await writer.committed()  # a hub that continues the call knows it, too
         elif not row.has_ended:
             await self.store.post(cancelling(row.id, reason))
         return row
@@ -345,7 +345,7 @@ class StreamTable:
     async def _inherit(self) -> None:
         """Takes over what owners that are gone have left; what cannot be does not keep the others waiting.
 
-        Owners that are there hear who is followed here: a call that somebody reads goes on.
+        Owners that are there hear who is followed here: a call that somebody reads continues.
         """
         for stream in self._followed:
             await self._touch(stream.row.id)
@@ -360,14 +360,14 @@ class StreamTable:
             await self.store.post(touching(id_))
 
     def _inherited(self, row: StreamInfo) -> None:
-        """A stream has been ended here: what this process writes is no news to it, but to those who follow."""
+        """A stream has been ended here, which those who follow it have to hear."""
         if (stream := self._foreign.get(row.id)) is not None:
             stream.committed(row)
 
     # -- calls whose client is gone -------------------------------------------------------------------------------
 
     def orphan(self, record: CallRecord, seconds: float) -> None:
-        """The call's client is gone: it goes on for at most that long, unless somebody follows it again."""
+        """The call's client is gone: it continues for at most that long, unless somebody follows it again."""
         writer = self._owned.get(record.call.id)
         if writer is not None:
             writer.absence.begin(self.clock.now(), seconds)

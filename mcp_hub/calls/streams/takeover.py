@@ -1,7 +1,4 @@
-"""What becomes of a stream whose owner is gone: it gets its ending, or its call is gone on with by this process.
-
-Source: streams.md §6, "hub `kill -9`".
-"""
+"""Takes over streams whose owner is gone: each gets its ending, or this process continues its call."""
 
 from collections.abc import Awaitable, Callable
 
@@ -23,13 +20,13 @@ __all__ = ["GoOn", "Takeover"]
 log = get_logger(__name__)
 
 GoOn = Callable[[StreamInfo], Awaitable[None]]
-"""Goes on with the call of a stream that this process owns now."""
+"""Continues the call of a stream that this process owns now."""
 _UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
-"""How going on fails before it has begun: too many calls, or a continuation that this version cannot read."""
+"""Errors before a call is continued: too many calls, or a continuation that this version cannot read."""
 
 
 class Takeover:
-    """Takes over from owners that are gone; `settled` is told of the row as it is then."""
+    """Takes over from owners that are gone; `settled` gets the row as it is then."""
 
     def __init__(self, store: EventStore, settled: Callable[[StreamInfo], None]) -> None:
         self._store = store
@@ -90,7 +87,7 @@ class Takeover:
         self._settled(msgspec.structs.replace(row, last=row.last + 1, updated=wall, status="failed"))
 
     async def _withdrawals(self, row: StreamInfo, wall: float) -> list[bytes]:
-        """Events that close what the stream still asks: whoever goes on with the call asks anew."""
+        """Events that close what the stream still asks: the hub that continues the call asks again."""
         when, lines = timestamp(wall), []
         keys = list(await open_questions(self._store, row))
         for number, key in enumerate(keys, 1):

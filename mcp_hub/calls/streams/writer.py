@@ -2,7 +2,7 @@
 
 One append is under way at a time; what comes meanwhile waits in the coalescer and goes with the next one, so that a
 slow store makes larger batches and not a queue. When too much waits, nothing more is taken from the log, which then
-treats the writer as the slow reader that it is (streams.md §4).
+treats the writer as the slow reader that it is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
-"""What one client does not know yet: lists that differ from those it saw or was told of, resources that were updated.
+"""Announces changes to one client: lists that differ from those it knows, resources that were updated.
 
-Pulled from versions and a ring (`Changes`), so a client that is slow or away costs nothing and is told once of what
-happened meanwhile. Lists are compared by content, everything is debounced (protocol.md §3).
+Pulled from versions and a ring (`Notices`), so a client that is slow or away costs nothing and hears once of all that
+happened meanwhile. Lists are compared by content, everything is debounced.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ class Announcer:
             self.told()
 
     def told(self) -> None:
-        """What `next` returned last is on its way."""
+        """The messages of the last `next` are on their way."""
         lists, self._place = self._untold
         self._lists.update(lists)
 
@@ -76,7 +76,7 @@ class Announcer:
                     yield notification_frame(UPDATED, self._readdressed(shown, params))
 
     def _shown(self, origin: Origin, known: str, uri: str) -> str | None:
-        """What the client knows the resource by; None if it may not read it (any more)."""
+        """The URI by which the client knows the resource; None if it may not read it (any more)."""
         server, own = origin
         view = self._hub.view(self._session)
         if uri != own or view.resolve_uri(known) != origin:

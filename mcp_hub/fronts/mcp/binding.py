@@ -31,7 +31,7 @@ __all__ = ["Binding", "Deferred", "Identity", "Listen", "Reply", "modern_session
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """How the hub introduces itself; `instructions` composes its text when it is asked for."""
+    """The introduction of the hub; `instructions` composes its text when it is asked for."""
 
     server_info: JsonObject
     instructions: Callable[[str | None], str | None]
@@ -54,7 +54,7 @@ Reply = bytes | CallHandle | Deferred | Listen
 _T = TypeVar("_T")
 
 _DISCOVERY_TTL: Final = 60_000
-"""Milliseconds: what `server/discover` says changes only with the configuration, but nobody is told when it does."""
+"""Milliseconds: what `server/discover` says changes only with the configuration, but no client hears when it does."""
 
 
 class Binding:
@@ -97,7 +97,7 @@ class Binding:
             return Deferred(self._call_later(session, method, params, meta))
 
     def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
-        """Answers what is no call."""
+        """Answers every request that is not a call."""
         if method in self._added:
             return Deferred(self._added[method](session, params, meta))
         if not eras.serves(session.era, method):
@@ -230,7 +230,7 @@ def _level(raw: RawJson | None, what: str) -> str:
 
 
 def _capabilities(session: Session) -> JsonObject:
-    """What the hub offers whatever its upstreams turn out to offer: nobody is waited for (product.md, promise 9)."""
+    """The capabilities of the hub, whatever those of its upstreams: no server is waited for."""
     changes: JsonObject = {"listChanged": True}
     resources = {**changes, "subscribe": True}
     offered: JsonObject = {"tools": changes, "resources": resources, "prompts": changes, "logging": {}}

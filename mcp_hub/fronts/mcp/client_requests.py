@@ -26,11 +26,11 @@ _IDS: Final = 1 << 30
 
 
 class ClientRequests:
-    """What one client is being asked. `requests` is the table of its wire, or its own where the wire has none.
+    """Requests to one client. `requests` is the table of its wire; a wire without one gets its own here.
 
     A session without a wire may be had at several hubs, one after the other or side by side: the ids of its own table
     begin anywhere, so that an answer to one hub's question is none to another's.
-    `ends_hub` if the hub ends with the wire: what is open then stays so, for the hub that goes on with the call.
+    `ends_hub` if the hub ends with the wire: what is open then stays so, for the hub that continues the call.
     """
 
     def __init__(self, requests: Requests | None = None, *, ends_hub: bool = False) -> None:
@@ -128,5 +128,5 @@ def _outcome(message: Envelope, method: str) -> RawJson | RpcError:
     if message.error is not Unset:
         return from_wire(message.error, "client")
     if message.result is Unset or bytes(memoryview(message.result)[:1]) != b"{":
-        return RpcError(f"the client answered {method} with something that is no result")
+        return RpcError(f"the client answered {method} with something that is not a result")
     return msgspec.Raw(bytes(message.result))

@@ -39,7 +39,7 @@ OnModern = Callable[[RequestMeta], Session]
 
 
 class ClientWire(Protocol):
-    """What carries messages to the client; incoming ones it hands to the `Duplex`, its `WireHandler`."""
+    """Carries messages to the client, and hands incoming ones to the `Duplex`, its `WireHandler`."""
 
     @property
     def requests(self) -> Requests: ...
@@ -57,7 +57,7 @@ class ClientWire(Protocol):
         ...
 
     def flush(self) -> None:
-        """What comes after leaves in a write of its own."""
+        """Later messages leave in a write of their own."""
         ...
 
     def soon(self, callback: Callable[[], object]) -> None:
@@ -249,7 +249,7 @@ class Duplex:
         self._wire.send(envelope.error_frame(id_, error.encoded()))
 
     def _refuse_broken(self, id_: bytes | None, error: RpcError) -> None:
-        """Refuses what is no request; under the id of one that waits for its answer that would be the answer."""
+        """Refuses a message that is not a request; under the id of an open request that would be the answer."""
         is_open = id_ is not None and envelope.id_key(id_) in self._open
         self._refuse(None if is_open else id_, error)
 

@@ -1,7 +1,7 @@
 """The hub's extension on MCP fronts: events in progress notifications, and the mark on the result of a logged call.
 
 A client that declared the extension and gave a token gets every event of its call with a cursor, deltas included; one
-that did not know the key would see an ordinary progress message. Source: streams.md §2, "Partial content".
+that did not know the key would see an ordinary progress message.
 """
 
 import math
@@ -23,7 +23,7 @@ _MESSAGE: Final = 200
 
 
 class Partials:
-    """Makes the notifications of one request. Its progress values are its own: what is no progress needs one, too."""
+    """Makes the notifications of one request. Its progress values are its own: every other event needs one, too."""
 
     __slots__ = ("_guard", "_last", "_stream", "_token")
 

@@ -2,7 +2,7 @@
 
 `{stream, cursor, maxEvents, waitMs}` → `{events, cursor, truncated, closed}`, in both eras. `events` are as they are
 stored; `truncated`: what followed the cursor is no longer kept, and they begin with the earliest that is; `closed`:
-nothing will follow, the ending was read. Without news the answer waits for `waitMs`. Source: streams.md §2.
+nothing will follow, the ending was read. Without news the answer waits for `waitMs`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -29,7 +29,7 @@ _PATIENCE: Final = 10.0
 
 
 class _Source(Protocol):
-    """What is listened to: `next` returns the same again until it is `told`."""
+    """A source of notifications: `next` returns the same again until they are `told`."""
 
     async def next(self) -> list[bytes]: ...
 
@@ -79,7 +79,7 @@ class ListenStream:
         return frames
 
     def told(self) -> None:
-        """What `next` returned is on its way."""
+        """The messages of the last `next` are on their way."""
         for source in self._speakers:
             source.told()
         self._is_acknowledged = True

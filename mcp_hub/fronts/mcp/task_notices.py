@@ -1,7 +1,7 @@
 """`notifications/tasks`: what becomes of the tasks that one `subscriptions/listen` names.
 
 Each notification is the whole task, as `tasks/get` would tell it. Of changes that come quickly after each other only
-the last is told, so a slow client costs nothing; progress and log messages do not come this way. Source: SEP-2663,
+the last is sent, so a slow client costs nothing; progress and log messages do not come this way. Source: SEP-2663,
 "Task Status Notifications".
 """
 
@@ -30,11 +30,11 @@ _DEBOUNCE: Final = 0.1
 """Seconds between a change and its notification: nobody reads messages faster."""
 
 _Face = tuple[str, str | None, tuple[str, ...]]
-"""What a client is told of when it changes: status, message, open questions."""
+"""The parts of a task whose changes are announced: status, message, open questions."""
 
 
 class _Watched:
-    """One task: its stream, and what the client was told of it last."""
+    """One task: its stream, and the state that the client heard of last."""
 
     def __init__(self, stream: StreamHandle, reader: Reader) -> None:
         self.stream = stream
@@ -46,7 +46,7 @@ class _Watched:
 class TaskNotices:
     """The tasks that are listened to, to be pulled with `next`. `stamp` is the `_meta` of every notification.
 
-    What a task is at the beginning is told, too, so that nothing falls between its creation and this.
+    The first state of a task is sent, too, so that nothing falls between its creation and this.
     """
 
     def __init__(self, hub: HubPort, session: Session, stamp: RawObject) -> None:
@@ -58,7 +58,7 @@ class TaskNotices:
         self._changes = 0
 
     async def watch(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Those of the tasks that are this client's, in their order: they are told of from now on."""
+        """Those of the tasks that are this client's, in their order: their changes are sent from now on."""
         for id_ in dict.fromkeys(ids).keys() - self._watched.keys():
             try:
                 stream = await self._hub.stream(self._session.caller.principal, id_)
@@ -83,7 +83,7 @@ class TaskNotices:
                 self._news = anyio.Event()
 
     def told(self) -> None:
-        """What `next` returned last is on its way."""
+        """The messages of the last `next` are on their way."""
         for watched in self._watched.values():
             watched.told = watched.shown
 
@@ -97,7 +97,7 @@ class TaskNotices:
         self._news.set()
 
     async def _frame(self, id_: str) -> bytes | None:
-        """The notification for a task that is not what the client was told."""
+        """The notification for a task that has changed since the client heard of it."""
         watched = self._watched[id_]
         try:
             _catch_up(watched.reader)

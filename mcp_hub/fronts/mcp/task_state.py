@@ -1,4 +1,4 @@
-"""What is told of a task: read from its committed events, so any hub on the same store tells the same.
+"""The state of a task, read from its committed events, so that any hub on the same store shows the same.
 
 A task is a call's durable stream under another name; nothing here changes it.
 """

@@ -1,8 +1,8 @@
 """The tasks extension towards modern clients: the requests about a task, and the answer that makes a call one.
 
-A task is a call that goes on without its request: its id is that of the call's durable stream. Handshake clients have
-no tasks, whatever they declare. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663); streams.md §2. Not
-here: what is told of a task (`task_state`), and by itself (`task_notices`).
+A task is a call that continues without its request: its id is that of the call's durable stream. Handshake clients have
+no tasks, whatever they declare. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663). Not here: the
+state of a task (`task_state`) and its notifications (`task_notices`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,13 +24,13 @@ def _takes_tasks(session: Session) -> bool:
 
 
 class TaskRequests:
-    """Answers `tasks/get`, `tasks/update` and `tasks/cancel`. An unknown task and a foreign one are told alike."""
+    """Answers `tasks/get`, `tasks/update` and `tasks/cancel`. An unknown task and a foreign one get the same answer."""
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
 
     async def get(self, session: Session, params: RawObject) -> bytes:
-        """What the task is now. Whoever looks at it wants it to go on."""
+        """The task as it is now. A client that looks at it wants it to continue."""
         stream = await self._stream(session, params)
         self._renew(stream)
         return task_shape.answered(await detailed_task(self._hub, session, stream))
@@ -46,7 +46,7 @@ class TaskRequests:
         return task_shape.ACKNOWLEDGED
 
     async def cancel(self, session: Session, params: RawObject) -> bytes:
-        """Has the call ended; of one that has ended already this is told all the same."""
+        """Ends the call; for one that has ended already the answer is the same."""
         await (await self._stream(session, params)).cancel("by tasks/cancel")
         return task_shape.ACKNOWLEDGED
 

@@ -249,6 +249,6 @@ async def test_wrong_arguments_are_named(hub: Hub, arguments: dict[str, Any], re
 
 async def test_a_pattern_or_a_path_that_is_none_is_an_error_for_the_model(hub: Hub) -> None:
     id_ = await hub.keep("[1]")
-    assert await hub.error(id=id_, grep="(a") == "read_result: grep: '(a' is no pattern of RE2: missing ): (a"
-    assert "path: '$[' is no JSON path: " in await hub.error(id=id_, path="$[")
-    assert "the text is no JSON" in await hub.error(id=await hub.keep("text"), path="$")
+    assert await hub.error(id=id_, grep="(a") == "read_result: grep: '(a' is not a pattern of RE2: missing ): (a"
+    assert "path: '$[' is not a JSON path: " in await hub.error(id=id_, path="$[")
+    assert "the text is not JSON" in await hub.error(id=await hub.keep("text"), path="$")

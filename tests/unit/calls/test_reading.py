@@ -205,10 +205,10 @@ def test_whole_numbers_are_exact_however_long(path: str, found: list[int]) -> No
     [
         ("$.items[", "unexpected end of query at its end"),
         ("$.items x", "unexpected token 'x' at character 9"),
-        ("items", "'items' is no JSON path: a path begins with $"),
-        ("", "'' is no JSON path: a path begins with $"),
-        ("$[?match(@.s, '(')]", "'(' is no pattern of RE2: missing )"),
-        ("$[?@.a[?search(@.s, '(')]]", "'(' is no pattern of RE2: missing )"),
+        ("items", "'items' is not a JSON path: a path begins with $"),
+        ("", "'' is not a JSON path: a path begins with $"),
+        ("$[?match(@.s, '(')]", "'(' is not a pattern of RE2: missing )"),
+        ("$[?@.a[?search(@.s, '(')]]", "'(' is not a pattern of RE2: missing )"),
         ("$[?search(@.s, '(a{500}b){3}c{600}')]", "is too large a pattern"),
         ("$[?match(@.s)]", "match() requires 2 arguments"),
         ("$[?matches(@.s, 'a')]", "function 'matches' is not defined"),
@@ -228,7 +228,7 @@ def test_a_path_that_does_not_parse_is_named_with_the_place(path: str, reason: s
 
 @pytest.mark.parametrize("text", ["no json", "[1,", "[" * 100_000, "[1e999]"], ids=["none", "part", "deep", "number"])
 def test_a_text_that_is_no_json_says_so(text: str) -> None:
-    with pytest.raises(InvalidParams, match="path: the text is no JSON"):
+    with pytest.raises(InvalidParams, match="path: the text is not JSON"):
         chosen("$", text)
 
 

@@ -136,7 +136,7 @@ async def test_what_is_no_result_is_said_to_be_none(result: object) -> None:
     client.answers_with(id=question["id"], result=result)
     await settle()
     (answer,) = client.answers
-    assert isinstance(answer, RpcError) and "is no result" in answer.message
+    assert isinstance(answer, RpcError) and "is not a result" in answer.message
 
 
 async def test_an_answer_to_nothing_is_dropped() -> None:

@@ -98,6 +98,15 @@ def test_server_that_is_down_or_dies_ends_with_3(folder: Path) -> None:
     assert [line["code"] for line in lines(lost)] == [1002]
 
 
+def test_call_does_not_wait_for_other_servers(folder: Path) -> None:
+    settings = json.loads((folder / "servers.yaml").read_text())
+    hanging = argv(mode="hang-start")
+    settings["servers"]["slow"] = {"command": hanging[0], "args": hanging[1:], "start_timeout": "10m"}
+    (folder / "servers.yaml").write_text(json.dumps(settings))
+    done = hub(folder, "call", "fix_echo", "--arg", "text=5", "--wait", "600")
+    assert (done.returncode, done.stdout) == (0, '{"text": "5"}\n')
+
+
 def test_bad_arguments_end_with_2_and_start_nothing(folder: Path) -> None:
     for options, message in [
         (["--arg", "text"], "as name=value"),

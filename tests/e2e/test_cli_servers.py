@@ -59,6 +59,11 @@ def test_list_shows_states_counts_and_reasons(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+def test_list_counts_the_tools_that_clients_get(tmp_path: Path) -> None:
+    configure(tmp_path, jobs={**JOBS, "tools": {"deny": ["wait"]}})
+    assert hub(tmp_path, "list").stdout.splitlines()[-1].split() == ["jobs", "ready", "handshake", "2", "0", "0"]
+
+
 def test_list_prints_one_json_document(tmp_path: Path) -> None:
     mixed(tmp_path)
     done = hub(tmp_path, "list", "--json")

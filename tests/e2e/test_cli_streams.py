@@ -328,8 +328,9 @@ async def test_verbose_call_names_its_stream(place: Place) -> None:
     assert (await place.run("resume", stream, "--json")).stdout == own.stdout
 
 
-async def test_question_to_a_command_is_declined_at_once(place: Place) -> None:
-    done = await place.run("call", "fix_ask_form", "--json", "{}", url=True)
+@pytest.mark.parametrize("url", [True, False])
+async def test_question_to_a_command_is_declined_at_once(place: Place, url: bool) -> None:
+    done = await place.run("call", "fix_ask_form", "--json", "{}", url=url)
     assert done.stderr.decode().startswith("declined what the tool asks: elicitation/create\n")
     assert kinds(done)[:2] == ["input-required", "input-received"]
     assert "-32601" in done.stdout.decode()

@@ -78,7 +78,7 @@ class ReachedHub(msgspec.Struct, frozen=True):
 
 def _needs_url(context: click.Context, _: click.Parameter, token: str | None) -> str | None:
     if token is not None and context.params.get("url") is None:
-        raise click.UsageError("--token belongs to --url")
+        raise click.UsageError("--token belongs to --url. Give the URL of the hub, too.")
     return token
 
 

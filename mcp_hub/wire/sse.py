@@ -56,7 +56,7 @@ class SseWire(RemoteWire):
                 await self._follow(response, EventParser(self._limit))
         except (StartFailed, UpstreamLost) as exc:
             # the reason is shown together with the server
-            reason, self._failure = str(exc).removeprefix(f'upstream "{self._server}" '), exc
+            reason, self._failure = str(exc).removeprefix(f'server "{self._server}" '), exc
             code = exc.code if isinstance(exc, StartFailed) else str(exc.about_upstream.get("code", code))
         except NO_CONNECTION as exc:
             code, reason = code_of(exc), f"cannot connect to {origin(self._url)}: {reason_of(exc)}"

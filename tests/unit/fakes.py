@@ -14,8 +14,6 @@ from mcp_hub.events import CallEvent, Completed
 from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.wire.base import Requests
 
-__all__ = ["Channel", "IdleUpstream", "KeptWire", "unused"]
-
 
 @dataclass
 class Channel(CallChannel):

@@ -113,15 +113,6 @@ async def test_a_session_is_listed_what_another_exposure_means(tmp_path: Path) -
         assert hub.app.hub._facts(session).deadline == 9
 
 
-async def test_another_server_does_not_change_how_a_session_is_listed_tools(tmp_path: Path) -> None:
-    async with changing(tmp_path, hub={**SETTINGS["hub"], "expose": "auto"}) as hub:
-        session = hub.session()
-        hub.names(session)
-        mode = session.mode
-        await hub.to(hub={"expose": "auto"}, servers={"a": LOCAL, "b": LOCAL})
-        assert session.mode is mode is not None and "b_echo" in hub.names(session)
-
-
 async def test_who_has_a_profile_that_is_gone_is_listed_nothing(tmp_path: Path) -> None:
     async with changing(tmp_path, profiles={"p": {}}) as hub:
         session = hub.session("p")

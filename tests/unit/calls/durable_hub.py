@@ -154,6 +154,24 @@ class Follower:
         return [decoded(line)[0] for line in self.lines]
 
 
+def store_of(hub: DurableHub) -> HubStore:
+    assert isinstance(hub.store, HubStore)
+    return hub.store
+
+
+def written(hub: DurableHub, id_: str) -> list[CallEvent]:
+    """The events in the store, whose numbers have no hole."""
+    lines = store_of(hub).shared.lines(id_)
+    assert [decoded(line)[0] for line in lines] == list(range(1, len(lines) + 1))
+    return [plain(decoded(line)[1]) for line in lines]
+
+
+def status(hub: DurableHub, id_: str) -> str:
+    row = store_of(hub).shared.row(id_)
+    assert row is not None
+    return row.status
+
+
 def plain(event: CallEvent) -> CallEvent:
     """The event with bytes for payloads that are views of a line."""
     values = {name: getattr(event, name) for name in event.__struct_fields__}
@@ -187,14 +205,10 @@ class Pair:
         return DurableHub(HubStore(self.shared)).runs()
 
     def events(self, id_: str) -> list[CallEvent]:
-        lines = self.shared.lines(id_)
-        assert [decoded(line)[0] for line in lines] == list(range(1, len(lines) + 1))
-        return [plain(decoded(line)[1]) for line in lines]
+        return written(self.one, id_)
 
     def status(self, id_: str) -> str:
-        row = self.shared.row(id_)
-        assert row is not None
-        return row.status
+        return status(self.one, id_)
 
 
 def ask(call: DurableCall) -> list[RawJson | RpcError]:

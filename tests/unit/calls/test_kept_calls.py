@@ -3,9 +3,8 @@
 import pytest
 
 from mcp_hub.errors import StoreError
-from tests.unit.calls.durable_hub import DurableHub, delta
+from tests.unit.calls.durable_hub import DurableHub, delta, status, store_of, written
 from tests.unit.calls.shared_store import HubStore
-from tests.unit.calls.test_stream_writer import status, store_of, written
 from tests.unit.calls.virtual_time import LoopClock, virtual
 
 

@@ -8,32 +8,13 @@ import pytest
 
 from mcp_hub.call import Question
 from mcp_hub.errors import HubStopping, RpcError, UpstreamLost
-from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, Log, Progressed, Started, ToolCall
-from mcp_hub.protocol.shape.stream_events import decoded
+from mcp_hub.events import Cancelled, Completed, Failed, Log, Progressed, Started, ToolCall
 from mcp_hub.stores.memory import MemoryStore
-from tests.unit.calls.durable_hub import HOW, DurableHub, delta, plain
+from tests.unit.calls.durable_hub import HOW, DurableHub, delta, status, store_of, written
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
 HALF = "half a character \ud800"
-
-
-def store_of(hub: DurableHub) -> HubStore:
-    assert isinstance(hub.store, HubStore)
-    return hub.store
-
-
-def written(hub: DurableHub, id_: str) -> list[CallEvent]:
-    """The events in the store, whose numbers have no hole."""
-    lines = store_of(hub).shared.lines(id_)
-    assert [decoded(line)[0] for line in lines] == list(range(1, len(lines) + 1))
-    return [plain(decoded(line)[1]) for line in lines]
-
-
-def status(hub: DurableHub, id_: str) -> str:
-    row = store_of(hub).shared.row(id_)
-    assert row is not None
-    return row.status
 
 
 @pytest.mark.parametrize(

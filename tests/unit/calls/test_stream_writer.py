@@ -6,29 +6,10 @@ import pytest
 from mcp_hub.call import Question
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.events import CallEvent, Cancelled, InputReceived, InputRequired, Log, Progressed, Started, ToolCall
-from mcp_hub.protocol.shape.stream_events import decoded
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import HOW, DurableHub, delta, plain, settle
+from tests.unit.calls.durable_hub import HOW, DurableHub, delta, settle, status, store_of, written
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import sleep, virtual
-
-
-def store_of(hub: DurableHub) -> HubStore:
-    assert isinstance(hub.store, HubStore)
-    return hub.store
-
-
-def written(hub: DurableHub, id_: str) -> list[CallEvent]:
-    """The events in the store, whose numbers have no hole."""
-    lines = store_of(hub).shared.lines(id_)
-    assert [decoded(line)[0] for line in lines] == list(range(1, len(lines) + 1))
-    return [plain(decoded(line)[1]) for line in lines]
-
-
-def status(hub: DurableHub, id_: str) -> str:
-    row = store_of(hub).shared.row(id_)
-    assert row is not None
-    return row.status
 
 
 @pytest.mark.parametrize("delay", [None, 0.0, 0.2])

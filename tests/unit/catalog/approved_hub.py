@@ -22,8 +22,6 @@ from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
 from tests.unit.upstreams.local_calls import request
 from tests.upstreams.child import WAIT
 
-__all__ = ["CONFIG", "Hub", "approve", "call", "running", "until"]
-
 CONFIG = "/etc/servers.yaml"
 Tools = dict[str, str]
 """Descriptions by name."""

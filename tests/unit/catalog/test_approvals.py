@@ -9,7 +9,6 @@ import msgspec
 import pytest
 import structlog
 
-from mcp_hub.catalog.discovery.meta_tools import meant
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.pins import Policy, read
 from mcp_hub.catalog.routes import route
@@ -101,17 +100,6 @@ async def test_nothing_is_called_that_cannot_be_compared(tmp_path: Path) -> None
     hub.store.update(record_key(CONFIG, "a"), lambda text: b"{")
     with pytest.raises(NotApproved, match="cannot be compared"):
         hub.approvals.check(call("pay", "a_pay", server="a"), snapshot)
-
-
-async def test_run_tool_says_the_same_to_a_model(tmp_path: Path) -> None:
-    hub = Hub(tmp_path)
-    hub.a.lists(FIRST)
-    hub.names()
-    hub.a.lists(TURNED)
-    params = {"name": msgspec.Raw(b'"run_tool"'), "arguments": msgspec.Raw(b'{"name":"a_pay"}')}
-    found = meant(hub.catalog.view(None), Era.MODERN, "tools/call", params, lambda: True)
-    assert found.refused is not None and "has changed since it was approved" in found.refused.message
-    assert "mcp-hub approve a pay" in found.refused.message
 
 
 async def test_a_change_is_passed_on_and_said_where_it_is_only_warned_of(tmp_path: Path) -> None:

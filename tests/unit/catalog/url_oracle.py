@@ -5,8 +5,6 @@ from urllib.parse import unquote
 
 from pydantic import AnyUrl, TypeAdapter, ValidationError
 
-__all__ = ["known_as", "same"]
-
 _read = TypeAdapter(AnyUrl).validate_python
 
 

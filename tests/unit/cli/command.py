@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["COMMAND", "JOBS", "command_env", "hub"]
-
 COMMAND = [sys.executable, "-m", "mcp_hub"]
 JOBS = {"local": "mcp_hub.examples.jobs:registry"}
 SECONDS = 60

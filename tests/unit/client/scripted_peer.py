@@ -14,8 +14,6 @@ from mcp_hub.events import CallEvent
 from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.types import CallId
 
-__all__ = ["CLOSED", "STREAM", "Asked", "Peer", "events_answer", "json_answer", "lines", "peer", "problem", "sse"]
-
 STREAM = "st_" + "0" * 26
 CLOSED = b'event: closed\ndata: {"cursor":0,"status":"completed"}\n\n'
 

@@ -6,8 +6,6 @@ import pytest
 
 from mcp_hub.errors import ConfigError, ConfigFinding
 
-__all__ = ["shown", "shown_all"]
-
 
 def shown(finding: ConfigFinding) -> str:
     """`file:line: path [code]`."""

@@ -38,8 +38,6 @@ from tests.unit.calls.call_scripts import LoneOwner
 from tests.unit.calls.virtual_time import LoopClock, sleep
 from tests.unit.fronts.small_hub import Source
 
-__all__ = ["Connection", "MadeCall", "Neighbour", "World", "values"]
-
 
 class Connection:
     """One HTTP exchange: what the front sends, and a client that may stop reading or leave, as uvicorn shows them."""

@@ -15,8 +15,6 @@ from mcp_hub.upstreams.functions.registry import Progress, Registry, Result
 from tests.upstreams.child import WAIT
 from tests.upstreams.messages import CLIENT
 
-__all__ = ["Tools", "hello", "local_hub"]
-
 
 class Tools:
     """The tools of one hub. `hold` and `steps` wait for `go`; `held` has the nonces of those that came so far."""

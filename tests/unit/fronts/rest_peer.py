@@ -19,8 +19,6 @@ from tests.e2e.client import SseEvent, SseParser
 from tests.unit.fronts.local_hub import Tools, local_hub
 from tests.upstreams.child import WAIT
 
-__all__ = ["ALICE", "BOB", "NARROW", "RestPeer", "Response", "mcp_hub", "problem", "rest_hub"]
-
 ALICE, BOB, NARROW = "alice-token", "bob-token", "narrow-token"
 CALLERS = {ALICE: Caller("alice"), BOB: Caller("bob"), NARROW: Caller("alice", "narrow")}
 

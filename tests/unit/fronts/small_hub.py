@@ -17,8 +17,6 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.unit.fakes import IdleUpstream
 
-__all__ = ["Hub", "Source"]
-
 KEYS = {Kind.TOOL: "name", Kind.PROMPT: "name", Kind.RESOURCE: "uri", Kind.TEMPLATE: "uriTemplate"}
 
 

@@ -18,8 +18,6 @@ from tests.unit.calls.virtual_time import named_like, run, sleep
 from tests.unit.fronts.task_hub import Sent, Server, TaskHub
 from tests.upstreams.messages import rpc
 
-__all__ = ["DEADLINE", "EARLY", "SoftHub", "delta", "in_virtual_time", "said", "soft"]
-
 DEADLINE = 45.0
 EARLY = ClientKind(expose="full", max_result_tokens=0, own=OFFERED)
 STREAMS = "dev.mcp-hub/streams"

@@ -36,8 +36,6 @@ from tests.unit.fakes import KeptWire
 from tests.unit.fronts.http_peer import Connection
 from tests.upstreams.messages import PREFIX, modern, rpc
 
-__all__ = ["AFTER", "Running", "Sent", "TaskHub", "on_each_front", "over_http", "over_the_pipe", "text"]
-
 Scenario = Callable[..., Coroutine[Any, Any, None]]
 
 AFTER = 5.0

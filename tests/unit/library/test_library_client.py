@@ -18,11 +18,6 @@ BOTH = {"jobs": CONFIG["servers"]["jobs"], "odd": {"local": "tests.unit.library.
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
     with anyio.fail_after(WAIT):
         async with hub_of(tmp_path, {"servers": BOTH, "hub": {"store": "memory", "expose": "full"}}) as opened:

@@ -29,11 +29,6 @@ HELLO = {
 FORMS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def own(request: Request) -> PlainTextResponse:
     return PlainTextResponse("the host's own")
 

@@ -15,8 +15,6 @@ from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, grant_key
 from tests.unit.upstreams.remote import Remote
 from tests.unit.wire.http_server import Reply, Request
 
-__all__ = ["Authorization", "a_grant", "browse", "key_of", "redirected", "state_of", "visit"]
-
 
 @dataclass
 class Authorization:

@@ -10,12 +10,12 @@ import pytest
 from mcp_hub.call import Call
 from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import CallId, Cause, Era, Kind, UpstreamState
+from mcp_hub.types import Cause, Era, Kind, UpstreamState
 from mcp_hub.upstreams.supervision import lifecycle, managed_upstream
 from mcp_hub.upstreams.supervision import supervisor as keeper
 from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.local_calls import Recorder, request
 from tests.unit.upstreams.remote import Remote, answering, ready, supervised, tool
 from tests.unit.wire.http_server import Reply, Request, serving
 from tests.unit.wire.raw_lines import WAIT
@@ -24,18 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 def call(name: str = "x", **arguments: object) -> Call:
-    params = {"name": name, "arguments": arguments}
-    return Call(
-        id=CallId("st_1"),
-        upstream="far",
-        method="tools/call",
-        params={key: msgspec.Raw(json.dumps(value).encode()) for key, value in params.items()},
-        meta={},
-        session="s",
-        principal="p",
-        era=Era.MODERN,
-        capabilities={},
-    )
+    return msgspec.structs.replace(request(name, arguments), upstream="far")
 
 
 async def run(far: ManagedUpstream, name: str = "x", **arguments: object) -> Completed:

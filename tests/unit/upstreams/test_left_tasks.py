@@ -11,11 +11,6 @@ from tests.unit.fakes import Channel
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Kept(Channel):
     """The channel of a call that another hub could continue."""
 

@@ -127,14 +127,6 @@ async def test_a_task_of_the_same_id_that_was_made_at_another_time_is_another_on
         assert not server.of("tasks/result")
 
 
-@pytest.mark.parametrize("born", [None, BORN, "2026-07-28T10:00:00Z", "2026-07-28T10:00:00.12345Z"])
-async def test_a_time_that_is_not_known_or_kept_less_exactly_is_no_other(born: str | None) -> None:
-    remote = Tasking(Era.MODERN, ended(Era.MODERN))
-    async with serving(remote) as server, supervised(server) as far:
-        async with resumed(far, how(Era.MODERN, born=born)) as made:
-            assert await made.result() == DONE
-
-
 async def test_a_server_of_another_era_by_now_does_not_know_the_task() -> None:
     remote = Tasking(Era.MODERN, ended(Era.MODERN))
     async with serving(remote) as server, supervised(server) as far, resumed(far, how(Era.HANDSHAKE)) as made:

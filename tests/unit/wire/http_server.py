@@ -11,8 +11,6 @@ import anyio
 
 from tests.unit.wire.raw_lines import WAIT
 
-__all__ = ["HttpServer", "Reply", "Request", "Script", "Stream", "serving"]
-
 
 @dataclass(frozen=True)
 class Request:

@@ -64,7 +64,7 @@ from mcp_hub.types import Kind, UpstreamStatus
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.lists.list_cache import ListCache
 from mcp_hub.upstreams.peer.era_cache import EraCache
-from mcp_hub.upstreams.peer.questions import follow_up
+from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 

@@ -1,5 +1,5 @@
-"""Builds logins from the settings of remote servers, and lets a running hub notice new ones: part of the
-composition root.
+"""Makes logins from the settings of remote servers, and lets a running hub notice new ones: part of the composition
+root.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The status of a running hub, for health, metrics and REST: part of the composition root.
+"""The state of a running hub, for health, metrics and REST: part of the composition root.
 
 Everything is sampled when somebody asks. Texts of servers are masked, and cut where a server decides how long they are.
 """
@@ -108,7 +108,7 @@ class HubStatus(msgspec.Struct):
         return LastReload(last.trigger, timestamp(last.at), last.is_applied, findings)
 
     def entries(self, server: str) -> Mapping[Kind, int]:
-        """The number of entries of each kind that the server listed last."""
+        """Counts of the server's last lists, by kind."""
         snapshot = self.upstreams[server].snapshot()
         return {} if snapshot is None else {kind: len(own) for kind, own in snapshot.lists.items()}
 

@@ -1,4 +1,4 @@
-"""Builds an upstream from its entry under `servers`: part of the composition root."""
+"""Makes an upstream from its entry under `servers`: part of the composition root."""
 
 import math
 import os
@@ -41,7 +41,7 @@ _IDLE: Final = 600.0
 
 
 class UpstreamFactory(msgspec.Struct, frozen=True):
-    """The common input of all upstreams. `folder` is where relative commands and modules are looked for."""
+    """The parts that all upstreams share. Relative commands and modules are searched in `folder`."""
 
     env: Mapping[str, str]
     folder: str
@@ -99,7 +99,7 @@ def _member(
 
 
 def _list_key(name: str, server: ServerSettings) -> str:
-    """The identity of the entry's command or address; its secrets are not part of it, but for those in arguments."""
+    """Identifies the command or URL of the entry; its secrets are not part of it, except for those in arguments."""
     what = (server.command, server.cwd, server.url, server.type, server.era)
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
 

@@ -1,7 +1,7 @@
 """The upstreams that run, and how one takes the place of another: part of the composition root.
 
 The new one starts while the old one lets its calls end; calls that the old one has not sent on go to the new one.
-What changes, changes between two steps of the event loop: nobody sees half of it.
+Changes happen between two steps of the event loop: nobody sees half of one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -134,8 +134,8 @@ class UpstreamSet:
 
 
 def _hand_over(old: Upstream, new: Upstream) -> None:
-    """The new one takes over subscriptions and log level; the old lists stay until it has its own."""
+    """The new one takes over the wishes of clients; the old lists stay until it has its own."""
     if isinstance(old, ManagedUpstream | Scoped):
-        old.successor = new.call
+        legacy = old.hand_over(new.call)
         if isinstance(new, ManagedUpstream | Scoped):
-            new.inherit(old.legacy())
+            new.inherit(legacy)

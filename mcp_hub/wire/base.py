@@ -1,4 +1,4 @@
-"""The common part of all connections to a peer: our requests, their answers, and the handler of its messages.
+"""The common part of every connection to a peer, whatever carries it: requests of ours, their answers, the handler.
 
 `Pipe` is one over a pair of pipes; remote servers are reached through others. Correlation is one table of pending
 requests; a request that is abandoned is remembered for a while, so that its late answer is not taken for a stray.
@@ -96,7 +96,7 @@ class Pending(msgspec.Struct, eq=False):
 
 
 class WireHandler(Protocol):
-    """Receives the messages of a connection. Called on the event loop, must not block.
+    """The owner of a connection. Called on the event loop, must not block.
 
     `source` is the request of ours on whose own stream the message came, where the transport tells (HTTP).
     """
@@ -115,9 +115,11 @@ class WireHandler(Protocol):
 
     def on_writable(self) -> None:
         """The peer reads again after the write buffer was full."""
-        ...
+        return
 
-    def on_closed(self, reason: str, code: str) -> None: ...
+    def on_closed(self, reason: str, code: str) -> None:
+        """The connection has ended. Called once."""
+        ...
 
 
 class Requests:
@@ -190,7 +192,7 @@ class Wire(Protocol):
         ...
 
     def send(self, frame: bytes) -> None:
-        """Sends one line that is not a request of ours: a notification, or an answer to the peer's request."""
+        """Sends one line: a notification, or an answer to the peer's request."""
         ...
 
     def request(

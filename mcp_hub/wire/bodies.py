@@ -17,7 +17,7 @@ __all__ = ["BadEncoding", "Inflater", "chunks"]
 _PIECE: Final = 1 << 18
 """Bytes that come out of one piece of a compressed body."""
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-"""The formats as `zlib` counts them; `deflate` is the zlib one (RFC 9110 §8.4.1.2)."""
+"""The `wbits` of `zlib` for each format; `deflate` is the zlib format (RFC 9110 §8.4.1.2)."""
 
 
 class BadEncoding(httpx2.DecodingError):
@@ -57,7 +57,7 @@ class Inflater:
         self._zlib = zlib.decompressobj(_WINDOWS[encoding])
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The data that `chunk` adds, lazily: the caller may stop at any time. Raises `BadEncoding`."""
+        """The output for `chunk`, lazily: the caller may stop at any piece. Raises `BadEncoding`."""
         rest = chunk
         while rest and not self._zlib.eof:
             try:

@@ -29,7 +29,7 @@ from mcp_hub.protocol.rpc_errors import (
 )
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import NotSent, Pending, WireHandler
-from mcp_hub.wire.remote import HttpStreams, RemoteWire
+from mcp_hub.wire.remote import Explain, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import ACCEPT, DENIED, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, reason_of
 
 __all__ = ["HttpWire"]
@@ -74,11 +74,13 @@ class HttpWire(RemoteWire):
         server: str,
         url: str,
         limit: int,
+        explain: Explain | None = None,
+        still_modern: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        super().__init__(handler, http, tasks, server=server, url=url, limit=limit)
+        super().__init__(handler, http, tasks, server=server, url=url, limit=limit, explain=explain)
         self.status: int | None = None
         self.is_forgotten = False
-        self.still_modern: Callable[[], Awaitable[bool]] | None = None
+        self._still_modern = still_modern
         self._sure_until = 0.0
         self._asking = anyio.Lock()
         self._speaks = speaks
@@ -123,7 +125,7 @@ class HttpWire(RemoteWire):
             self._session = session if session.isascii() and session.isprintable() and session else None
 
     async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
-        """An answer that is not a stream: a message whatever the status, or a refusal."""
+        """An answer that is not a stream: a message with any status, or a refusal."""
         status = response.status_code
         body = await self._body(response) if kind_of(response) == JSON and status not in DENIED else b""
         message = envelope.decode(envelope.one_line(body)) if body else None
@@ -144,12 +146,14 @@ class HttpWire(RemoteWire):
 
         Source: specification 2026-07-28, basic/versioning "Backward Compatibility": what fails is probed again.
         """
-        if self.still_modern is None or status not in _CLIENT_FAULTS or pending.method == _DISCOVER:
+        if self._still_modern is None or self._speaks()[0] is Era.HANDSHAKE or pending.method == _DISCOVER:
+            return False
+        if status not in _CLIENT_FAULTS:
             return False
         if (code := _code(message)) in _MODERN_FAULTS or (code is not None and rpc_errors.is_reserved(code)):
             return False
         async with self._asking:
-            if not self.is_forgotten and anyio.current_time() >= self._sure_until and await self.still_modern():
+            if not self.is_forgotten and anyio.current_time() >= self._sure_until and await self._still_modern():
                 self._sure_until = anyio.current_time() + _SURE
         return self.is_forgotten or anyio.current_time() >= self._sure_until
 
@@ -179,7 +183,7 @@ class HttpWire(RemoteWire):
         if self._speaks()[0] is Era.HANDSHAKE:  # in the modern era the end of the request's connection says it all
             self.send(notification)
 
-    # -- what is not a request -----------------------------------------------------------------------------------------
+    # -- notifications and answers ----------------------------------------------------------------------------------
 
     async def _post(self, frame: bytes) -> None:
         async with self._http.stream("POST", self._url, content=frame, headers=self._headers()) as response:
@@ -273,7 +277,7 @@ def _pause(parser: EventParser, otherwise: float) -> float:
 def _longer(pause: float, silent: int) -> float:
     """That pause, doubled for each time that the stream brought nothing, up to a bound which only the server exceeds.
 
-    A server may end its stream at once for as long as it lives.
+    A server may end each of its streams at once.
     """
     return max(pause, min(pause * 2.0 ** min(silent, _DOUBLINGS), _LONGEST))
 
@@ -288,7 +292,7 @@ def _code(message: Envelope | BadMessage | None) -> int | None:
 def _is_unknown_session(status: int, message: Envelope | BadMessage | None) -> bool:
     """Whether a request with a session id was refused because of that (2025-11-25, "Session Management" 3).
 
-    Some servers answer 400 instead, with an error that names no request. An unknown method is another matter.
+    Servers in the field answer 400, too, with an error that names no request. An unknown method is another matter.
     """
     if status == 404:
         return _code(message) != METHOD_NOT_FOUND

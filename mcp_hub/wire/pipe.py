@@ -231,7 +231,7 @@ class Pipe(asyncio.Protocol):
 
     def _finish_reading(self) -> None:
         for line in self._framer.finish():
-            self._take_rest(cast(bytes, line))  # what is too long was reported before
+            self._take_rest(cast(bytes, line))  # a line that is too long was reported before
         self._end(_CLOSED_OUTPUT)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -284,11 +284,11 @@ class Pipe(asyncio.Protocol):
         return True
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
-        """The messages of a line that is not one as a whole, and the rest of it; a client's lines are not cut."""
+        """The messages in a line that is not one message, and its bad rest. A client's line is bad as a whole."""
         return [], (bad, line)
 
     def _take_rest(self, line: bytes) -> None:
-        """Takes a last line without a line break. Half a message settles nothing: the end says why it is half."""
+        """Takes the rest without a line break. Half a message settles nothing: the reason follows with the end."""
         message = envelope.decode(line)
         parts, rest = self._cut(line, message) if isinstance(message, BadMessage) else ([line], None)
         if self._backlog:
@@ -380,7 +380,7 @@ class Pipe(asyncio.Protocol):
 
 
 class _WriteSide(asyncio.Protocol):
-    """Hands the flow control of the write transport to the pipe."""
+    """Passes flow control of the write transport to the pipe."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe

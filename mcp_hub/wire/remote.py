@@ -1,7 +1,7 @@
 """The common part of connections to remote servers: a POST for each message, a task for each request, event streams.
 
-Knows JSON-RPC and HTTP, not MCP; `http` and `sse` are the two transports. Payloads stay raw bytes, and a message that
-comes on a request's own stream is handed on with that request. What goes wrong with one request ends only that one.
+Knows JSON-RPC and HTTP, not MCP; `http` and `sse` are the two transports. A message on a request's own stream is handed
+on with that request. A failure ends only its own request.
 """
 
 import asyncio
@@ -34,24 +34,23 @@ from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import DENIED, NO_CONNECTION, code_of, origin, reason_of, refusal
 from mcp_hub.wire.unfinished import Unfinished
 
-__all__ = ["AT_ONCE", "TAIL_SECONDS", "HttpStreams", "RemoteWire"]
+__all__ = ["AT_ONCE", "TAIL_SECONDS", "Explain", "HttpStreams", "RemoteWire"]
 
 log = get_logger(__name__)
 
 AT_ONCE: Final = 128
-"""Requests on the network at once, each on a connection of its own; more wait for one of them to end."""
-_MOST_REQUESTS: Final = 2048
-_MOST_NOTES: Final = 256
+"""Requests on the network at once, each on its own connection; more wait."""
+_MOST_REQUESTS, _MOST_NOTES = 2048, 256
 """Requests under way, and notifications that wait, above which the server counts as congested; twice as many
 notifications are never kept."""
 _MOST_BYTES: Final = 64 << 20
-"""Bytes of notifications that may wait: answers to a server's questions can be long."""
+"""Of the notifications that wait: answers to a server's questions can be long."""
 _MOST_LIMITS: Final = 4
 """Messages of the greatest length whose bytes a server may have sent at once, none of them whole."""
 _NOTE_SECONDS: Final = 15.0
-"""Seconds for a server to accept a notification or an answer; the next one waits for that."""
+"""In which a server has to accept a notification or an answer; the next one waits for that."""
 TAIL_SECONDS: Final = 0.2
-"""Seconds to wait for the end of a stream after the answer: a connection that is read to its end is used again."""
+"""To wait for the end of a stream after the answer: a connection that is read to its end is used again."""
 _HEAD: Final = 4096
 """Bytes of a bad message that are looked at."""
 _MEMBER: Final = re.compile(rb'"(method|result|error)"')
@@ -61,8 +60,12 @@ _NEITHER: Final = "neither a method nor an id"
 _OTHERS: Final = "the answer to another request"
 
 
+Explain = Callable[[httpx2.Response], Awaitable[str | None]]
+"""Finds out the reason of a 401 or 403."""
+
+
 class HttpStreams(Protocol):
-    """The part of an HTTP client that is used here."""
+    """The part of an HTTP client that is used."""
 
     def stream(
         self,
@@ -77,8 +80,7 @@ class HttpStreams(Protocol):
 class RemoteWire(ABC):
     """A `Wire` over HTTP; its tasks run in `tasks`. `server` is what messages call it.
 
-    `limit`: bytes of one message that comes in. `http` must not follow redirects: nothing may go anywhere but where
-    `url` says.
+    `limit`: bytes of one message that comes in. `http` must not follow redirects.
     """
 
     def __init__(
@@ -90,11 +92,12 @@ class RemoteWire(ABC):
         server: str,
         url: str,
         limit: int,
+        explain: Explain | None = None,
     ) -> None:
         self.requests = Requests()
         self.is_pipe = False
         self.can_send = True
-        self.explain: Callable[[httpx2.Response], Awaitable[str | None]] | None = None  # what a 401 or 403 is about
+        self._explain = explain
         self.counts = {"bad": 0, "late": 0, "stray": 0, "dropped": 0}
         self._handler = handler
         self._http = http
@@ -207,8 +210,7 @@ class RemoteWire(ABC):
         self._scopes.pop(key, None)
 
     def _stop(self, key: int | str) -> None:
-        scope = self._scopes.pop(key, None)
-        if scope is not None:
+        if (scope := self._scopes.pop(key, None)) is not None:
             scope.cancel()
 
     async def _run(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
@@ -244,21 +246,20 @@ class RemoteWire(ABC):
             pending.fail(error)
 
     async def _refusal(self, response: httpx2.Response) -> HttpRefused:
-        """The meaning of a response without a message."""
-        why = await self.explain(response) if self.explain is not None and response.status_code in DENIED else None
+        why = await self._explain(response) if self._explain is not None and response.status_code in DENIED else None
         return refusal(self._server, response, why)
 
     def _lost(self, what: str) -> UpstreamLost:
         data: JsonObject = {"upstream": {"server": self._server}, "outcome": "unknown"}
-        return UpstreamLost(f'upstream "{self._server}" {what}', data=data)
+        return UpstreamLost(f'server "{self._server}" {what}', data=data)
 
     def _unreachable(self, exc: Exception, pending: Pending | None = None) -> None:
         """No connection could be made. With nothing else under way, the server counts as gone."""
         reason = f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
         if pending is not None and len(self.requests.pending) > 1:
-            said = f'upstream "{self._server}": {reason}; this request was not sent'
-            about = {"server": self._server, "code": code_of(exc)}
-            self._fail(pending, UpstreamUnavailable(said, data={"upstream": about}))
+            said = f'server "{self._server}": {reason}. The request was not sent.'
+            about = {"upstream": {"server": self._server, "code": code_of(exc)}}
+            self._fail(pending, UpstreamUnavailable(said, data=about))
             return
         if pending is not None:
             self._fail(pending, NotSent(reason))
@@ -310,10 +311,10 @@ class RemoteWire(ABC):
         return self._lost(f"sent a message over the limit of {self._limit} bytes")
 
     def _too_much(self) -> UpstreamLost:
-        return self._lost(f"sent over {self._unfinished.most} bytes of messages at once, none of them whole")
+        return self._lost(f"sent over {self._unfinished.most} bytes of unfinished messages at once")
 
     def _take_too_long(self, head: bytes) -> None:
-        """Settles the request that this was to answer, as far as the beginning of it says."""
+        """Settles the request that it answers, if its beginning names one."""
         reason = f"message over the limit of {self._limit} bytes"
         self._take_bad(BadMessage(PARSE_ERROR, reason, self._salvaged_id(head)), head)
 
@@ -362,7 +363,7 @@ class RemoteWire(ABC):
             self.counts["stray"] += 1
 
     def _take_odd_answer(self, message: Envelope, data: bytes, source: Pending) -> None:
-        """One that does not name the request on whose own stream it came: an error need not, a result has to."""
+        """Takes an answer without the id of the request on whose stream it came: an error may lack it, a result not."""
         is_nameless = message.id in (Unset, _NULL)
         if source.is_settled:
             self.counts["stray"] += 1
@@ -377,7 +378,7 @@ class RemoteWire(ABC):
             self._handler.on_bad_line(bad, data)
 
     def _take_bad(self, bad: BadMessage, data: bytes, source: Pending | None = None) -> None:
-        """Settles the request whose answer this must have been; tells the handler in any case.
+        """Settles the request whose answer it must have been, and calls the handler.
 
         On a request's own stream it can be the answer to no other, whatever id it has or lacks.
         """
@@ -387,7 +388,7 @@ class RemoteWire(ABC):
             pending = source if is_own_answer(data) and not source.future.done() else None
         else:
             member = _MEMBER.search(data[:_HEAD])
-            is_answer = member is not None and member[1] != b"method"  # a broken request's id is none of ours
+            is_answer = member is not None and member[1] != b"method"  # the id of a broken request is not ours
             key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
             pending = self.requests.pending.get(key) if isinstance(key, int) else None
         if pending is not None:

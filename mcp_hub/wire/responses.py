@@ -1,4 +1,4 @@
-"""Statuses and types of HTTP responses, and the errors of responses without a message."""
+"""The meaning of a response without a message, and of a failed connection."""
 
 import os
 import socket
@@ -37,7 +37,7 @@ _LOCATION: Final = 200
 
 
 def refusal(server: str, response: httpx2.Response, why: str | None = None) -> HttpRefused:
-    """The text about a response without a message: its status and reason, its redirect, or its type."""
+    """The error for a response without a message: its status, and the reason, the target of a redirect, or the type."""
     status = response.status_code
     said = f"HTTP {status} {response.reason_phrase}".rstrip()
     if 300 <= status < 400:
@@ -84,7 +84,7 @@ def code_of(exc: BaseException) -> str:
 
 
 def reason_of(exc: BaseException) -> str:
-    """The operating system's reason for a failed connection, else the error's own text."""
+    """The operating system's text for a failed connection, else the text of the error."""
     for found in _causes(exc):
         if isinstance(found, OSError) and found.strerror:
             if found.errno and found.strerror.startswith("Connect call failed"):  # asyncio's words, with an address

@@ -1,7 +1,7 @@
-"""A pipe to a server: what it writes on one line is taken apart, answers that nobody asked for are reported.
+"""A pipe to a server: it splits a line with several messages, and reports answers to unknown requests.
 
-A call may wait for one of them. Several messages are what threads write that share a pipe, or an array: a receiver must
-take one in 2025-03-26, and some servers write them in other versions.
+A call may wait for one of them. Threads that share a pipe write several messages on one line, and so does an array: a
+receiver must take one in 2025-03-26, and some servers write them in other versions.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _MOST: Final = 128
 
 
 class ServerPipe(Pipe):
-    """Tells its handler of them as of lines that cannot be read. One more answer to what was asked is none of them."""
+    """Reports them as bad lines. A second answer to a known request is not one of them."""
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
         if bad.code != INVALID_REQUEST or not batches.is_array(line):

@@ -55,7 +55,6 @@ class SseWire(RemoteWire):
                     raise await self._refusal(response)
                 await self._follow(response, EventParser(self._limit))
         except (StartFailed, UpstreamLost) as exc:
-            # the reason is shown together with the server
             reason, self._failure = str(exc).removeprefix(f'server "{self._server}" '), exc
             code = exc.code if isinstance(exc, StartFailed) else str(exc.about_upstream.get("code", code))
         except NO_CONNECTION as exc:

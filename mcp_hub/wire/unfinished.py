@@ -1,4 +1,4 @@
-"""The limit on unfinished messages of a server: each has its limit, all together have one."""
+"""The limit for all the unfinished messages of one server together, besides the limit of each."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,9 +19,9 @@ class Unfinished:
 
     @contextmanager
     def share(self, let_go: Callable[[], None]) -> Iterator[Callable[[int], bool]]:
-        """The share of one response: a function that takes how many bytes it holds now; True if there is room for them.
+        """The share of one response: a function of its present bytes, which returns whether there is room for them.
 
-        In the end it has to `let_go` of them: an error that holds them would keep them alive for a while.
+        In the end `let_go` drops the bytes: the traceback of an error would keep them alive for a while.
         """
         mine = 0
 

@@ -26,7 +26,7 @@ from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, RawObject, Snapshot
-from mcp_hub.upstreams.peer.peer import CLIENT_INFO
+from mcp_hub.upstreams.peer.state import CLIENT_INFO
 
 RESULTS: dict[str, JsonObject] = {
     "tools/call": {

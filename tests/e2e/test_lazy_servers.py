@@ -137,7 +137,7 @@ async def test_a_server_that_starts_slowly_or_not_at_all_is_listed_as_it_was(tmp
         await client.initialize()
         assert await names(client) == offered, "nobody waits for a server whose list is known"
         bad = await client.call("bad_echo")
-        assert bad["error"]["message"].startswith('upstream "bad" is failed: ') and "no gate" in str(bad)
+        assert bad["error"]["message"].startswith('server "bad" is failed: ') and "no gate" in str(bad)
         assert await names(client) == offered, "it says why when it is called"
         call = await client.send_request("tools/call", {"name": "slow_echo", "arguments": {"n": 1}})
         assert len(pids(journal)) == 1

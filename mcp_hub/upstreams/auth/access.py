@@ -1,8 +1,8 @@
 """The hub's login to one remote server while it runs: the token for each request, renewed before it ends.
 
-Shared by all connections to that server, one after the other. Many hubs and commands may hold the same login: whoever
-finds that a token is about to end takes the lock, looks whether somebody else has renewed it meanwhile, and only else
-asks. Of a refresh token that is replaced with each use, two askers would end the login.
+Shared by all connections to that server, one after the other. Many hubs and commands may hold the same login: a process
+whose token is about to end takes the lock, and renews it only if no other process has done so meanwhile. Two renewals
+with the same refresh token could end the login.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -35,7 +35,7 @@ _GRACE: Final = 1.0
 """Seconds that renewing may take once nobody waits for it any more: what the server has replaced must be kept, and the
 hub itself must be gone within 2 s."""
 _MOST_WANTED: Final = 64
-"""Scopes that are kept for the next login, the newest: whoever refuses a call names as many as it likes."""
+"""The newest scopes that are kept for the next login: a server may name any number of them."""
 _LONGEST_WANTED: Final = 4096
 """Characters of them together: they go into the address that a browser is sent to, and servers take 8 KiB of that."""
 
@@ -126,7 +126,7 @@ class Access:
         return self.newer(refused)
 
     async def denied(self, status: int, header: str) -> Denial | None:
-        """The error for a refusal by `status` (401 or 403) with this `WWW-Authenticate`; None if nothing is known."""
+        """The reason of a refusal by `status` (401 or 403) with this `WWW-Authenticate`; None if it is unknown."""
         challenge = challenge_of(header)
         if status == 403:
             lacks_scope = challenge.get("error") == "insufficient_scope"
@@ -152,7 +152,7 @@ class Access:
         return f'run "mcp-hub login {self._server}"'
 
     def reread(self) -> bool:
-        """Takes what is stored now; whether that is news. A damaged file counts as no login."""
+        """Loads the stored login again; whether it has changed. A damaged file counts as no login."""
         revision = self._store.revision(self.key)
         if revision == self._revision:
             return False
@@ -190,9 +190,9 @@ class Access:
     # -- renewing -------------------------------------------------------------------------------------------------
 
     async def _renew(self, stale: str | None) -> None:
-        """Gets a token in place of `stale`, unless somebody else has; what goes wrong is `_trouble`.
+        """Gets a token in place of `stale`, unless another process has; `_trouble` is the reason of a failure.
 
-        Continues for a moment when its waiter is cancelled: the old refresh token may be worth nothing any more.
+        Continues for a moment when its caller is cancelled: the old refresh token may be invalid already.
         """
         scope = anyio.CancelScope(shield=True)
         done = anyio.Event()
@@ -213,7 +213,7 @@ class Access:
     async def _renew_alone(self, stale: str | None) -> None:
         async with self._renewing:
             if self._is_done(stale) or self._now() < self._not_before:
-                return  # whoever was here before has come to that already
+                return  # another task has tried already
             try:
                 async with self._store.locked(self.key, _LOCK):
                     self.reread()

@@ -1,6 +1,6 @@
-"""Answers of authorization servers, read without trust: the usable parts, and one sentence about the rest.
+"""Answers of authorization servers, read without trust: the usable part, or one sentence about the failure.
 
-Nothing of an answer is shown but the error that OAuth has for it: anything else may hold a token, a code or a secret.
+Only the OAuth error of an answer is shown: anything else may hold a token, a code or a secret.
 """
 
 import re
@@ -31,7 +31,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """A grant of a token endpoint: a token that a header can carry, and whole seconds that can be believed."""
+    """The answer of a token endpoint: a token that fits a header, and a plausible number of whole seconds."""
 
     access_token: str
     expires_in: int | None = None

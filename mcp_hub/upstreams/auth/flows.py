@@ -38,7 +38,7 @@ from mcp_hub.upstreams.auth.challenges import challenge_of, composed
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
 from mcp_hub.upstreams.auth.token_requests import TokenRequests
 from mcp_hub.upstreams.auth.tokens import expiry
-from mcp_hub.upstreams.peer.peer import CLIENT_INFO
+from mcp_hub.upstreams.peer.state import CLIENT_INFO
 from mcp_hub.wire.responses import origin
 
 __all__ = ["Visit", "login_alone", "login_in_browser"]
@@ -115,7 +115,7 @@ class _Login(msgspec.Struct, frozen=True):
         return self._grant(self.storage.tokens, is_registered)
 
     async def _refusal(self) -> httpx2.Response:
-        """The server's challenge to a request without credentials, with the scopes and resource that we ask for."""
+        """The server's answer to a request without credentials, reduced to its challenge, with our scopes."""
         params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, OWN, None)})
         headers = {
             "accept": "application/json, text/event-stream",
@@ -324,7 +324,7 @@ def _token_endpoint(provider: OAuthClientProvider, url: str) -> str:
 
 
 def _masked(text: str, client: ClientRegistration) -> str:
-    """The text of a failure. Servers may repeat our own secret in their answers, so it is masked."""
+    """The text of a failure without secrets: it may repeat an answer that holds one."""
     for secret in (client.client_secret, client.private_key):
         text = text.replace(secret, MASK) if secret else text
     return hide(text)

@@ -1,4 +1,4 @@
-"""The input of a login and its outcome: frozen records, which never show a secret."""
+"""The input and the result of a login: frozen records, which never show a secret."""
 
 import hashlib
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """The configuration of the hub as a client of one server's authorization server (`OAuthSettings`)."""
+    """The hub as a client of one server's authorization server, from the configuration (`OAuthSettings`)."""
 
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
@@ -42,7 +42,7 @@ class ClientRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One login: the tokens, whom they are of, and where they are renewed.
+    """One login: the tokens, their client, and the place where they are renewed.
 
     Times are Unix seconds. `token_auth` is how the client says who it is where tokens are renewed. `client_secret` is
     kept only if the authorization server gave it out when the hub registered by itself. `scope` is what was granted,
@@ -73,12 +73,12 @@ class Grant:
         return self.expires_at - min(_MARGIN, _PART * max(self.expires_at - self.obtained_at, 0.0))
 
     def secrets(self) -> Iterator[str]:
-        """The values that must not be shown."""
+        """The texts that must not be shown."""
         return (text for text in (self.access_token, self.refresh_token, self.client_secret) if text)
 
 
 def grant_key(url: str, client: ClientRegistration) -> str:
-    """Names the login of one client to one server; neither can be derived from it."""
+    """Names the login of one client to one server; a digest, which reveals neither."""
     who = client.client_id or client.metadata_url or ""
     text = "\0".join((url, who, "machine" if client.is_machine else "person"))
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

@@ -19,7 +19,7 @@ _WAY, _METADATA, _CLIENT, _TOKEN = "a way to log in", "metadata", "a client", "a
 class TokenRequests:
     """Sends by `addresses`; the way begins at `server`.
 
-    The request shows what is asked for: a form asks for a token, JSON registers a client.
+    The form of a request shows its purpose: a form asks for a token, JSON for a client.
     """
 
     def __init__(self, server: str, addresses: Addresses) -> None:
@@ -48,7 +48,7 @@ class TokenRequests:
         return response
 
     def failed(self, reason: str) -> LoginFailed:
-        """The login failed for this reason. It is final unless the server may answer differently later."""
+        """The login failed for this reason; not permanently if the answers may be different tomorrow."""
         why = f" ({self._lack})" if self._lack is not None else ""
         return LoginFailed(f"{reason}{why}", is_final=not self._is_in_doubt and self._lack is None)
 

@@ -1,7 +1,7 @@
-"""The posts of a worker that executes a virtual tool, and what each of them does: `Production`. Sans-I/O.
+"""The posts of a worker that executes a tool, and the effect of each: `Production`. Sans-I/O.
 
-A post is a batch of events, numbered 1, 2, 3… for each call; the next one is taken whole or refused whole. What is
-refused changes nothing, and what was taken is never taken again, so a worker that got no answer posts the same again.
+A post is a batch of events, numbered 1, 2, 3… for each call; the next one is taken whole or refused whole. A refused
+post changes nothing, and a post is never taken twice, so a worker that got no answer posts the same again.
 Posts of an earlier epoch, the worker's life before its last registration, are refused. A post that completes the call
 carries its last events and its ending; after it nothing is taken.
 """
@@ -21,7 +21,7 @@ from mcp_hub.types import RawJson, RawObject
 
 __all__ = [
     "Ask", "Ended", "Gap", "Malformed", "NameTaken", "NoCredit", "ProducerLimits", "Production",
-    "Stale", "Taken", "TooLarge", "TooMany", "Unknown", "read_tools",
+    "Stale", "Taken", "TooLarge", "TooMany", "Unknown", "read_tools", "stale",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -33,13 +33,13 @@ _NOT_REST: Final = ("progress", "total", "progressToken")
 
 
 class Unknown(PostRefused):
-    """No such executor or call, or another principal's: nobody can tell the two apart."""
+    """There is no such executor or call, or it is another principal's: nobody can tell the two apart."""
 
     code = "unknown_executor_or_call"
 
 
 class Malformed(PostRefused):
-    """It cannot be read, or says what only the hub may say; the message names the place."""
+    """It cannot be read, or says something that only the hub may say; the message names the place."""
 
     code = "malformed"
 
@@ -49,19 +49,11 @@ class Stale(PostRefused):
 
     code = "stale_epoch"
 
-    def __init__(self, sent: int, epoch: int) -> None:
-        super().__init__(
-            f"epoch {sent} is not the current one, {epoch}: the executor was registered again", epoch=epoch
-        )
-
 
 class Gap(PostRefused):
     """Posts before this one are missing; `expected` is the number of the next that can be taken."""
 
     code = "gap"
-
-    def __init__(self, sent: int, expected: int) -> None:
-        super().__init__(f"post {sent} leaves a gap: the next one is {expected}", expected=expected)
 
 
 class Ended(PostRefused):
@@ -75,36 +67,32 @@ class NoCredit(PostRefused):
 
     code = "no_credit"
 
-    def __init__(self, sent: int, credit: int) -> None:
-        super().__init__(
-            f"{sent} events, but only {credit} can be taken now: readers are behind, post again later", credit=credit
-        )
-
 
 class TooLarge(PostRefused):
-    """Over a limit that waiting does not raise; `limit` is in what the message says."""
+    """Over a limit that waiting does not raise; `limit` is in the unit that the message names."""
 
     code = "too_large"
 
     def __init__(self, what: str, limit: int, unit: str = "bytes") -> None:
-        super().__init__(f"{what}: more than {limit} {unit}", limit=limit)
+        super().__init__(f"{what} has more than {limit} {unit}.", limit=limit)
 
 
 class NameTaken(PostRefused):
-    """Another executor has a tool of this name; `holder` is its id, None for one of another principal."""
+    """Another executor has a tool of this name; `holder` is its id if it is the same principal's."""
 
     code = "name_taken"
-
-    def __init__(self, tool: str, holder: str | None) -> None:
-        whose = "an executor of another principal" if holder is None else f'executor "{holder}"'
-        members = {} if holder is None else {"holder": holder}
-        super().__init__(f'tool "{tool}": the name belongs to {whose}', **members)
 
 
 class TooMany(PostRefused):
     """The hub has as many executors as it takes."""
 
     code = "busy"
+
+
+def stale(sent: int, epoch: int) -> Stale:
+    """The refusal of a post with an old epoch."""
+    said = f"Epoch {sent} is not the current one, {epoch}: the executor was registered again."
+    return Stale(said, epoch=epoch)
 
 
 class ProducerLimits(msgspec.Struct, frozen=True):
@@ -131,14 +119,14 @@ Produced = Progressed | Delta | Log | ToolCall | ToolResult | Ask
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The content of an accepted post."""
+    """The content of a post that was taken."""
 
     events: tuple[Produced, ...]
     ending: Completed | Failed | None = None
 
 
 class Production:
-    """The posts of the worker for one call: `taken` posts so far, `credit` events that may come before it waits."""
+    """The posts for one call: `taken` so far, `credit` events that may come before the worker waits."""
 
     __slots__ = ("_epoch", "_gathered", "_limits", "_open", "_size", "credit", "ended", "taken")
 
@@ -162,7 +150,10 @@ class Production:
         events = _read_events(post)
         keys = self._asked_by(events)
         if len(events) > self.credit:
-            raise NoCredit(len(events), self.credit)
+            said = (
+                f"{len(events)} events, but only {self.credit} can be taken now: readers are behind. Post again later."
+            )
+            raise NoCredit(said, credit=self.credit)
         ending = self._ending(post, events) if post.complete else None
         self.taken, self._epoch = post.seq, epoch
         self.credit -= len(events)
@@ -193,15 +184,16 @@ class Production:
     def _is_next(self, post: Post, epoch: int) -> bool:
         """False for a duplicate."""
         if post.epoch != epoch:
-            raise Stale(post.epoch, epoch)
+            raise stale(post.epoch, epoch)
         if post.seq < 1:
-            raise Malformed(f"posts are numbered 1, 2, 3…, not {post.seq}")
+            raise Malformed(f"Posts are numbered 1, 2, 3…, not {post.seq}.")
         if post.seq <= self.taken and post.epoch == self._epoch:
             return False
         if self.ended:
-            raise Ended("the call has ended; nothing more can be posted")
+            raise Ended("The call has ended: nothing more can be posted.")
         if post.seq != self.taken + 1:
-            raise Gap(post.seq, self.taken + 1)
+            expected = self.taken + 1
+            raise Gap(f"Post {post.seq} leaves a gap: the next one is {expected}.", expected=expected)
         return True
 
     def _asked_by(self, events: Sequence[Produced]) -> set[str]:
@@ -209,9 +201,9 @@ class Production:
         keys = [event.key for event in events if isinstance(event, Ask)]
         for place, key in enumerate(keys):
             if key in self._open or key in keys[:place]:
-                raise Malformed(f'input-required: the key "{key[:100]}" is that of an open question')
+                raise Malformed(f'input-required: a question with the key "{key[:100]}" is open already.')
         if len(self._open) + len(keys) > self._limits.questions:
-            raise TooLarge("questions whose answers were not fetched", self._limits.questions, "questions")
+            raise TooLarge("The call", self._limits.questions, "questions whose answers were not fetched")
         return set(keys)
 
     def _ending(self, post: Post, events: Sequence[Produced]) -> Completed | Failed:
@@ -223,7 +215,7 @@ class Production:
             return Completed(one_line(bytes(post.result)))
         more = list(_content(events))
         if self._size + sum(len(delta.content) for delta in more) > self._limits.text:
-            raise TooLarge("content gathered for a result (complete the call with `result`)", self._limits.text)
+            raise TooLarge("The content for a result (complete the call with `result` instead)", self._limits.text)
         return Completed(_result([*self._gathered, *more]))
 
 
@@ -253,19 +245,19 @@ def _check_form(post: Post, limits: ProducerLimits) -> None:
     try:
         content = len((post.content or "").encode())
     except UnicodeEncodeError:
-        raise Malformed("content: a lone surrogate is not text") from None
+        raise Malformed("content: a lone surrogate is not text.") from None
     sizes = [content, *map(len, post.events)]
     if max(sizes) > limits.event:
-        raise TooLarge("one event", limits.event)
+        raise TooLarge("One event", limits.event)
     if sum(sizes) + len(post.result or b"") + len(post.error or b"") > limits.post:
-        raise TooLarge("one post", limits.post)
+        raise TooLarge("One post", limits.post)
     if len(post.events) > limits.window:
-        raise TooLarge("one post", limits.window, "events")
+        raise TooLarge("One post", limits.window, "events")
     endings = (post.result is not None) + (post.error is not None)
     if (post.events and post.content is not None) or endings > 1:
-        raise Malformed("a post carries events or content, and a result or an error, not both")
+        raise Malformed("A post carries events or content, and a result or an error, not both.")
     if endings and not post.complete:
-        raise Malformed("a result or an error needs `complete`: true")
+        raise Malformed("A result or an error needs `complete`: true.")
 
 
 class _Error(msgspec.Struct):
@@ -376,24 +368,24 @@ def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, byte
     """Definitions by name, each as it came: at most `most` of `size` bytes together. Raises `TooLarge`, `Malformed`."""
     for count, limit, unit in ((len(tools), most, "tools"), (sum(map(len, tools)), size, "bytes")):
         if count > limit:
-            raise TooLarge("tools of one executor", limit, unit)
+            raise TooLarge("The list of tools", limit, unit)
     named: dict[str, bytes] = {}
     for place, raw in enumerate(tools):
         name = _decoded(raw, f"tools[{place}]", _Named).name
         if not _NAME.fullmatch(name):
-            raise Malformed(f"tools[{place}]: the name has to be 1 to 1024 characters, none of them control characters")
+            raise Malformed(f"tools[{place}]: the name has to be 1 to 1024 characters without control characters.")
         if name in named:
-            raise Malformed(f'tools[{place}]: "{name[:100]}" is there twice')
+            raise Malformed(f'tools[{place}]: "{name[:100]}" is there twice.')
         named[name] = bytes(raw)
     return named
 
 
 def _decoded(raw: RawJson, where: str, type_: type[T]) -> T:
-    """Raises `Malformed`, also for what `type_` does not look into and a strict reader would choke on."""
+    """Raises `Malformed`, also for bad JSON in the parts that `type_` does not decode."""
     try:
         msgspec.json.decode(raw)
         return msgspec.json.decode(raw, type=type_)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise Malformed(f"{where}: {problem}") from None
     except RecursionError:
-        raise Malformed(f"{where}: nested too deep") from None
+        raise Malformed(f"{where}: it is nested too deep.") from None

@@ -1,4 +1,4 @@
-"""The tables of `upstream`: executors, their calls, and the work that is handed out. No decisions."""
+"""The records of `upstream`: executors, their calls, and the offers for workers."""
 
 from collections import OrderedDict, deque
 from typing import Final
@@ -79,7 +79,7 @@ class InputOffer(msgspec.Struct, frozen=True):
         return object_bytes({**shown, "error" if self.result is None else "result": msgspec.Raw(answer or b"null")})
 
 
-CANCELLED: Final = RpcError("the call was cancelled")
+CANCELLED: Final = RpcError("The call was cancelled.")
 
 Offer = CallOffer | CancelOffer | InputOffer
 

@@ -1,8 +1,7 @@
-"""Tools that clients of the hub execute: workers register them, fetch the calls and post what comes of them.
+"""Tools that clients of the hub execute: workers register them, fetch the calls and post events and results.
 
-An executor is its registering principal's own. What a worker may post is decided by `posts`. A worker is there
-while its lease runs, and at work on a call while it posts; one that is not ends its calls with `ExecutorLost`.
-The HTTP routes are not here.
+An executor belongs to the principal that registered it. `posts` decides about a post. A worker is present while its
+lease runs, and at work on a call while it posts; else its calls end with `ExecutorLost`. The HTTP routes are not here.
 """
 
 import os
@@ -17,16 +16,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, Post, Question
 from mcp_hub.clock import Clock
-from mcp_hub.errors import (
-    Busy,
-    ExecutorLost,
-    HubRestarted,
-    InvalidParams,
-    MethodNotFound,
-    NotKept,
-    RpcError,
-    UnknownEntry,
-)
+from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, MethodNotFound, NotKept, RpcError, UnknownEntry
 from mcp_hub.events import Completed, Failed
 from mcp_hub.ids import RandomBytes, ids
 from mcp_hub.logs import get_logger
@@ -47,6 +37,7 @@ from mcp_hub.upstreams.executors.registry import (
     Posted,
     Work,
 )
+from mcp_hub.upstreams.local_source import LocalSource
 
 __all__ = ["CallOffer", "CancelOffer", "InputOffer", "Offer", "Posted", "ExecutorLimits", "ExecutorUpstream"]
 
@@ -57,7 +48,7 @@ _SWEEP: Final = 1.0
 """Seconds between two looks for leases that ran out and workers that are silent."""
 
 
-class ExecutorUpstream:
+class ExecutorUpstream(LocalSource):
     """The tools of all executors; an `Upstream`. `run` has to run for leases and silence to be watched."""
 
     def __init__(
@@ -69,7 +60,7 @@ class ExecutorUpstream:
         random: RandomBytes = os.urandom,
         next_epoch: Callable[[str, str, int], int] = lambda principal, executor_id, before: before + 1,
     ) -> None:
-        self.name = name
+        super().__init__(name)
         self._changes = changes
         self._clock = clock
         self._limits = limits
@@ -89,9 +80,9 @@ class ExecutorUpstream:
         `lease`: 5 to 3,600 seconds. Raises `Malformed`, `TooLarge`, `NameTaken`, `TooMany`.
         """
         if not _ID.fullmatch(executor_id):
-            raise Malformed(f"executor id {executor_id[:200]!r} has to be 1 to 128 letters, digits, '_', '-' or '.'")
+            raise Malformed(f"Executor id {executor_id[:200]!r} has to be 1 to 128 letters, digits, '_', '-' or '.'.")
         if not 5 <= lease <= 3600:
-            raise Malformed(f"lease has to be 5 to 3600 seconds, not {lease}")
+            raise Malformed(f"The lease has to be 5 to 3600 seconds, not {lease}.")
         named = posts.read_tools(tools, self._limits.tools, self._limits.definitions)
         executor = self._executor((principal, executor_id), named)
         executor.epoch = self._next_epoch(principal, executor_id, executor.epoch)
@@ -108,10 +99,10 @@ class ExecutorUpstream:
         for tool in named:
             holder = self._holders[tool].key if tool in self._holders else key
             if holder != key:
-                raise posts.NameTaken(tool, holder[1] if holder[0] == key[0] else None)
+                raise _taken(tool, holder[1] if holder[0] == key[0] else None)
         if key not in self._executors:
             if len(self._executors) >= self._limits.executors:
-                raise posts.TooMany(f"the hub has {self._limits.executors} executors already")
+                raise posts.TooMany(f"The hub already has {self._limits.executors} executors. Try again later.")
             self._executors[key] = self._gone.pop(key) if key in self._gone else Executor(key)
         return self._executors[key]
 
@@ -125,7 +116,7 @@ class ExecutorUpstream:
         Raises `Unknown` and `Stale`, also when the executor is removed or registered again meanwhile, `Malformed`.
         """
         if most < 1:
-            raise Malformed(f"at most {most} offers were asked for: it has to be 1 or more")
+            raise Malformed(f"The number of offers has to be 1 or more, not {most}.")
         executor = self._find(principal, executor_id, epoch)
         executor.due = self._clock.now() + executor.lease
         with anyio.move_on_after(min(wait, executor.lease / 2)):
@@ -136,7 +127,7 @@ class ExecutorUpstream:
         return []
 
     async def post(self, principal: str, tool_call_id: str, post: Post) -> Posted:
-        """Takes what the worker says of a call, and returns when that is kept.
+        """Takes a worker's post about a call, and returns when it is stored.
 
         Raises `Unknown`, `NotKept`, and what `Production.receive` raises.
         """
@@ -146,7 +137,7 @@ class ExecutorUpstream:
         return Posted(await self._catch_up(tool_call_id, self._limits.producer.window // 2), posted.is_duplicate)
 
     async def _kept(self, id_: str) -> None:
-        """Returns once a post is in the store: only then may the worker forget it. Raises `NotKept`."""
+        """Waits until the store has the post, or never will: then the worker may forget it. Raises `NotKept`."""
         work, ended = self._works.get(id_), self._ended.get(id_)
         channel = work.channel if work is not None else ended[2]() if ended is not None else None
         if channel is not None:  # else the call is over and written
@@ -218,16 +209,16 @@ class ExecutorUpstream:
         now, silence = self._clock.now(), self._limits.silence
         for executor in list(self._executors.values()):
             if now >= executor.due:
-                self._drop(executor, f"was not heard of for {executor.lease:g} s, its lease")
+                self._drop(executor, f"was silent for {executor.lease:g} s, its lease")
             for work in list(executor.given.values()):
                 if not work.asking and now - work.heard >= silence:
                     self._lose(work, f"was silent for {silence:g} s")
 
     def _find(self, principal: str, executor_id: str, epoch: int | None = None) -> Executor:
         if (executor := self._executors.get((principal, executor_id))) is None:
-            raise Unknown(f'unknown executor "{executor_id[:200]}": register it')
+            raise Unknown(f'Executor "{executor_id[:200]}" is unknown. Register it.')
         if epoch is not None and epoch != executor.epoch:
-            raise posts.Stale(epoch, executor.epoch)
+            raise posts.stale(epoch, executor.epoch)
         return executor
 
     def _drop(self, executor: Executor, why: str) -> None:
@@ -258,11 +249,11 @@ class ExecutorUpstream:
         return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: tools}, capabilities={"tools": {}, "logging": {}})
 
     def _lose(self, work: Work, why: str) -> None:
-        """Ends a call that its worker will not; one that was not fetched has certainly not been executed."""
+        """Ends a call that its worker will not end; one that was not fetched has certainly not been executed."""
         id_ = work.executor.key[1]
         outcome = {"outcome": "unknown"} if work.offer.tool_call_id in work.executor.given else {}
         data: JsonObject = {"upstream": {"server": self.name}, "executor": id_, **outcome}
-        self._finish(work, ExecutorLost(f'executor "{id_}" of tool "{work.offer.name}" {why}', data=data))
+        self._finish(work, ExecutorLost(f'Executor "{id_}" of tool "{work.offer.name}" {why}.', data=data))
 
     def _finish(self, work: Work, outcome: Completed | RpcError) -> None:
         id_, executor = work.offer.tool_call_id, work.executor
@@ -280,9 +271,6 @@ class ExecutorUpstream:
         work.outcome = outcome
         work.done.set()
 
-    def begin(self, call: Call, channel: CallChannel) -> None:
-        """Never in place: a worker has to fetch the call."""
-
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Queues the call for its executor, which learns of a cancellation. Raises also `ExecutorLost` and `Busy`."""
         work = self._accept(call, channel)
@@ -296,28 +284,19 @@ class ExecutorUpstream:
         raise work.outcome
 
     def _accept(self, call: Call, channel: CallChannel) -> Work:
-        if call.method != "tools/call":
-            raise MethodNotFound(f'upstream "{self.name}" has tools only, nothing to answer {call.method} with')
-        try:
-            tool = msgspec.json.decode(call.params.get("name", b""), type=str)
-        except msgspec.MsgspecError:
-            raise InvalidParams("the name of the tool has to be a string") from None
+        tool = self.tool_of(call)
         if (executor := self._holders.get(tool)) is None:
-            raise UnknownEntry(f'upstream "{self.name}" has no tool "{tool}"')
+            raise UnknownEntry(f'server "{self.name}" does not have a tool "{tool}".')
         arguments = call.params.get("arguments", msgspec.Raw(b"{}"))
         if raw_object(arguments) is None:
-            raise InvalidParams(f'the arguments of "{tool}" have to be an object')
+            raise InvalidParams(f'The arguments of "{tool}" have to be an object.')
         if len(executor.waiting) >= self._limits.waiting:
-            raise Busy(f'{self._limits.waiting} calls wait for executor "{executor.key[1]}" already')
+            raise Busy(f'{self._limits.waiting} calls already wait for executor "{executor.key[1]}". Try again later.')
         offer = CallOffer("tc_" + next(self._ids), tool, arguments, call.meta, self._limits.producer.window)
         work = Work(executor, call, channel, offer, Production(self._limits.producer))
         self._works[offer.tool_call_id] = executor.waiting[offer.tool_call_id] = work
         executor.ring()
         return work
-
-    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
-        """Workers have to register again with each hub."""
-        raise HubRestarted(f'upstream "{self.name}" cannot go on with a call of another hub')
 
     def status(self) -> UpstreamStatus:
         """Always ready; the reason counts the executors."""
@@ -327,18 +306,13 @@ class ExecutorUpstream:
         """The tools of all executors, by their ids; without executors an empty list."""
         return self._snapshot
 
-    def set_log_level(self, level: str) -> None:
-        """Workers log at every level; the front lets through what its client wants."""
-
-    def session_ended(self, session: str) -> None:
-        """Nothing is kept for one session."""
-
-    async def subscribe(self, uri: str) -> None:
-        raise MethodNotFound(f'upstream "{self.name}" has tools only, no resources to subscribe to')
-
-    def unsubscribe(self, uri: str) -> None:
-        """Nobody is subscribed."""
-
 
 def _unknown(tool_call_id: str) -> Unknown:
-    return Unknown(f'unknown tool call "{tool_call_id[:200]}"')
+    return Unknown(f'Tool call "{tool_call_id[:200]}" is unknown.')
+
+
+def _taken(tool: str, holder: str | None) -> posts.NameTaken:
+    """`holder` is the id of an executor of the same principal, None for one of another principal."""
+    if holder is None:
+        return posts.NameTaken(f'Tool "{tool}": an executor of another principal has this name. Use another name.')
+    return posts.NameTaken(f'Tool "{tool}": executor "{holder}" has this name. Use another name.', holder=holder)

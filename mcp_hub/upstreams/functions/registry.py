@@ -1,4 +1,4 @@
-"""Tools written in Python: a `Registry`, its `tool` decorator, and the messages of a tool while it runs.
+"""Tools written in Python: a `Registry`, its `tool` decorator, and the reports of a running tool.
 
     from mcp_hub import Progress, Registry, Result
 
@@ -50,7 +50,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The progress of a tool: `progress` grows with every report, up to `total`, if that is known."""
+    """The progress of a tool: `progress` grows with every report up to `total`, if that is known."""
 
     progress: float
     total: float | None = None

@@ -1,7 +1,7 @@
-"""Python functions as an upstream: runs the tools of a `Registry` and encodes what they give.
+"""Python functions as an upstream: runs the tools of a `Registry` and encodes their results.
 
-What a tool raises becomes a tool error that the model reads, `RpcError` a JSON-RPC error. Tools share the hub's
-process: one can still block the event loop or write to stdout, so whoever needs a wall makes it a child process.
+An exception of a tool becomes a tool error that the model reads, `RpcError` a JSON-RPC error. Tools share the hub's
+process: one can block the event loop or write to stdout. A child process (`command`) isolates a tool.
 """
 
 import difflib
@@ -22,20 +22,13 @@ import msgspec
 from mcp_hub import events
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.config.trust import problem_of_config
-from mcp_hub.errors import (
-    HubRestarted,
-    InvalidParams,
-    MethodNotFound,
-    RpcError,
-    StartFailed,
-    UnknownEntry,
-    UpstreamUnavailable,
-)
+from mcp_hub.errors import InvalidParams, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
 from mcp_hub.logs import get_logger
-from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Cause, Era, JsonObject, Kind, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.functions.default import default_registry
 from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
+from mcp_hub.upstreams.local_source import LocalSource
 
 __all__ = ["LocalUpstream", "load_registry"]
 
@@ -47,11 +40,11 @@ CLEANUP_GRACE = 5.0
 log = get_logger(__name__)
 
 
-class LocalUpstream:
+class LocalUpstream(LocalSource):
     """The tools of one registry; an `Upstream`. Without a registry it is failed, for the `failure`."""
 
     def __init__(self, name: str, registry: Registry | None, failure: Cause | None = None) -> None:
-        self.name = name
+        super().__init__(name)
         self._registry = registry
         self._failure = failure
         # of its own: slow tools must not use up the threads that the rest of the hub works in
@@ -65,10 +58,6 @@ class LocalUpstream:
         except StartFailed as error:
             return cls(name, None, error.cause)
 
-    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> events.Completed:
-        """Nothing here outlives a hub."""
-        raise HubRestarted(f'upstream "{self.name}" cannot go on with a call of another hub')
-
     def status(self) -> UpstreamStatus:
         if self._registry is None:
             code, reason = self._failure or (None, None)
@@ -81,9 +70,6 @@ class LocalUpstream:
             return None
         definitions = tuple(tool.definition for tool in self._registry.tools.values())
         return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: definitions}, capabilities={"tools": {}, "logging": {}})
-
-    def begin(self, call: Call, channel: CallChannel) -> None:
-        """Never in place: a function runs in a task."""
 
     async def call(self, call: Call, channel: CallChannel) -> events.Completed:
         """Run a tool. Its errors, wrong arguments included, are results with `isError`, for the model to read."""
@@ -100,34 +86,17 @@ class LocalUpstream:
             log.exception("tool_failed", upstream=self.name, tool=tool.name, call_id=call.id)
             return _failure(_describe(cause))
 
-    def set_log_level(self, level: str) -> None:
-        """Functions log at every level; the front lets through what its client wants."""
-
-    def session_ended(self, session: str) -> None:
-        """Nothing is kept for one session."""
-
-    async def subscribe(self, uri: str) -> None:
-        raise MethodNotFound(f'upstream "{self.name}" has tools only, no resources to subscribe to')
-
-    def unsubscribe(self, uri: str) -> None:
-        """Nobody is subscribed."""
-
     def _target(self, call: Call) -> tuple[Tool, bytes]:
         if self._registry is None:
             code, reason = self._failure or (None, None)
             about = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
-            raise UpstreamUnavailable(f'upstream "{self.name}" is not available: {reason}', data={"upstream": about})
-        if call.method != "tools/call":
-            raise MethodNotFound(f'upstream "{self.name}" has tools only, nothing to answer {call.method} with')
-        try:
-            name = msgspec.json.decode(call.params.get("name", b""), type=str)
-        except msgspec.MsgspecError:
-            raise InvalidParams("the name of the tool has to be a string") from None
+            raise UpstreamUnavailable(f'server "{self.name}" did not start: {reason}', data={"upstream": about})
+        name = self.tool_of(call)
         tool = self._registry.tools.get(name)
         if tool is None:
             nearest = difflib.get_close_matches(name, self._registry.tools)
-            hint = f" (did you mean {', '.join(nearest)}?)" if nearest else ""
-            raise UnknownEntry(f'upstream "{self.name}" has no tool "{name}"{hint}')
+            hint = f" Did you mean {', '.join(nearest)}?" if nearest else ""
+            raise UnknownEntry(f'server "{self.name}" does not have a tool "{name}".{hint}')
         return tool, _arguments(call.params)
 
     async def _run(self, tool: Tool, arguments: dict[str, object], channel: CallChannel) -> object:
@@ -149,7 +118,7 @@ class LocalUpstream:
 
 
 class OutputText:
-    """The content that a generator yielded, and its deltas."""
+    """The content that a generator has yielded, and the deltas for it."""
 
     def __init__(self) -> None:
         self._blocks: list[object] = []
@@ -206,7 +175,7 @@ def load_registry(reference: str, folder: str | None = None, env: Mapping[str, s
     module_name, colon, attribute = reference.partition(":")
     if not module_name or (colon and not attribute):
         raise StartFailed(
-            "registry_not_found", f'local "{reference}": write it as module:attribute, for example my_tools:registry'
+            "registry_not_found", f'local "{reference}": Write it as module:attribute, for example my_tools:registry.'
         )
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)
@@ -215,10 +184,12 @@ def load_registry(reference: str, folder: str | None = None, env: Mapping[str, s
         return _decorated(module_name, reference)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise StartFailed("registry_not_found", f'local "{reference}": {module_name} has no {attribute}')
+            raise StartFailed(
+                "registry_not_found", f'local "{reference}": module {module_name} does not have {attribute}.'
+            )
         found = getattr(found, part)
     if not isinstance(found, Registry):
-        said = f'local "{reference}": expected a Registry, found a {type(found).__name__}'
+        said = f'local "{reference}": it has to name a Registry, not a {type(found).__name__}.'
         raise StartFailed("registry_not_found", said)
     return found
 
@@ -232,8 +203,8 @@ def _decorated(module_name: str, reference: str) -> Registry:
     if not registry.tools:
         raise StartFailed(
             "registry_not_found",
-            f'local "{reference}": {module_name} has no tools: decorate functions with mcp_hub.tool, '
-            f"or name a Registry, for example {module_name}:registry",
+            f'local "{reference}": module {module_name} does not have tools. Decorate functions with mcp_hub.tool, '
+            f"or name a Registry, for example {module_name}:registry.",
         )
     return registry
 
@@ -249,9 +220,9 @@ def _imported(module_name: str, reference: str, folder: str | None, env: Mapping
         raise StartFailed("module_untrusted", f'local "{reference}": {error}') from None
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            said = f'local "{reference}": module {module_name} needs {error.name}, not installed'
+            said = f'local "{reference}": module {module_name} needs {error.name}, which is not installed. Install it.'
         else:
-            said = f'local "{reference}": no module {error.name} (searched: {", ".join(sys.path)})'
+            said = f'local "{reference}": module {error.name} was not found (searched: {", ".join(sys.path)}).'
         raise StartFailed("module_not_found", said) from error
     except (Exception, SystemExit) as error:  # the boundary to user code
         problem = f"{type(error).__name__}: {error}"
@@ -311,7 +282,7 @@ def _arguments(params: Mapping[str, msgspec.Raw]) -> bytes:
     if raw == b"null":
         return b"{}"
     if not raw.startswith(b"{"):
-        raise InvalidParams("the arguments of a tool have to be an object")
+        raise InvalidParams("The arguments of a tool have to be an object.")
     return raw
 
 

@@ -1,8 +1,8 @@
-"""The last lists of servers, kept on disk: the next hub shows them at once, before the server has started.
+"""The last lists of servers, remembered on disk: the next hub shows them at once, before the server has started.
 
 One file a server, in a folder that several hubs may share: each is written beside its place and then moved there, so
-that readers find the old one or the new one. Definitions stay the bytes that the server sent. What cannot be read,
-or was not written here, is ignored: nothing fails because of it.
+that readers find the old one or the new one. Definitions stay the bytes that the server sent. A file that cannot be
+read, or was not written here, is ignored.
 """
 
 import hashlib
@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.logs import get_logger
-from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
+from mcp_hub.types import JsonObject, Kind, Snapshot
 
 __all__ = ["CachedList", "ListCache", "ListFile", "list_key"]
 
 log = get_logger(__name__)
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _MOST_BYTES: Final = 8 << 20
 """Of one file: ten thousand tools with the usual descriptions. Longer lists are not remembered."""
 _MOST_FILES: Final = 256
@@ -35,7 +36,7 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 
 
 class CachedList(msgspec.Struct, frozen=True):
-    """The lists of a server, its description of itself, and when they were read (Unix seconds)."""
+    """The lists of a server, its version and `serverInfo`, and when they were read (Unix seconds)."""
 
     snapshot: Snapshot
     version: str
@@ -43,26 +44,13 @@ class CachedList(msgspec.Struct, frozen=True):
     at: float
 
 
-class _Hint(msgspec.Struct):
-    ttl_ms: int
-    public: bool
-
-
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    """A file. `key` and `server` say again whose it is: a file that was copied or renamed is not taken for another."""
+    """A file; `kept` lacks the lists, which stay raw JSON. A copied or renamed file is recognised by `key`."""
 
     format: int
     key: str
-    server: str
-    at: float
-    era: Era
-    version: str
-    server_info: JsonObject
-    capabilities: JsonObject
-    instructions: str | None
-    warnings: tuple[str, ...]
-    lists: dict[str, list[msgspec.Raw]]
-    hints: dict[str, _Hint]
+    kept: CachedList
+    lists: dict[Kind, tuple[msgspec.Raw, ...]]
 
 
 def list_key(*identity: str | None | Sequence[str]) -> str:
@@ -99,7 +87,7 @@ class ListFile(msgspec.Struct, frozen=True):
         return self.folder / f"{self.key}.json"
 
     def read(self) -> CachedList | None:
-        """The document as it was written last; None if there is no usable one."""
+        """The last list that was written; None without a usable one."""
         try:
             data = self._bytes()
         except FileNotFoundError:
@@ -108,10 +96,12 @@ class ListFile(msgspec.Struct, frozen=True):
             log.warning("last_list_unread", upstream=self.server, path=str(self.path), reason=exc.strerror or str(exc))
             return None
         try:
-            kept = msgspec.json.decode(data, type=_Document)
-            if (kept.format, kept.key, kept.server) != (_FORMAT, self.key, self.server):
+            found = msgspec.json.decode(data, type=_Document)
+            snapshot = found.kept.snapshot
+            if (found.format, found.key, snapshot.server) != (_FORMAT, self.key, self.server):
                 raise ValueError("it was not written for this server by this version of the hub")
-            return self._decoded(kept)
+            lists = {kind: tuple(map(bytes, raws)) for kind, raws in found.lists.items()}
+            return replace(found.kept, snapshot=replace(snapshot, lists=lists))
         except (ValueError, RecursionError) as exc:  # msgspec's errors are of the former
             log.warning("last_list_unread", upstream=self.server, path=str(self.path), reason=str(exc))
             return None
@@ -122,38 +112,21 @@ class ListFile(msgspec.Struct, frozen=True):
         with open(opened, "rb") as file:
             known = os.fstat(opened)
             if not stat.S_ISREG(known.st_mode):
-                raise OSError("no plain file")
+                raise OSError("it is not a plain file")
             if known.st_size > self.most_bytes:
                 raise OSError(f"longer than {self.most_bytes} bytes")
             with suppress(OSError):
                 os.utime(opened)
             return file.read(self.most_bytes)
 
-    def _decoded(self, kept: _Document) -> CachedList:
-        snapshot = Snapshot(
-            self.server,
-            kept.era,
-            {Kind(kind): tuple(map(bytes, raws)) for kind, raws in kept.lists.items()},
-            {Kind(kind): CacheHint(hint.ttl_ms, hint.public) for kind, hint in kept.hints.items()},
-            kept.capabilities,
-            kept.instructions,
-            kept.warnings,
-        )
-        return CachedList(snapshot, kept.version, kept.server_info, kept.at)
-
     def write(self, last: CachedList) -> None:
-        """Replaces what was written. Blocks for as long as the disk does; what cannot be written is not remembered."""
+        """Replaces the file. Blocks as long as the disk does; a list that cannot be written is not remembered."""
         try:
             data = self._encoded(last)
             if len(data) > self.most_bytes:
                 self.path.unlink(missing_ok=True)
-                log.warning(
-                    "last_list_too_long",
-                    upstream=self.server,
-                    bytes=len(data),
-                    limit=self.most_bytes,
-                    path=str(self.path),
-                )
+                about = {"bytes": len(data), "limit": self.most_bytes, "path": str(self.path)}
+                log.warning("last_list_too_long", upstream=self.server, **about)
                 return
             self._replace(data)
             self._make_room()
@@ -161,23 +134,9 @@ class ListFile(msgspec.Struct, frozen=True):
             log.warning("last_list_unwritten", upstream=self.server, path=str(self.path), reason=str(exc))
 
     def _encoded(self, last: CachedList) -> bytes:
-        snapshot = last.snapshot
-        return msgspec.json.encode(
-            _Document(
-                _FORMAT,
-                self.key,
-                self.server,
-                last.at,
-                snapshot.era,
-                last.version,
-                last.server_info,
-                snapshot.capabilities,
-                snapshot.instructions,
-                snapshot.warnings,
-                {kind.value: [msgspec.Raw(raw) for raw in raws] for kind, raws in snapshot.lists.items()},
-                {kind.value: _Hint(hint.ttl_ms, hint.public) for kind, hint in snapshot.hints.items()},
-            )
-        )
+        lists = {kind: tuple(map(msgspec.Raw, raws)) for kind, raws in last.snapshot.lists.items()}
+        kept = replace(last, snapshot=replace(last.snapshot, lists={}))
+        return msgspec.json.encode(_Document(_FORMAT, self.key, kept, lists))
 
     def _replace(self, data: bytes) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -192,7 +151,7 @@ class ListFile(msgspec.Struct, frozen=True):
             raise
 
     def _make_room(self) -> None:
-        """Removes the oldest lists of a folder that holds too many, and what an aborted write has left there."""
+        """Removes the oldest lists of a folder that holds too many, and files of aborted writes."""
         found: list[tuple[float, str]] = []
         with os.scandir(self.folder) as entries:
             for entry in entries:

@@ -71,10 +71,9 @@ async def list_kinds(
     """The lists of those `kinds` that the server announces; first pages are asked for together.
 
     Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
-    `silence` is for the start of a server: nothing that was read is given up for what cannot be had, with a warning,
-    since a server that cannot be listed to the end is of more use than none. The first page of its tools is waited for;
-    each further page of them may take `silence` seconds, and so may all other kinds together after that. What has not
-    come then `is_late`.
+    `silence` is for the start of a server: pages that were read are kept, with a warning, if the next one fails. The
+    first page of tools is waited for; each further page of tools may take `silence` seconds, and so may all other kinds
+    together after that. A list that has not come by then `is_late`.
     """
     asked = [kind for kind in Kind if kind in kinds and KINDS[kind].capability in peer.info.capabilities]
     try:
@@ -92,13 +91,16 @@ async def list_kinds(
         if len(listed.raws) > limits.entries:
             del listed.raws[limits.entries :]
             listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
+        if kind is Kind.TOOL and peer.mirrors is not None:
+            listed.raws, refused = peer.mirrors.learn(listed.raws)
+            listed.warnings += refused
         for warning in listed.warnings:
             log.warning("upstream_list", upstream=peer.name, kind=kind.value, problem=warning)
     return found
 
 
 def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed, *, is_enough: bool) -> None:
-    if isinstance(exc, UpstreamLost) and peer.closed.is_set():
+    if isinstance(exc, UpstreamLost) and peer.ending.closed.is_set():
         raise _gone(exc) from None
     reason = f"{KINDS[kind].list_method} failed: {exc}"
     if is_enough:

@@ -1,4 +1,4 @@
-"""The lists of one server as they were read last, by this hub or an earlier one; read again on request."""
+"""The lists of one server as they were read last, by this hub or an earlier one; read again when they change."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,7 +15,6 @@ from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits, list_kinds, prepared
 from mcp_hub.upstreams.lists.pacing import Pacer
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.tasks import required_tasks
 
 __all__ = ["ListState"]
 
@@ -30,7 +29,7 @@ _LAST: Final = 0.5
 
 
 class ListState:
-    """One server's. `file` is where they outlive the hub; what is there is offered from the beginning."""
+    """The lists of one server. They outlive the hub in `file`, whose content is offered from the beginning."""
 
     def __init__(
         self,
@@ -41,16 +40,14 @@ class ListState:
         now: Callable[[], float] = wall_time,
     ) -> None:
         self.name = name
-        self.limits = limits
+        self._limits = limits
         self._changes = changes
         self._file = file
         self._now = now
         self._is_unwritten = anyio.Event()
         self._last: CachedList | None = None
         self.snapshot: Snapshot | None = None
-        """The lists that were read last, by this hub or an earlier one."""
-        self.is_fresh = False
-        """Whether this hub has read them."""
+        self.is_fresh = False  # this hub has read them, not only an earlier one
         if file is not None:
             self._keep(file.read())
 
@@ -77,25 +74,22 @@ class ListState:
     def server_info(self) -> JsonObject | None:
         return self._last.server_info if self._last is not None else None
 
+    def use(self, limits: ListLimits) -> None:
+        """The next reading has these limits."""
+        self._limits = limits
+
     def inherit(self, last: CachedList | None) -> None:
         """The lists of the server before this one, which stand until its own are read."""
         self._keep(last)
 
     async def read(self, peer: Peer, kinds: set[Kind], silence: float | None = None) -> None:
-        """Reads the lists of these kinds; what is late stays as it was and is soon read again.
+        """Reads the lists of these kinds; a late one stays as it was and is soon read again.
 
         Raises `StartFailed` as `list_kinds` does; then the earlier ones stay.
         """
-        found = await list_kinds(peer, kinds, self.limits, silence)
-        if peer.mirrors is not None and (tools := found.get(Kind.TOOL)) is not None:
-            tools.raws, refused = peer.mirrors.learn(tools.raws)
-            tools.warnings += refused
-            for problem in refused:
-                log.warning("upstream_list", upstream=self.name, kind=Kind.TOOL.value, problem=problem)
-        late = {kind for kind, listed in found.items() if listed.is_late}
-        if late:
-            peer.changed |= late
-            peer.wake.set()
+        found = await list_kinds(peer, kinds, self._limits, silence)
+        if late := {kind for kind, listed in found.items() if listed.is_late}:
+            peer.list_changes.announce(late)
         lists = {kind: tuple(listed.raws) for kind, listed in found.items()}
         hints = {kind: listed.hint for kind, listed in found.items()}
         warnings = tuple(f"{kind.value}s: {text}" for kind, listed in found.items() for text in listed.warnings)
@@ -103,13 +97,13 @@ class ListState:
             stay = old.lists.keys() & (late | (set(Kind) - kinds))
             lists |= {kind: old.lists[kind] for kind in stay}
             hints |= {kind: old.hints[kind] for kind in stay & old.hints.keys()}
-            told = tuple(f"{kind.value}s: " for kind in kinds)
-            warnings = (*(text for text in old.warnings if not text.startswith(told)), *warnings)
+            renewed = tuple(f"{kind.value}s: " for kind in kinds)
+            warnings = (*(text for text in old.warnings if not text.startswith(renewed)), *warnings)
         info = peer.info
         fresh = Snapshot(self.name, info.era, lists, hints, info.capabilities, info.instructions, warnings)
-        await prepared(fresh, self.limits)
+        await prepared(fresh, self._limits)
         if Kind.TOOL in lists:
-            peer.task_tools = required_tasks(info.capabilities, lists[Kind.TOOL])
+            peer.tasks.learn(info.capabilities, lists[Kind.TOOL])
         self._keep(CachedList(fresh if fresh != old else old, info.version, info.server_info, self._now()))
         self.is_fresh = True
         self._is_unwritten.set()
@@ -117,16 +111,18 @@ class ListState:
             self._changes.bump()
 
     async def follow(self, peer: Peer, patience: float) -> None:
-        """Reads again what the server says has changed, until the session ends. `patience`: seconds for one reading."""
+        """Reads the lists that the server announces as changed, until the session ends.
+
+        `patience`: seconds for one reading.
+        """
         pacer = Pacer()
-        while True:
-            await peer.wake.wait()
-            if peer.closed.is_set():
+        while not peer.ending.closed.is_set():
+            await peer.list_changes.wait()
+            if peer.ending.closed.is_set():
                 return
-            peer.wake = anyio.Event()
             with anyio.move_on_after(pacer.pause(anyio.current_time())):
-                await peer.closed.wait()
-            kinds, peer.changed = peer.changed, set()
+                await peer.ending.closed.wait()
+            kinds = peer.list_changes.take()
             with anyio.move_on_after(patience) as scope:
                 try:
                     await self.read(peer, kinds)
@@ -136,7 +132,7 @@ class ListState:
                 log.warning("upstream_list_failed", upstream=self.name, reason="no answer")
 
     async def keep(self) -> None:
-        """Writes what was read to the file, in a thread, until cancelled; what is read last is written then."""
+        """Writes the lists to the file after each change, in a thread, until cancelled; then once more if necessary."""
         if self._file is None:
             return
         try:

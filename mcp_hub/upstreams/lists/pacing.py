@@ -1,7 +1,7 @@
-"""The pause before a server's lists are read again when it says that they have changed. Sans-I/O.
+"""The pause before a server's changed lists are read again. Sans-I/O.
 
-Reading a list costs the hub more than announcing a change costs the server, and every client hears of a changed list.
-So a server that announces changes all the time is read ever less often, one that does it now and then at once.
+Reading a list costs more than announcing a change, and every client is notified: a server that announces changes all
+the time is read ever less often, one that does it now and then at once.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Calls that were given up: for a while their server may still log and ask on their behalf, unknown to it or not."""
+"""Calls that were given up: for a while their server may still log and ask on their behalf."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 __all__ = ["AbandonedCalls"]
 
 _ECHO: Final = 5.0
-"""Seconds of silence after which a call that was given up is believed to say no more."""
+"""Seconds of silence after which no more messages of a call that was given up are expected."""
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 class AbandonedCalls:
-    """Those of one connection, by the id of their request, until they are answered after all. Times are a clock's."""
+    """The abandoned calls of one connection, by request id, until they are answered after all. Times are a clock's."""
 
     def __init__(self) -> None:
         self._calls: dict[int, _Call] = {}
@@ -31,9 +31,9 @@ class AbandonedCalls:
         self._calls.pop(id_, None)
 
     def may_mean_others(self, session: str | None, now: float, *, is_question: bool) -> bool:
-        """Whether what the server says now may be for another session than this one, which has calls in flight.
+        """Whether a message that comes now may belong to another session than this one, which has calls in flight.
 
-        A log message that may be keeps that up for everybody: the server has not been silent.
+        Such a log message prolongs the wait for all abandoned calls: the server has not been silent.
         """
         self._drop_old(now)
         others = [call for call in self._calls.values() if call.session != session]

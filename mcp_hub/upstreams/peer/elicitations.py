@@ -1,4 +1,4 @@
-"""The URLs that sessions were sent to: the server's notice that the user is done goes to that session alone.
+"""The sessions that were sent to a URL: the server's notice that the user is done there is for that session alone.
 
 Source: specification 2025-11-25, client/elicitation "Completion Notifications"; the modern era has no such message.
 """
@@ -37,7 +37,7 @@ class Elicitations:
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
     def asked(self, call: Call, params: RawJson) -> None:
-        """A question of the server's goes to the caller of `call`."""
+        """A question of the server goes to the caller of `call`."""
         if b'"elicitationId"' in bytes(params):
             try:
                 self._keep(call, msgspec.json.decode(params, type=_Elicitation).elicitationId)
@@ -45,7 +45,7 @@ class Elicitations:
                 return
 
     def refused(self, call: Call, error: RpcError) -> None:
-        """A call has failed until the user has been somewhere (-32042)."""
+        """A call has failed until the user has visited a URL (-32042)."""
         if error.code == URL_ELICITATION_REQUIRED:
             try:
                 found = msgspec.json.decode(error.encoded(), type=_Error).data.elicitations

@@ -1,5 +1,5 @@
-"""The findings about servers, kept on disk: their era, so that the next start does not probe, and whether
-they ask their callers anything, so that the first calls of two sessions do not overlap.
+"""Facts about servers, remembered on disk: their era, so that the next start does not probe, and whether they ask their
+callers questions, so that the first calls of two sessions do not overlap.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _MOST: Final = 500
 
 
 def server_key(command: str, args: Sequence[str]) -> str:
-    """Names a server by what is run, not by what the configuration calls it."""
+    """Names a server by its command, not by its name in the configuration."""
     return hashlib.sha256("\0".join((command, *args)).encode("utf-8", "replace")).hexdigest()[:24]
 
 
@@ -32,7 +32,7 @@ def url_key(url: str) -> str:
 
 
 class EraCache:
-    """A small JSON file by `server_key`, for nobody else's eyes; `path` None: no file.
+    """A small private JSON file by `server_key`; `path` None: no file.
 
     Unreadable or unwritable → nothing is remembered, nothing fails.
     """
@@ -65,7 +65,7 @@ class EraCache:
         self._save(known)
 
     def forget(self, key: str) -> None:
-        """A verdict that no longer leads to a session is asked for anew."""
+        """Removes an era that no longer leads to a session."""
         known = self._load()
         if known.pop(key, None) is not None:
             self._save(known)

@@ -1,7 +1,9 @@
 """The one `subscriptions/listen` that is open at a modern server: its changed lists and the resources that are wanted.
 
-When the filter changes, the next one is opened and acknowledged before the last one ends, so nothing is missed; a
-change on both is announced twice, which is harmless. Source: specification 2026-07-28, basic/patterns/subscriptions.
+When the wishes change, the next one is opened and acknowledged before the last one ends, so nothing is missed; a
+notification that both bring counts twice, which is harmless.
+
+Source: specification 2026-07-28, basic/patterns/subscriptions.
 """
 
 from typing import Final
@@ -75,7 +77,7 @@ class ByListen:
             task_status.started()
 
     def on_notice(self, method: str, params: RawObject) -> None:
-        """An acknowledgement, or the server's word that it ends a stream."""
+        """An acknowledgement, or the server's notice that it ends a stream."""
         if method == CANCELLED:
             listen = self._named(params.get("requestId"))
             if listen is not None:
@@ -108,7 +110,7 @@ class ByListen:
                 self._current = None
 
     def _filter(self) -> ListenFilter:
-        """The filter for now: lists whose changes the server announces, and the resources that are wanted."""
+        """The wanted filter: lists whose changes the server announces, and the wanted resources."""
         offered = self._peer.info.capabilities
 
         def announces(name: str) -> bool:
@@ -133,7 +135,7 @@ class ByListen:
         self._wishes.lapse()
 
     async def _replace(self, asked: ListenFilter) -> None:
-        """Opens a stream for what is asked now and ends the last one; if that fails, the last one stays open."""
+        """Opens a stream for the new filter and ends the last one; if that fails, the last one stays."""
         old, self._asked = self._current, asked
         granted: frozenset[str] = frozenset()
         fresh: _Listen | None = None
@@ -153,8 +155,7 @@ class ByListen:
             self._wishes.settle(uri, None if uri in granted else self._not_granted(uri))
         if self._has_gap and asked.list_methods:
             self._has_gap = False
-            self._peer.changed.update(Kind)
-            self._peer.wake.set()
+            self._peer.list_changes.announce(Kind)
 
     async def _open(self, asked: ListenFilter) -> tuple[_Listen, frozenset[str]]:
         """A stream that is acknowledged, and the resources that it covers. Raises `RpcError`."""
@@ -168,7 +169,7 @@ class ByListen:
             return listen, listen.granted
         listen.scope.cancel()
         raise listen.error or DeadlineExceeded(
-            f'upstream "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s'
+            f'server "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s.'
         )
 
     async def _until_end(self, listen: _Listen) -> None:
@@ -191,7 +192,7 @@ class ByListen:
             self._wishes.settle(uri, error)
 
     def _not_granted(self, uri: str) -> InvalidParams:
-        return InvalidParams(f'upstream "{self._peer.name}" does not watch {uri[:500]}', data={"uri": uri})
+        return InvalidParams(f'server "{self._peer.name}" does not watch {uri[:500]}.', data={"uri": uri})
 
 
 def _granted(raw: msgspec.Raw | None) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Tasks that a modern server makes of calls by itself: followed to their end, so that the caller gets a plain result.
 
-A task asks through its own state, not by a request: what it wants is put to the caller and handed back by
+A task asks through its own state, not by a request: its questions are put to the caller and answered by
 `tasks/update`. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
@@ -15,9 +15,9 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import Progressed
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.types import Era, RawJson
+from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.upstreams.peer.input_questions import InputQuestions
 from mcp_hub.upstreams.peer.task_poll import Known, ServerTask, TaskConnection, TaskPoll, unmarked
-from mcp_hub.upstreams.peer.task_questions import TaskQuestions
 
 __all__ = ["ModernTask", "made_task"]
 
@@ -28,29 +28,31 @@ _CAN_BE_TASKS: Final = frozenset({"tools/call"})
 
 
 def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask | None":
-    """The task that the server made of a call; None if the result is none.
+    """The task that the server made of a call; None if the result is not a task.
 
-    Raises `RpcError` for one that cannot be read, or that nothing but a tool's call may become.
+    Raises `RpcError` for a task that cannot be read, and for a call that must not become one.
     """
     if _TASK.search(result) is None or bytes((raw_object(result) or {}).get("resultType", b"")) != b'"task"':
         return None
     about = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     if call.method not in _CAN_BE_TASKS:
-        raise RpcError(f'upstream "{call.upstream}" answered {call.method} with a task, which it cannot be', data=about)
+        raise RpcError(
+            f'server "{call.upstream}" answered {call.method} with a task, which is not allowed.', data=about
+        )
     try:
         task = msgspec.json.decode(result, type=ServerTask)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise RpcError(f'upstream "{call.upstream}" made a task that cannot be followed: {exc}', data=about) from None
+        raise RpcError(f'server "{call.upstream}" made a task that cannot be read: {exc}', data=about) from None
     return ModernTask(call, channel, Known(Era.MODERN, *task.known), task)
 
 
 class ModernTask(TaskPoll):
-    """Its state says everything: what it asks, what it came to. `first` is the state that it was made with."""
+    """A task whose state has its questions and its outcome. `first` is the state that it was made with."""
 
     def __init__(self, call: Call, channel: CallChannel, known: Known, first: ServerTask | None = None) -> None:
         is_working = first is not None and first.status == "working"
         super().__init__(call, channel, known, first.pause if first is not None and is_working else 0.0)
-        self._questions = TaskQuestions(call, channel)
+        self._questions = InputQuestions(call, channel)
         self._said = b""
         self._steps = 0
         if first is not None and is_working:
@@ -67,10 +69,10 @@ class ModernTask(TaskPoll):
                 return self._outcome(task)
             self._tell(task)
             await self._ask(line, task)
-            if task.status == "working" or self._questions.are_answered:  # else it waits, maybe permanently
+            if task.status == "working" or self._questions.are_answered:  # else it waits, perhaps forever
                 self.channel.touch()
 
-    # -- what it asks
+    # -- its questions
 
     async def _ask(self, line: TaskConnection, task: ServerTask) -> None:
         try:
@@ -80,7 +82,7 @@ class ModernTask(TaskPoll):
             raise
 
     async def _hand_back(self, line: TaskConnection) -> None:
-        """Gives the task the answers that are there; what does not arrive is given again after the next look."""
+        """Gives the task the answers so far; those that do not arrive are given again after the next look."""
         try:
             answers = self._questions.answers()
         except RpcError:
@@ -101,7 +103,7 @@ class ModernTask(TaskPoll):
         self._questions.close()
         await self._cancel(line)
 
-    # -- what it says and comes to
+    # -- its progress and outcome
 
     def _tell(self, task: ServerTask) -> None:
         """A new status message is a step of progress: no other payload is under way."""
@@ -113,28 +115,20 @@ class ModernTask(TaskPoll):
 
     def _outcome(self, task: ServerTask) -> RawJson:
         """The result of the call. Raises `RpcError`."""
-        server = self.call.upstream
         if task.status == "completed":
             members = raw_object(task.result) if task.result else None
             if members is None or members.get("resultType", _COMPLETE) != _COMPLETE:
-                raise RpcError(
-                    f'upstream "{server}" completed its task with nothing that is a result', data=self.about({})
-                )
+                raise self._failed("was completed without a result that can be read", {})
             return unmarked(task.result)
         if task.status == "failed" and bytes(task.error)[:1] == b"{":
             raise rpc_errors.from_wire(task.error)
-        why = _text(task.statusMessage) or "it does not say why"
         if task.status in ("failed", "cancelled"):
-            raise RpcError(
-                f'upstream "{server}": the task of this call was {task.status}: {why}'
-                if task.status == "cancelled"
-                else f'upstream "{server}": the task of this call failed: {why}',
-                data=self.about({}),
-            )
-        raise RpcError(
-            f'upstream "{server}" has its task in a state that is none: {task.status[:100]!r}',
-            data=self.about({"outcome": "unknown"}),
-        )
+            how = "was cancelled" if task.status == "cancelled" else "failed"
+            raise self._failed(f"{how}: {_text(task.statusMessage) or 'the server does not say why'}", {})
+        raise self._failed(f"is in the unknown state {task.status[:100]!r}", {"outcome": "unknown"})
+
+    def _failed(self, how: str, data: JsonObject) -> RpcError:
+        return RpcError(f'server "{self.call.upstream}": the task of this call {how}', data=self.about(data))
 
 
 def _text(raw: RawJson) -> str:

@@ -1,8 +1,8 @@
-"""The era of an upstream: probe, fall back, remember.
+"""The era of a server: probe, fall back, remember.
 
 Source: specification 2026-07-28, transports/stdio "Backward Compatibility": a modern server answers `server/discover`
-or refuses the version by name; anything else, or nothing, means the handshake era. `initialize` must not be cancelled,
-and a server that has not seen it yet must get nothing else: the probe is given up without a word.
+or refuses the version by name; anything else, or silence, means the handshake era. `initialize` must not be cancelled,
+and a server that has not seen it yet must get nothing else: the probe is given up without a cancellation.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes
 from mcp_hub.protocol.rpc_errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -24,21 +24,22 @@ from mcp_hub.protocol.rpc_errors import (
     UNSUPPORTED_VERSION,
 )
 from mcp_hub.types import Era, JsonObject, RawJson
-from mcp_hub.upstreams.peer.peer import CLIENT_INFO, Peer, PeerInfo
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
 
 __all__ = ["PROBE_SECONDS", "Incompatible", "InitializeRefused", "ProbeKilled", "is_still_modern", "negotiate"]
 
 PROBE_SECONDS: Final = 3.0
-"""Seconds for the answer to the probe; a server that never answers it is asked to initialise and remembered."""
+"""Seconds that a server may take to answer the probe; after that it is initialised, and its era remembered."""
 
 _LONGEST_SAID: Final = 100
-"""Characters of an invalid version that its error shows."""
+"""Characters that an error shows of a bad version."""
 
 _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
 
 _VERSION: Final = re.compile(r"[!-~]{1,64}")
-"""The form of a version: over HTTP it goes into a header of every request."""
+"""A version: over HTTP it goes into a header of every request."""
 
 
 _NOT_ADMITTED: Final = (401, 403)
@@ -46,11 +47,11 @@ _NOT_ADMITTED: Final = (401, 403)
 
 
 _REFUSALS: Final = (400, 404, 405)
-"""Error codes of servers that refuse an unknown request without a message."""
+"""Statuses by which servers refuse an unknown request without a message."""
 
 
 _CLIENT_FAULTS: Final = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
-"""Error codes for a method that the server's era lacks; other errors may pass."""
+"""Codes by which servers refuse a request that their era does not have; other errors may pass."""
 
 
 class Incompatible(StartFailed):
@@ -66,7 +67,7 @@ class ProbeKilled(StartFailed):
 
 
 async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, probe: float = PROBE_SECONDS) -> PeerInfo:
-    """Settles era and version with a fresh peer; `wanted` None means find out.
+    """Settles era and version of a fresh peer; `wanted` None means find out.
 
     Raises `StartFailed`, among them `ProbeKilled` and `Incompatible`.
     """
@@ -111,9 +112,9 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
 
 def _blame_probe(peer: Peer) -> None:
     """Raises `ProbeKilled` if the server is gone, also when it refused the probe first and ended then."""
-    if peer.closed.is_set():
-        code, reason = peer.close_cause or ("connection_lost", "gone")
-        raise ProbeKilled(code, f"ended when asked server/discover: {reason}") from None
+    if peer.ending.closed.is_set():
+        code, reason = peer.ending.cause or ("connection_lost", "the connection was lost")
+        raise ProbeKilled(code, f"it ended when it got server/discover: {reason}") from None
 
 
 class _OtherEra(StartFailed):
@@ -133,13 +134,13 @@ class _IsModern(_OtherEra):
 
 
 async def _discover(peer: Peer) -> PeerInfo:
-    peer.info = PeerInfo(Era.MODERN, eras.LATEST_MODERN)
+    peer.settle(PeerInfo(Era.MODERN, eras.LATEST_MODERN))
     try:
         raw = await _asked_twice(peer)
     except UpstreamLost as exc:
         says_nothing = isinstance(exc, HttpRefused) and exc.status in _NOT_ADMITTED
         failure = f"server/discover failed: {exc}"
-        if says_nothing or peer.closed.is_set():
+        if says_nothing or peer.ending.closed.is_set():
             raise StartFailed(_code(exc, "handshake_failed"), failure) from None
         raise _NotModern(_code(exc, "era_mismatch"), failure, is_certain=False) from None
     except RpcError as exc:
@@ -154,7 +155,7 @@ async def _discover(peer: Peer) -> PeerInfo:
         raise _NotModern("era_mismatch", f"server/discover names no version that this hub speaks: {versions}")
     meta = result.get("_meta")
     info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
-    return _info(Era.MODERN, common[-1], result, info)
+    return peer.settle(_info(Era.MODERN, common[-1], result, info))
 
 
 async def _asked_twice(peer: Peer) -> RawJson:
@@ -185,7 +186,7 @@ class _Refusal(msgspec.Struct):
 
 
 async def _initialize(peer: Peer) -> PeerInfo:
-    peer.info = PeerInfo(Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+    peer.settle(PeerInfo(Era.HANDSHAKE, eras.LATEST_HANDSHAKE))
     hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": SUPERSET, "clientInfo": CLIENT_INFO}
     params = {key: msgspec.Raw(object_bytes(value)) for key, value in hello.items()}
     try:
@@ -200,8 +201,9 @@ async def _initialize(peer: Peer) -> PeerInfo:
         raise Incompatible(
             "era_mismatch", f"initialize settled on no handshake version: {ascii(version)[:_LONGEST_SAID]}"
         )
-    peer.info = _info(Era.HANDSHAKE, version, result, result.get("serverInfo"))
-    peer.notify("notifications/initialized")
+    peer.settle(_info(Era.HANDSHAKE, version, result, result.get("serverInfo")))
+    if peer.wire.can_send:
+        peer.wire.send(notification_frame("notifications/initialized"))
     return peer.info
 
 
@@ -225,13 +227,13 @@ def _decoded(raw: RawJson, method: str) -> JsonObject:
 
 
 def _code(exc: RpcError, otherwise: str) -> str:
-    """The hub's own error about the server; a server whose answers cannot be read does not speak MCP."""
+    """The code of the hub's own error; a server whose answers cannot be read does not speak MCP."""
     code = str(exc.about_upstream.get("code", otherwise))
     return "not_mcp" if code == "unreadable_answer" else code
 
 
 def _refusal_code(exc: RpcError) -> str:
-    """Of a refused `initialize`. What echoes the hub's requests refuses it in the hub's name: it is not a server."""
+    """The code of a refused `initialize`. A program that echoes requests sends the hub's own refusal back."""
     if exc.raw is not None and exc.code == METHOD_NOT_FOUND:
         return "not_mcp"
     return "era_mismatch" if _offered(exc) else _code(exc, "handshake_failed")

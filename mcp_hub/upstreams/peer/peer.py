@@ -1,17 +1,16 @@
-"""An MCP session with one upstream server, over any wire and in either era: requests, calls, what it says unasked.
+"""An MCP session with one server, over any wire and in either era: requests, calls, and messages of the server.
 
 Progress is matched by token, always the hub's own (the request id). A log message carries no link to a call: it belongs
-to the one call in flight, or to the session that all calls in flight are of, else it stays in the hub's log.
+to the only call in flight, or to the session that has all calls in flight, else it stays in the hub's log.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, cast
 
 import anyio
 import msgspec
 
-from mcp_hub import __version__
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Completed, Log, Progressed
@@ -26,22 +25,22 @@ from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.complete import begins, is_complete
-from mcp_hub.types import HANDSHAKE, MODERN, Cause, Era, JsonObject, Kind, RawJson, RawObject
+from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.peer.abandoned import AbandonedCalls
 from mcp_hub.upstreams.peer.elicitations import Elicitations
+from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.modern_tasks import made_task
-from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, OpenRequests, follow_up, with_retry
+from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Asker, OpenRequests, with_retry
+from mcp_hub.upstreams.peer.state import CLIENT_INFO, NOT_SETTLED, ListChanges, Observer, PeerEnding, PeerInfo
 from mcp_hub.upstreams.peer.stray_messages import StrayMessages, note, note_nameless
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
 from mcp_hub.upstreams.peer.tasks import ServerTasks
-from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed
+from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed, WireHandler
 
-__all__ = ["CLIENT_INFO", "Peer", "PeerInfo"]
+__all__ = ["Peer"]
 
-
-CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 _LAST_WORDS: Final = 1.0
-"""Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
+"""Seconds for the exit code and the rest of stderr of a process that closed its output."""
 _FINISHED: Final = "notifications/elicitation/complete"
 _CHANGED: Final = {
     list_changed(Kind.TOOL): (Kind.TOOL,),
@@ -51,45 +50,51 @@ _CHANGED: Final = {
 _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 
 
-class PeerInfo(msgspec.Struct, frozen=True):
-    """The outcome of the handshake or the discovery."""
+class Peer(WireHandler):
+    """The client side of one connection over the wire that `connect` makes; the negotiation settles `info`.
 
-    era: Era
-    version: str
-    server_info: JsonObject = msgspec.field(default_factory=dict)
-    capabilities: JsonObject = msgspec.field(default_factory=dict)
-    instructions: str | None = None
+    `is_remote`: the server is not a process of the hub, so its tasks outlive the connection, an exit code is not to be
+    expected, and in the modern era arguments travel in headers, too. `is_interactive`: it is known to ask its callers.
+    """
 
-
-class Peer:
-    """The client side of one connection. `info` is set by the negotiation before any call."""
-
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        connect: "Callable[[Peer], Wire]",
+        info: PeerInfo = NOT_SETTLED,
+        *,
+        is_remote: bool = False,
+        is_interactive: bool = False,
+    ) -> None:
         self.name = name
-        self.wire: Wire
-        self.info = PeerInfo(Era.HANDSHAKE, "")
-        self.closed = anyio.Event()
-        self.close_cause: Cause | None = None
-        self.explained = anyio.Event()  # the exit code is known and stderr read: `close_cause` says all there is
-        self.changed: set[Kind] = set()
-        self.wake = anyio.Event()
-        self.said = 0  # messages that were no answer to a request of the hub's own
+        self.info = info
+        self.ending = PeerEnding(is_explained=is_remote)
+        self.list_changes = ListChanges()
+        self.tasks = ServerTasks(outlive=is_remote)
+        self.said = 0  # messages besides answers to requests of the hub's own
         self.noise: list[str] = []
-        self.mirrors: Mirrors | None = None  # set where arguments travel in headers, too
-        self.on_notice: Callable[[str, RawObject], None] | None = None  # gets updates and listens; must not block
-        self.is_interactive = False  # it has asked something while calls were in flight
-        self.task_tools: frozenset[str] = frozenset()  # to be called as tasks only (2025-11-25)
-        self.keeps_tasks = False  # tasks outlive the connection
-        self.leaves_tasks = False  # calls that are cancelled leave theirs to another hub
-        self.tell: Callable[[str, bytes], None] | None = None  # what one session alone is to hear
+        self.mirrors: Mirrors | None = None
+        self.is_interactive = is_interactive
+        self._is_remote = is_remote
+        self._observer: Observer | None = None
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
-        self._tasks = ServerTasks()
         self._asides = StrayMessages(name)
         self._asked = OpenRequests(lambda frame: self.wire.send(frame))
         self._given_up = AbandonedCalls()
+        self.wire = connect(self)
 
-    # -- what the hub asks ----------------------------------------------------------------------------------------
+    def settle(self, info: PeerInfo) -> PeerInfo:
+        """The session speaks this era and version from now on."""
+        self.info = info
+        self.mirrors = Mirrors() if self._is_remote and info.era is MODERN else None
+        return info
+
+    def observe(self, observer: Observer) -> None:
+        """From now on `observer` gets the notifications that concern no call."""
+        self._observer = observer
+
+    # -- requests of the hub --------------------------------------------------------------------------------------
 
     def send(
         self,
@@ -119,72 +124,64 @@ class Peer:
             raise await self._lost() from None
         return self._result(message)
 
-    def notify(self, method: str, params: RawJson | None = None) -> None:
-        if self.wire.can_send:
-            self.wire.send(envelope.notification_frame(method, params))
-
     def _result(self, message: Envelope) -> RawJson:
         if message.error is not Unset and (message.result is Unset or bytes(message.error) != b"null"):
             if type(message) is StandIn:
                 reason = msgspec.json.decode(message.error)["message"]
-                raise UpstreamLost(
-                    f'upstream "{self.name}" answered with something that cannot be read: {reason}',
-                    data={"upstream": {"server": self.name, "code": "unreadable_answer"}, "outcome": "unknown"},
-                )
+                raise self._unreadable(f"an answer that cannot be read: {reason}")
             raise rpc_errors.from_wire(message.error)
         if message.result is Unset or bytes(memoryview(message.result)[:1]) != b"{":
-            raise UpstreamLost(
-                f'upstream "{self.name}" answered with a result that is not an object',
-                data={"upstream": {"server": self.name, "code": "unreadable_answer"}, "outcome": "unknown"},
-            )
+            raise self._unreadable("a result that is not an object")
         return message.result
+
+    def _unreadable(self, what: str) -> UpstreamLost:
+        about = {"server": self.name, "code": "unreadable_answer"}
+        return UpstreamLost(f'server "{self.name}" sent {what}', data={"upstream": about, "outcome": "unknown"})
 
     async def _lost(self) -> UpstreamLost:
         """The error for a request whose answer will not come, with the reason if it becomes known in a moment."""
         with anyio.move_on_after(_LAST_WORDS):
-            await self.explained.wait()
+            await self.ending.explained.wait()
         return self._gone()
 
     def _gone(self) -> UpstreamLost:
-        code, reason = self.close_cause or (None, None)
+        code, reason = self.ending.cause or (None, "the reason is unknown")
         about = {"server": self.name} if code is None else {"server": self.name, "code": code}
-        return UpstreamLost(f'upstream "{self.name}" is gone: {reason}', data={"upstream": about, "outcome": "unknown"})
+        said = f'server "{self.name}" lost its connection: {reason}'
+        return UpstreamLost(said, data={"upstream": about, "outcome": "unknown"})
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    def call(self, call: Call, channel: CallChannel) -> Awaitable[Completed]:
-        """Relays one call and its questions; a `CallHandler`. Raises `Busy`, and `WireClosed` if nothing was sent."""
-        if self.task_tools and self._needs_task(call):
-            return self._run_task(call, channel)
-        return self._call(call, channel)
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Relays one call, with the questions of the server on the way; a `CallHandler`.
 
-    def _needs_task(self, call: Call) -> bool:
-        return call.method == "tools/call" and msgspec.json.decode(call.params["name"]) in self.task_tools
-
-    async def _run_task(self, call: Call, channel: CallChannel) -> Completed:
-        return Completed(await self._tasks.run(call, channel, self._relay, self._line(call)), self.info.era)
+        `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
+        """
+        if self.tasks.required and self.tasks.needs_task(call):
+            return Completed(await self.tasks.run(call, channel, self._relay, self._line(call)), self.info.era)
+        return await self.finish(call, channel, self._send_call(call, channel))
 
     async def follow(self, task: TaskPoll) -> Completed:
-        """Follows a task of this server, whoever began it. Raises `RpcError`, as `TaskPoll.follow`."""
+        """Continues a task of this server, of this hub or another. Raises `RpcError`, as `TaskPoll.follow`."""
         if task.known.era is not self.info.era:
             raise task.unknown("it speaks another version of the protocol now")
-        return Completed(await self._tasks.follow(task, self._line(task.call)), self.info.era)
+        return Completed(await self.tasks.follow(task, self._line(task.call)), self.info.era)
 
     def _line(self, call: Call) -> TaskConnection:
-        """Sends requests about a task of this call: with its caller's capabilities, and its name in a header."""
+        """The requests about a task of this call: with its caller's capabilities, and with its id in a header."""
         capabilities, is_modern = to_modern(call.capabilities), self.info.era is MODERN
 
         async def ask(method: str, params: RawObject) -> RawJson:
             named = {"mcp-name": header_value(msgspec.json.decode(params["taskId"], type=str))} if is_modern else None
             return await self.answer(self.send(method, params, capabilities, named))
 
-        return TaskConnection(ask, lambda: self.wire.can_send, self.keeps_tasks, lambda: self.leaves_tasks)
+        return TaskConnection(ask, lambda: self.wire.can_send, self.tasks.outlive, lambda: self.tasks.are_left)
 
     def can_begin(self, call: Call) -> bool:
         """Whether the request of this call could be written in place, now."""
         wire = self.wire
         is_open = wire.is_pipe and wire.can_send and not wire.is_congested
-        return is_open and not (self.task_tools and self._needs_task(call))
+        return is_open and not (self.tasks.required and self.tasks.needs_task(call))
 
     def begin(self, call: Call, channel: CallChannel, headers: Mapping[str, str] | None = None) -> Pending:
         """Sends the request of a call. Raises `WireClosed`."""
@@ -207,7 +204,7 @@ class Peer:
         self._given_up.add(pending.id, call.session, anyio.current_time())
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
-        """The rest of a call that was begun. `may_follow` if what the answer asks for is to be asked here."""
+        """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
         try:
             message = await self.wire.answer(pending, _cancellation)
             self.said += 1
@@ -225,27 +222,21 @@ class Peer:
             raise
         if self.info.era is HANDSHAKE or is_complete(done.result):
             return done
-        return await self._concluded(call, channel, done, may_follow and self._bridges(call))
-
-    def _bridges(self, call: Call) -> bool:
-        """Whether what a modern server asks for is asked here, and the request repeated."""
-        return self.info.era is MODERN and call.era is HANDSHAKE and call.method in PARKABLE
+        follows = may_follow and call.era is HANDSHAKE and call.method in PARKABLE
+        return await self._concluded(call, channel, done, follows)
 
     async def _relay(self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None) -> Completed:
-        """One request and its answer; `sent` gets the progress token that it went with."""
+        """One request and its answer; `sent` gets the progress token of the request."""
         pending = self._send_call(call, channel)
         if sent is not None:
             sent(pending.id)
         return await self.finish(call, channel, pending, may_follow=False)
 
-    async def _call(self, call: Call, channel: CallChannel) -> Completed:
-        return await self.finish(call, channel, self._send_call(call, channel))
-
     def _send_call(self, call: Call, channel: CallChannel) -> Pending:
         """Raises `Busy` while the server does not read, and `WireClosed`."""
         if self.wire.is_congested:
             raise Busy(
-                f'upstream "{self.name}" does not read its input; this call was not sent',
+                f'server "{self.name}" does not read its input. The call was not sent: try again later.',
                 data={"upstream": {"server": self.name}},
             )
         headers = self.mirrors.headers(call.params) if self.mirrors and call.method == "tools/call" else None
@@ -268,14 +259,14 @@ class Peer:
         return object_bytes({**params, "_meta": meta} if meta else params)
 
     def _envelope(self, call: Call) -> RawObject:
-        """The reserved keys of a modern request; those of the last caller are kept, who is often the next one."""
+        """The reserved keys of a modern request; those of the last caller are kept: it is often the next one."""
         capabilities, level, info, meta = self._last_envelope
         if capabilities is not call.capabilities or level != call.log_level or info is not self.info:
             meta = modern_meta(self.info.version, CLIENT_INFO, to_modern(call.capabilities), call.log_level)
             self._last_envelope = call.capabilities, call.log_level, self.info, meta
         return meta
 
-    # -- what the server says (WireHandler) ------------------------------------------------------------------------
+    # -- messages of the server (WireHandler) -----------------------------------------------------------------------
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
         """A question of the server, or its ping."""
@@ -296,16 +287,16 @@ class Peer:
         self._asked.take(message, asker)
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
-        """A request that no answer can name: the server may wait for the answer permanently."""
+        """A request without a usable id, which cannot be answered: the call that it belongs to may wait forever."""
         refusal = note_nameless(self.noise, str(message.method))
         if refusal is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
         if message.method in QUESTIONS:
-            self._doubt([source] if source is not None else self.wire.requests.pending.values())
+            self._suspect([source] if source is not None else self.wire.requests.pending.values())
 
-    def _asker(self, message: Envelope, source: Pending | None) -> tuple[Call, CallChannel] | None:
+    def _asker(self, message: Envelope, source: Pending | None) -> Asker | None:
         """The call that a message belongs to, if that is known."""
-        if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
+        if isinstance(message.params, msgspec.Raw) and (found := self.tasks.asker(message.params)) is not None:
             return found
         if source is None:
             return self._sole_asker(anyio.current_time(), message.id is not Unset)
@@ -323,13 +314,12 @@ class Peer:
             self._asked.withdraw(message.params)
         elif method == _FINISHED and isinstance(message.params, msgspec.Raw):
             session = self._elicitations.finished(message.params)
-            if session is not None and self.tell is not None:
-                self.tell(session, envelope.notification_frame(_FINISHED, message.params))
+            if session is not None and self._observer is not None:
+                self._observer.on_message(session, envelope.notification_frame(_FINISHED, message.params))
         elif method in _CHANGED:
-            self.changed.update(_CHANGED[str(method)])
-            self.wake.set()
-        if method in _ON_LISTEN and self.on_notice is not None:
-            self.on_notice(str(method), raw_object(message.params) or {})
+            self.list_changes.announce(_CHANGED[str(method)])
+        if method in _ON_LISTEN and self._observer is not None:
+            self._observer.on_notice(str(method), raw_object(message.params) or {})
 
     def _progress(self, message: Envelope) -> None:
         params = raw_object(message.params)
@@ -339,14 +329,11 @@ class Peer:
         if type(key) is not int:
             return
         pending = self.wire.requests.pending.get(key)
-        found = _context(pending) if pending is not None and pending.context is not None else self._tasks.reporter(key)
+        found = _context(pending) if pending is not None and pending.context is not None else self.tasks.reporter(key)
         if found is None:
-            return  # a token that nobody gave, or a call that has ended
-        total = params.pop("total", None)
-        event = Progressed(
-            _number(params.pop("progress")), _number(total) if total is not None else None, params or None
-        )
-        found[1].send(event)
+            return  # an unknown token, or a call that has ended
+        progress, total = _number(params.pop("progress")), params.pop("total", None)
+        found[1].send(Progressed(progress, _number(total) if total is not None else None, params or None))
 
     def _log_message(self, message: Envelope, source: Pending | None) -> None:
         params = raw_object(message.params)
@@ -362,14 +349,14 @@ class Peer:
         else:
             found[1].send(Log(level, message.params))
 
-    def _sole_asker(self, now: float, is_question: bool) -> tuple[Call, CallChannel] | None:
+    def _sole_asker(self, now: float, is_question: bool) -> Asker | None:
         """The newest call, one that may ask before any other, if all calls in flight are of one session.
 
         A call that was given up counts as in flight until it is answered after all or the server has logged nothing
-        for a while: what it still says must not reach somebody else, and theirs is not worth that risk.
+        for a while: its messages must not reach another session.
         """
         session: str | None = None
-        found: tuple[Call, CallChannel] | None = None
+        found: Asker | None = None
         for pending in self.wire.requests.pending.values():
             if pending.context is None:
                 continue
@@ -387,30 +374,24 @@ class Peer:
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         if note(self.noise, bad, line):
-            self._doubt(self.wire.requests.pending.values())
+            self._suspect(self.wire.requests.pending.values())
 
-    def _doubt(self, requests: Iterable[Pending]) -> None:
+    def _suspect(self, requests: Iterable[Pending]) -> None:
         for pending in requests:
             if pending.context is not None:
                 _context(pending)[1].suspect()
 
-    def on_writable(self) -> None:
-        """Calls wait in the pipe's buffer; nothing here produces on its own."""
-
     def on_closed(self, reason: str, code: str) -> None:
-        """The connection is gone: every call on it fails."""
-        if self.close_cause is None:
-            self.close_cause = Cause(code, hide(reason))
+        self.ending.close(Cause(code, hide(reason)))
         self._asked.close()
-        self.closed.set()
-        self.wake.set()
+        self.list_changes.announce(())
 
 
 def _cancellation(id_: int) -> bytes:
     return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
 
 
-def _context(pending: Pending) -> tuple[Call, CallChannel]:
+def _context(pending: Pending) -> Asker:
     context = pending.context
     assert isinstance(context, tuple)
     return context

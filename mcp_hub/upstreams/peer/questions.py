@@ -1,18 +1,16 @@
 """Questions of servers to their callers: requests of handshake servers, `input_required` results of modern ones.
 
-A question goes to the caller of exactly one call or is declined with a clear error; the server's call continues in
-both cases. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
+A question goes to the caller of exactly one call or is declined with a clear error; the server's call continues either
+way. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
-import anyio
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallHandler, Question
+from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.errors import MethodNotFound, RpcError
-from mcp_hub.events import Completed
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import (
     Envelope,
@@ -24,14 +22,12 @@ from mcp_hub.protocol.jsonrpc.envelope import (
     usable_id,
 )
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
-from mcp_hub.types import JsonObject, RawJson, RawObject
+from mcp_hub.types import RawJson, RawObject
 
-__all__ = ["MOST_QUESTIONS", "PARKABLE", "RETRY", "OpenRequests", "check", "declined", "follow_up", "with_retry"]
+__all__ = ["MOST_QUESTIONS", "PARKABLE", "RETRY", "Asker", "OpenRequests", "with_retry"]
 
 PARKABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Calls during which a question may be asked (2026-07-28, mrtr "Supported Requests")."""
-_ROUNDS: Final = 10
-"""Times that a modern server may ask in one call."""
 RETRY: Final = frozenset({"inputResponses", "requestState"})
 MOST_QUESTIONS: Final = 256
 """Questions of one server that may be open at once."""
@@ -40,9 +36,9 @@ Asker = tuple[Call, CallChannel]
 
 
 def with_retry(call: Call) -> RawObject:
-    """The params for a modern server, with what the hub itself says of a retry (2026-07-28, basic/patterns/mrtr).
+    """The params for a modern server, with the hub's own members for a retry (2026-07-28, basic/patterns/mrtr).
 
-    What a client of another era wrote under those names is left out: nobody has looked whose state that is.
+    Members of those names from a client of another era are left out: their state is not checked.
     """
     params = {name: value for name, value in call.params.items() if name not in RETRY}
     if call.input_responses is not None:
@@ -87,13 +83,13 @@ class OpenRequests:
 
     def _refusal(self, id_: bytes, method: str, params: RawJson, asker: Asker | None) -> RpcError | None:
         if method not in questions.QUESTIONS:
-            return MethodNotFound(f"this client has no method {method[:100]}")
+            return MethodNotFound(f"This client does not support the method {method[:100]}.")
         if asker is None or asker[0].method not in PARKABLE:
             return _nobody(method)
         if id_key(id_) in self._open:
-            return RpcError("a request with this id is still being answered", code=INVALID_REQUEST)
+            return RpcError("A request with this id is still being answered.", code=INVALID_REQUEST)
         if len(self._open) >= MOST_QUESTIONS:
-            return RpcError(f"{MOST_QUESTIONS} requests of this server are open already")
+            return RpcError(f"{MOST_QUESTIONS} requests of this server are already open.")
         call, _ = asker
         lack = questions.can_answer(call.capabilities, call.version, method, params)
         return MethodNotFound(f"{method}: {lack}") if lack is not None else None
@@ -107,77 +103,13 @@ class OpenRequests:
             channel.withdraw(key)
 
     def close(self) -> None:
-        """The server is gone; nobody waits for the answers."""
+        """The connection has ended: the questions are withdrawn."""
         for channel, key in list(self._open.values()):
             channel.withdraw(key)
 
 
 def _nobody(method: str) -> RpcError:
     """A question outside any call, or with calls of several clients in flight."""
-    return RpcError(f"{method}: nobody to ask; it belongs to no single client's call", code=INVALID_REQUEST)
-
-
-async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done: Completed) -> Completed:
-    """For a handshake client: what `done` asks for is asked, the call retried with it, until there is a result.
-
-    Raises `RpcError` when the client refuses, lacks the capability, or is asked too often.
-    """
-    for rounds in range(1, _ROUNDS + 1):
-        wanted = questions.input_requests(done.result)
-        if wanted is None:
-            return done
-        if rounds == _ROUNDS:
-            break
-        responses = await _ask_all(call, channel, wanted.requests) if wanted.requests else None
-        call = msgspec.structs.replace(call, input_responses=responses, request_state=wanted.state)
-        done = await handler(call, channel)
-    raise RpcError(
-        f'upstream "{call.upstream}" asked for input {_ROUNDS} times in one call',
-        data=_about(call, {"rounds": _ROUNDS}),
+    return RpcError(
+        f"{method}: there is nobody to ask, because it does not belong to the call of one client.", code=INVALID_REQUEST
     )
-
-
-async def _ask_all(call: Call, channel: CallChannel, wanted: Mapping[str, tuple[str, RawJson]]) -> RawObject:
-    """The client's answers by key; all questions are open at once."""
-    for method, params in wanted.values():
-        check(call, method, params)
-    outcomes: dict[str, RawJson | RpcError] = {}
-    news = anyio.Event()
-
-    def answered_as(key: str) -> Callable[[RawJson | RpcError], None]:
-        def answered(outcome: RawJson | RpcError) -> None:
-            outcomes[key] = outcome
-            if len(outcomes) == len(wanted) or isinstance(outcome, RpcError):
-                news.set()
-
-        return answered
-
-    asked: list[str] = []
-    try:
-        for key, (method, params) in wanted.items():
-            asked.append(channel.ask(Question(method, params, answered_as(key))))
-        await news.wait()
-    finally:
-        for name in asked:
-            channel.withdraw(name)
-    for key, outcome in outcomes.items():
-        if isinstance(outcome, RpcError):
-            raise declined(call, wanted[key][0], outcome)
-    return {key: msgspec.Raw(bytes(value)) for key, value in outcomes.items() if not isinstance(value, RpcError)}
-
-
-def check(call: Call, method: str, params: RawJson) -> None:
-    """Raises `RpcError` for what the caller cannot be asked."""
-    lack = questions.can_answer(call.capabilities, call.version, method, params)
-    if lack is not None:
-        raise RpcError(f"upstream asked for {method}, but {lack}", data=_about(call, {"question": method}))
-
-
-def declined(call: Call, method: str, error: RpcError) -> RpcError:
-    """A modern server cannot receive an error answer: the call fails with it."""
-    about = {"question": method, "error": msgspec.Raw(bytes(error.encoded()))}
-    return RpcError(f"the client answered {method} with an error: {error.message}", data=_about(call, about))
-
-
-def _about(call: Call, what: Mapping[str, object]) -> JsonObject:
-    return {"upstream": {"server": call.upstream}, **what}

@@ -1,4 +1,4 @@
-"""Messages of a server that are for no caller: broken ones, and log messages that belong to no call."""
+"""Messages of a server that are for no caller: unreadable ones, and log messages that belong to no call."""
 
 from typing import Final
 
@@ -23,18 +23,18 @@ _HEAD: Final = 4096
 _NO_METHOD: Final = b"%d" % METHOD_NOT_FOUND
 _GRAVE: Final = frozenset(LOG_LEVELS[LOG_LEVELS.index("warning") :])
 _MOST: Final = {True: 20, False: 200}
-"""Messages of one connection within a minute that are logged, by whether they are serious."""
+"""Messages of one connection within a minute that are logged, by whether they are grave."""
 _MINUTE: Final = 60.0
 _SHOWN: Final = 500
 
 
 def note(noise: list[str], bad: BadMessage, line: bytes) -> bool:
-    """Adds the line to the last ones; says whether it is an answer that could be given to nobody.
+    """Adds the line to the last ones; returns whether it may be an answer for an unknown request.
 
-    A request that is broken is none, nor is what some servers say to a notification that they do not know.
+    A broken request is not one, nor is the error of some servers for a notification that they do not know.
     """
     head = line[:_HEAD]
-    is_message = b'"jsonrpc"' in head or b'"result"' in head  # what it says is for one caller, noise is for all
+    is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, noise is for all
     text = f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200]
     _keep(noise, text)
     return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
@@ -45,7 +45,7 @@ def note_nameless(noise: list[str], method: str) -> RpcError | None:
 
     It has no id there (JSON-RPC 2.0 §5). Some servers write `"id":null` in notifications.
     """
-    refusal = RpcError("the id of a request is neither a string nor an integer", code=INVALID_REQUEST)
+    refusal = RpcError("The id of a request is neither a string nor an integer.", code=INVALID_REQUEST)
     _keep(noise, f"a message ({refusal.message})")
     return None if method.startswith("notifications/") else refusal
 
@@ -58,8 +58,8 @@ def _keep(noise: list[str], text: str) -> None:
 class StrayMessages:
     """Log messages of one server that belong to no call: they stay in the hub's log.
 
-    Those of `warning` and above are there at its usual level, 20 a minute, the others at `debug`, 200 a minute; of more
-    it is only said that they came.
+    Those of `warning` and above have its usual level, 20 a minute, the others `debug`, 200 a minute; more are only
+    mentioned.
     """
 
     def __init__(self, server: str) -> None:

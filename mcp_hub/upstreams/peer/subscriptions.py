@@ -1,4 +1,4 @@
-"""Keeps one server in line with what clients want to hear of, through all its connections.
+"""Keeps the subscriptions at one server equal to the wishes of clients, through all its connections.
 
 A handshake server is asked by `resources/subscribe` and `resources/unsubscribe` (here), a modern one by a single
 `subscriptions/listen` (`listen_stream`). Source: specification 2025-11-25, server/resources "Subscriptions".
@@ -31,19 +31,18 @@ _RETRY: Final = 30.0
 
 
 class ServerSubscriptions:
-    """One server's. `timeout`: seconds that it may take to answer."""
+    """The subscriptions of one server; an `Observer` of its connections."""
 
-    def __init__(self, server: str, changes: Notices, timeout: float) -> None:
+    def __init__(self, server: str, changes: Notices) -> None:
         self._server = server
         self._changes = changes
-        self.timeout = timeout
         self._wishes = WantedResources(server, changes)
         self._peer: Peer | None = None
         self._listen: ByListen | None = None
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody wants to hear of anything."""
+        """Whether a client wants any resource to be watched."""
         return bool(self._wishes.wanted)
 
     def want(self, uri: str) -> None:
@@ -51,7 +50,7 @@ class ServerSubscriptions:
         self._wishes.want(uri)
 
     def release(self, uri: str) -> None:
-        """After the last reference the server gets the request to unsubscribe."""
+        """Gives a reference back; the last one ends the subscription at the server."""
         self._wishes.release(uri)
 
     @property
@@ -69,37 +68,41 @@ class ServerSubscriptions:
         if self._peer is None:
             raise self._gone()
         if not _can_watch(self._peer):
-            raise MethodNotFound(f'upstream "{self._server}" has no subscriptions to its resources')
+            raise MethodNotFound(f'server "{self._server}" does not support subscriptions to its resources.')
         await self._wishes.attempt(uri).outcome()
 
-    async def follow(self, peer: Peer, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Works on this connection until cancelled; nothing that the server does raises.
+    async def follow(self, peer: Peer, patience: float, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Works on this connection until cancelled, whatever the server does; it has `patience` seconds for an answer.
 
-        Counts as started when the server's lists may be read: changes from then on will be announced.
+        Counts as started when the server's lists may be read: later changes will be announced.
         """
-        self._peer, peer.on_notice = peer, self._on_notice
+        self._peer = peer
+        peer.observe(self)
         if _can_watch(peer):
             self._wishes.attempt_missing()
         try:
             if peer.info.era is Era.MODERN:
-                self._listen = ByListen(peer, self._wishes, self.timeout, _can_watch(peer))
+                self._listen = ByListen(peer, self._wishes, patience, _can_watch(peer))
                 await self._listen.run(task_status)
             else:
                 task_status.started()
-                await ByRequest(peer, self._wishes, self.timeout).run()
+                await ByRequest(peer, self._wishes, patience).run()
         finally:
-            self._peer = self._listen = peer.on_notice = None
+            self._peer = self._listen = None
             self._wishes.lapse()
             self._wishes.fail(self._gone())
 
-    def _on_notice(self, method: str, params: RawObject) -> None:
+    def on_message(self, session: str, frame: bytes) -> None:
+        self._changes.tell(session, frame)
+
+    def on_notice(self, method: str, params: RawObject) -> None:
         if method == UPDATED:
             self._updated(params)
         elif self._listen is not None:
             self._listen.on_notice(method, params)
 
     def _updated(self, params: RawObject) -> None:
-        """The update of a resource, or of a part of one; what nobody wants is dropped."""
+        """The update of a resource, or of a part of one; dropped if no client wants it."""
         try:
             uri = msgspec.json.decode(params.get("uri", b""), type=str)
         except msgspec.DecodeError:
@@ -108,7 +111,7 @@ class ServerSubscriptions:
             self._changes.note((self._server, whole), uri, object_bytes(params))
 
     def _gone(self) -> UpstreamLost:
-        return UpstreamLost(f'upstream "{self._server}" is gone')
+        return UpstreamLost(f'server "{self._server}" lost its connection.')
 
 
 def _can_watch(peer: Peer) -> bool:
@@ -127,7 +130,7 @@ class ByRequest:
         self._limit = anyio.CapacityLimiter(_AT_ONCE)
         self._busy: set[str] = set()
         self._sent: set[str] = set()
-        """The resources that the server may watch, whether it has said so or not."""
+        """Resources that the server may watch, confirmed or not."""
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -152,7 +155,9 @@ class ByRequest:
                     if self._wishes.is_due(uri):
                         self._sent.add(uri)
                         error = await self._ask("resources/subscribe", uri)
-                        if error is not None and error.raw is not None:  # its own word, so it surely does not watch
+                        if (
+                            error is not None and error.raw is not None
+                        ):  # the server itself refuses, so it does not watch
                             self._sent.discard(uri)
                         self._wishes.settle(uri, error)
                     elif uri not in self._wishes.wanted and uri in self._sent:
@@ -167,11 +172,11 @@ class ByRequest:
             self._busy.discard(uri)
 
     async def _ask(self, method: str, uri: str) -> RpcError | None:
-        """The error that it came to, if any."""
+        """The error, if there is one."""
         try:
             with anyio.move_on_after(self._timeout):
                 await self._peer.answer(self._peer.send(method, {"uri": msgspec.Raw(object_bytes(uri))}))
                 return None
         except RpcError as error:
             return error
-        return DeadlineExceeded(f'upstream "{self._peer.name}" did not answer {method} within {self._timeout:g} s')
+        return DeadlineExceeded(f'server "{self._peer.name}" did not answer {method} within {self._timeout:g} s.')

@@ -1,8 +1,8 @@
-"""A task that a server runs for a call: what is known of it, and how it is looked at until it has ended.
+"""A task that a server runs for a call, and polling it until it has ended.
 
-A task outlives the request that made it, at a remote server the connection too, and it may outlive the hub: what
-another one needs to go on goes to the call's channel (`Known`). How a task is made, asks and ends is the business of
-its era: `tasks` and `modern_tasks`.
+A task outlives the request that made it, at a remote server the connection too, and it may outlive the hub: the call's
+channel gets the data with which another hub can continue it (`Known`). `tasks` and `modern_tasks` add the beginning,
+the questions and the end of a task of their era.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ _GOODBYE: Final = 1.0
 _PASSING: Final = (408, 425, 429)
 """Statuses below 500 by which a server says that it may answer when it is asked again."""
 _UNKNOWN: Final = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
-"""Error codes of servers for a task that they do not have, or no longer."""
+"""Codes by which servers refuse an unknown task."""
 _TO_THE_SECOND: Final = len("2026-07-28T10:00:00")
 
 
@@ -63,7 +63,7 @@ class ServerTask(msgspec.Struct):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The state that a hub needs to continue with a task.
+    """The data with which any hub can continue a task.
 
     `created`: a server that counts its tasks from 1 in each life has another one by this id then.
     """
@@ -76,7 +76,7 @@ class Known(msgspec.Struct, frozen=True):
 class TaskConnection(msgspec.Struct, frozen=True):
     """A connection as tasks see it. `is_outlived` if the server keeps its tasks when the connection is lost.
 
-    `is_left` says whether a call that is cancelled now leaves its task to another hub.
+    `is_left`: whether a call that is cancelled now leaves its task to another hub.
     """
 
     ask: Ask
@@ -141,9 +141,11 @@ class TaskPoll(ABC):
         try:
             task = msgspec.json.decode(raw, type=ServerTask)
         except (msgspec.DecodeError, RecursionError) as exc:
-            raise RpcError(f"tasks/get was answered with no task: {exc}", data=self.about({})) from None
+            raise RpcError(
+                f'server "{self.call.upstream}" answered tasks/get without a task: {exc}', data=self.about({})
+            ) from None
         if task.taskId != self.known.task:
-            raise RpcError("tasks/get was answered with no task that was asked for", data=self.about({}))
+            raise RpcError(f'server "{self.call.upstream}" answered tasks/get with another task.', data=self.about({}))
         if None not in (task.createdAt, self.known.created) and _second(task.createdAt) != _second(self.known.created):
             raise self.unknown("it has another task by that id")
         self._pause = task.pause
@@ -177,13 +179,13 @@ class TaskPoll(ABC):
     def unknown(self, why: str) -> TaskUnknown:
         """The error for a task that the server does not have."""
         return TaskUnknown(
-            f'upstream "{self.call.upstream}" does not know task {self.known.task[:100]} of this call: {why}',
+            f'server "{self.call.upstream}" does not know task {self.known.task[:100]} of this call: {why}',
             data=self.about({"outcome": "unknown"}),
         )
 
 
 def _second(stamp: str | None) -> str:
-    """A time as the server wrote it, without the part that is lost where it is kept less exactly."""
+    """A time as the server wrote it, to the second: servers may store it less exactly."""
     return (stamp or "")[:_TO_THE_SECOND]
 
 

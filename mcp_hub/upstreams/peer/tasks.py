@@ -1,6 +1,6 @@
 """Tools of handshake servers that run only as tasks: the hub makes the task, follows it and answers an ordinary call.
 
-Messages about a task name it, so a question of one is attributed exactly, whatever else is in flight. Source:
+Messages about a task name it, so its questions are attributed exactly, whatever else is in flight. Source:
 specification 2025-11-25, basic/utilities/tasks.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["ServerTasks", "required_tasks", "taken_up"]
 
 Asker = tuple[Call, CallChannel]
 Relay = Callable[[Call, CallChannel, Callable[[int], None]], Awaitable[Completed]]
-"""Sends a call and tells with which progress token it went; its result."""
+"""Sends a call, passes on its progress token, and returns its result."""
 
 _TTL: Final = msgspec.Raw(b'{"ttl":21600000}')
 """Milliseconds that the server is asked to keep a task: the longest that a call may take by default."""
@@ -76,7 +76,7 @@ class _HandshakeTask(TaskPoll):
     async def _look_again(self, line: TaskConnection) -> None:
         await anyio.sleep(self._pause)
         before, self._status = self._status, (await self._look(line)).status
-        if self._status == "working" or self._status != before:  # one that still waits says nothing
+        if self._status == "working" or self._status != before:  # a task that still waits is not news
             self.channel.touch()
 
     async def _result(self, line: TaskConnection) -> RawJson:
@@ -94,18 +94,36 @@ class _HandshakeTask(TaskPoll):
         return outcome
 
     async def _look_on(self, line: TaskConnection) -> None:
-        """Polls the task until it has ended. A poll that fails changes nothing: the task's result decides."""
+        """Looks at the task until it has ended. A failed look is ignored: the result of the task brings the error."""
         while self._status not in _ENDED:
             with suppress(RpcError):
                 await self._look_again(line)
 
 
 class ServerTasks:
-    """The tasks that run at one server for calls of the hub's clients."""
+    """The tasks that run at one server for calls of the hub's clients.
 
-    def __init__(self) -> None:
+    `outlive`: they outlive the connection. `required` are the tools that can be called as tasks only (2025-11-25).
+    `are_left`: calls that are cancelled leave their tasks to another hub.
+    """
+
+    def __init__(self, *, outlive: bool) -> None:
+        self.outlive = outlive
+        self.required: frozenset[str] = frozenset()
+        self.are_left = False
         self._by_id: dict[str, Asker] = {}
         self._by_token: dict[int, Asker] = {}
+
+    def learn(self, capabilities: JsonObject, tools: Iterable[bytes]) -> None:
+        """Takes the tools that the server lists now."""
+        self.required = required_tasks(capabilities, tools)
+
+    def leave(self) -> None:
+        """From now on a call that is cancelled leaves its task to another hub."""
+        self.are_left = True
+
+    def needs_task(self, call: Call) -> bool:
+        return call.method == "tools/call" and msgspec.json.decode(call.params["name"]) in self.required
 
     def asker(self, params: RawJson) -> Asker | None:
         """The call whose task a message names, if it names one."""
@@ -140,7 +158,7 @@ class ServerTasks:
             del self._by_token[token]
 
     async def follow(self, task: TaskPoll, line: TaskConnection) -> RawJson:
-        """Follows a task, whoever began it; as `TaskPoll.follow`."""
+        """As `TaskPoll.follow`, with messages about the task attributed to its call."""
         id_ = task.known.task
         self._by_id[id_] = task.call, task.channel
         try:
@@ -150,12 +168,12 @@ class ServerTasks:
 
 
 def taken_up(call: Call, channel: CallChannel, how: RawJson) -> TaskPoll:
-    """The task that another hub followed for this call, by its record `how`. Raises `HubRestarted`."""
+    """The task that another hub followed for this call and described by `how`. Raises `HubRestarted`."""
     try:
         known = msgspec.json.decode(how, type=Known)
     except (msgspec.DecodeError, RecursionError) as exc:
         raise HubRestarted(
-            f'upstream "{call.upstream}": what is known of this call does not say how to go on with it: {exc}',
+            f'server "{call.upstream}": the stored state of this call cannot be read, so it cannot be continued: {exc}',
             data={"upstream": {"server": call.upstream}, "outcome": "unknown"},
         ) from None
     return (ModernTask if known.era is Era.MODERN else _HandshakeTask)(call, channel, known)

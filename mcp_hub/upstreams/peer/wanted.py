@@ -1,7 +1,7 @@
-"""Which resources of one server clients want to hear of, and how far the server is in line with that. No I/O.
+"""The resources of one server that clients want to be watched, and those that the server watches. No I/O.
 
-References are counted, whatever the connection does. After a gap (a restart, a stream that broke) what was wanted
-meanwhile counts as updated once: it may have changed unseen.
+References are counted, whatever the connection does. After a gap (a restart, a stream that broke) each wanted resource
+counts as updated once: it may have changed unseen.
 """
 
 from collections.abc import Set
@@ -18,7 +18,7 @@ log = get_logger(__name__)
 
 
 class Attempt:
-    """One try to have a resource watched; all who wait for it share its outcome."""
+    """One try to have a resource watched; all callers that wait for it share its outcome."""
 
     def __init__(self) -> None:
         self._done = anyio.Event()
@@ -29,7 +29,7 @@ class Attempt:
         self._done.set()
 
     async def outcome(self) -> None:
-        """Raises the `RpcError` that it came to."""
+        """Returns when the try succeeded. Raises its `RpcError`."""
         await self._done.wait()
         if self._error is not None:
             raise self._error
@@ -61,7 +61,7 @@ class WantedResources:
 
     @property
     def watched(self) -> Set[str]:
-        """The subscriptions that the server has confirmed."""
+        """Resources that the server has confirmed."""
         return self._watched
 
     def want(self, uri: str) -> None:
@@ -69,7 +69,7 @@ class WantedResources:
         self._counts[uri] = self._counts.get(uri, 0) + 1
 
     def release(self, uri: str) -> None:
-        """Gives a reference back; the last one unsubscribes at the server. One that was never taken is ignored."""
+        """Gives a reference back; after the last one the subscription ends. An unknown reference is ignored."""
         if uri not in self._counts:  # it was taken before the server was disabled for a while
             return
         self._counts[uri] -= 1
@@ -97,7 +97,7 @@ class WantedResources:
         return uri in self._counts and uri not in self._watched and uri in self._attempts
 
     def settle(self, uri: str, error: RpcError | None = None) -> None:
-        """The server watches the resource, or will not."""
+        """The server watches the resource, or refuses to."""
         if error is None:
             self._watched.add(uri)
             if uri in self._missed:
@@ -109,12 +109,12 @@ class WantedResources:
         self._end_attempt(uri, error)
 
     def drop(self, uri: str) -> None:
-        """Nobody wants it any more, and the server watches it no longer or never did."""
+        """No client wants it any more, and the server no longer watches it."""
         self._watched.discard(uri)
         self._end_attempt(uri, None)
 
     def lapse(self) -> None:
-        """The server watches nothing any more, though nobody wished that."""
+        """The server unexpectedly watches nothing any more."""
         self._missed |= self._watched & self._counts.keys()
         self._watched.clear()
 
@@ -134,7 +134,7 @@ class WantedResources:
         self.wake()
 
     def wake(self) -> None:
-        """Wakes the task that fulfils wishes."""
+        """Wakes the task that waits in `touched`."""
         self._news.set()
 
     async def touched(self) -> set[str]:

@@ -1,8 +1,8 @@
 """Orphans: what a server leaves behind becomes a child of the hub (Linux), which has to reap it.
 
-A stamp tells a dead child of a server from other children of this process (a tool written in Python may wait for a
-program of its own). A process passes it on to all its descendants, and it is still visible on a zombie: the soft limit
-of RLIMIT_RTTIME, an odd value above any that a real-time process could reach. It limits nothing.
+A dead child of a server is distinguished from other children of this process (a tool written in Python may wait for a
+program of its own) by a stamp. A process passes it on to all its descendants, and a zombie still shows it: the soft
+limit of RLIMIT_RTTIME, an odd value above any that a real-time process could reach. It limits nothing.
 """
 
 import os
@@ -25,7 +25,7 @@ _STAMPS: Final = 1 << 62
 """Stamps are at or above it: microseconds, a hundred thousand years of them."""
 
 _hubs = 0
-"""The number of hubs of this process that have asked for it; the attribute is the whole process's."""
+"""Hubs of this process that have asked for it; the attribute belongs to the whole process."""
 
 
 def adopt_orphans() -> bool:
@@ -35,7 +35,7 @@ def adopt_orphans() -> bool:
     """
     global _hubs
     if sys.platform != "linux" or (not _hubs and (_is_subreaper() or not _prctl(_SET_SUBREAPER, 1))):
-        return False  # who is one already remains one
+        return False  # a process that is one already remains one
     _hubs += 1
     return True
 

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Final
 
 import anyio
@@ -30,7 +31,7 @@ log = get_logger(__name__)
 _STDERR_LINE: Final = 2000
 """Characters kept of one stderr line."""
 _LAST_WORDS: Final = 1.0
-"""Seconds that a process which closed its output has to say why: its exit code and the rest of its stderr."""
+"""Seconds for the exit code and the rest of stderr of a process that closed its output."""
 _LAST_LINES: Final = 5.0
 """Seconds that an output is read at most, once its process has ended: something else may hold it and write on."""
 _GRACE_EOF: Final = 0.7
@@ -43,7 +44,7 @@ _DEAF: Final = 30.0
 
 
 class StdioSpec(msgspec.Struct, frozen=True):
-    """The command of a server and its wire. `argv[0]` is absolute; `key` names the server in the era cache."""
+    """The command and its session's options. `argv[0]` is absolute; `key` names the server in the era memory."""
 
     argv: Sequence[str]
     env: dict[str, str]
@@ -101,22 +102,22 @@ class StdioConnection:
             raise
         if self.spec.era is None:
             memory.put(self.spec.key, peer.info.era)
-        peer.is_interactive |= memory.is_interactive(self.spec.key)
         return peer
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
         self.child = child = self.guardian.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
-        self.peer = peer = Peer(self.name)
         limit, turn = self.spec.line_limit, self.turn
-        pipe = ServerPipe(peer, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
-        peer.wire = pipe
+        connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
+        self.peer = peer = Peer(self.name, connect, is_interactive=self.memory.is_interactive(self.spec.key))
+        pipe = peer.wire
+        assert isinstance(pipe, ServerPipe)
         await pipe.open(stdout, stdin)
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, pipe, drained)
         try:
-            peer.info = await negotiation.negotiate(peer, era, remembered)
+            await negotiation.negotiate(peer, era, remembered)
         except ProbeKilled:
             raise
         except StartFailed as exc:
@@ -125,9 +126,9 @@ class StdioConnection:
         return peer
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
-        """Ends the session when the process ends and what it wrote is read; says why.
+        """Ends the session, with the reason, when the process has ended and its output is read.
 
-        Something else may hold its output open: it is not read to the end then, but until nothing comes.
+        Another process may hold the output open: then it is read until nothing more comes.
         """
         returncode = await child.wait()
         code, reason = "crashed" if returncode else "ended", describe_exit(returncode)
@@ -137,12 +138,11 @@ class StdioConnection:
                 before = pipe.bytes_read
                 with anyio.move_on_after(_LAST_WORDS):
                     await drained.wait()
-                    await peer.closed.wait()
-                if peer.closed.is_set():
+                    await peer.ending.closed.wait()
+                if peer.ending.closed.is_set():
                     break
-        peer.close_cause = Cause(code, self._with_output(reason))
-        peer.wire.close(reason, code)
-        peer.explained.set()
+        peer.ending.explain(Cause(code, self._with_output(reason)))
+        pipe.close(reason, code)
 
     async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
         """Keeps the last lines: bounded however much is written, whatever the bytes are."""
@@ -175,16 +175,16 @@ class StdioConnection:
                 self.stderr.popleft()
 
     async def last_words(self, cause: Cause) -> Cause:
-        """The cause with what the process said last; waits a moment for an exit code that explains more.
+        """The cause with the last output of the process; waits a moment for an exit code that explains more.
 
-        A server that does not get ready and writes to stdout what is not MCP is taken for something else.
+        A program that does not get ready and writes something else to stdout is not an MCP server.
         """
         peer = self.peer
-        if peer is not None and peer.closed.is_set():
+        if peer is not None and peer.ending.closed.is_set():
             with anyio.move_on_after(_LAST_WORDS):
-                await peer.explained.wait()
-            if peer.explained.is_set():
-                return peer.close_cause or cause
+                await peer.ending.explained.wait()
+            if peer.ending.explained.is_set():
+                return peer.ending.cause or cause
         is_other = cause.code == "start_timeout" and peer is not None and bool(peer.noise)
         return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
 

@@ -1,4 +1,4 @@
-"""Sees to it that no process outlives the server it belongs to, nor any server the hub.
+"""Ensures that no process outlives the server that it belongs to, and no server the hub.
 
 Whatever a server starts, however it daemonises, lives as long as the server's own process and no longer. Every child
 gets two variables, which its descendants inherit: `MCP_HUB_INSTANCE` names this hub, `MCP_HUB_CHILD` the one start of

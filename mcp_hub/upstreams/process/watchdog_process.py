@@ -66,7 +66,7 @@ class WatchdogProcess:
         return self._popen.poll() is None
 
     def tell(self, lines: str) -> bool:
-        """Whether the watchdog got the message: not if it has ended, nor if it no longer reads."""
+        """Sends lines to the watchdog; False if it has ended or does not read any more."""
         data = lines.encode()
         try:
             return os.write(self._pipe, data) == len(data)

@@ -16,7 +16,6 @@ import httpx2
 
 from mcp_hub.errors import HttpRefused, StartFailed
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import LoginFailed
@@ -89,7 +88,7 @@ class HttpConnection:
         try:
             self._http = _client(self._spec)
         except (ImportError, ValueError) as exc:
-            raise StartFailed("invalid_proxy", f"cannot use the proxy that the environment names: {exc}") from None
+            raise StartFailed("invalid_proxy", f"the proxy that the environment names cannot be used: {exc}") from None
         http: HttpStreams = self._http
         if self._access is not None:
             try:
@@ -104,22 +103,17 @@ class HttpConnection:
         return await self._over_http(http, tasks)
 
     async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> Peer:
-        spec, memory, peer = self._spec, self._memory, self._new_peer()
-        wire = self._wire = peer.wire = HttpWire(
-            peer,
-            http,
-            tasks,
-            lambda: (peer.info.era, peer.info.version),
-            server=self.name,
-            url=spec.url,
-            limit=spec.line_limit,
-        )
-        self._hear_refusals(wire)
+        spec, memory = self._spec, self._memory
+        peer = Peer(self.name, lambda peer: self._http_wire(peer, http, tasks), is_remote=True)
+        wire = peer.wire
+        assert isinstance(wire, HttpWire)
+        self._wire = wire
         try:
-            peer.info = await negotiation.negotiate(peer, spec.era, memory.get(spec.key), _PROBE)
+            await negotiation.negotiate(peer, spec.era, memory.get(spec.key), _PROBE)
         except StartFailed as exc:
-            if peer.closed.is_set():  # the network, not the server: what is known of it stays true
-                raise StartFailed(*(peer.close_cause or Cause("connection_lost", "gone"))) from None
+            if peer.ending.closed.is_set():  # the network, not the server: its remembered era stays true
+                lost = Cause("connection_lost", "the connection was lost")
+                raise StartFailed(*(peer.ending.cause or lost)) from None
             memory.forget(spec.key)
             if isinstance(exc, Incompatible):
                 raise
@@ -132,26 +126,40 @@ class HttpConnection:
             raise
         if spec.era is None:
             memory.put(spec.key, peer.info.era)
-        if peer.info.era is Era.MODERN:
-            peer.mirrors = Mirrors()
-            if spec.era is None:
-                wire.still_modern = partial(negotiation.is_still_modern, peer, _PROBE)
-        else:
+        if peer.info.era is Era.HANDSHAKE:
             await wire.drained()  # nothing may reach the server before `notifications/initialized`
             await wire.listen()
         return peer
 
-    async def _over_sse(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, first: StartFailed | None = None) -> Peer:
-        """`first` is how the attempt before this one failed: its code counts."""
-        so_far = "" if first is None else f"{first}; as a server of the HTTP+SSE transport: "
-        peer = self._new_peer()
-        wire = self._wire = peer.wire = SseWire(
-            peer, http, tasks, server=self.name, url=self._spec.url, limit=self._spec.line_limit
+    def _http_wire(self, peer: Peer, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> HttpWire:
+        spec = self._spec
+        return HttpWire(
+            peer,
+            http,
+            tasks,
+            lambda: (peer.info.era, peer.info.version),
+            server=self.name,
+            url=spec.url,
+            limit=spec.line_limit,
+            explain=self._explain,
+            still_modern=partial(negotiation.is_still_modern, peer, _PROBE) if spec.era is None else None,
         )
-        self._hear_refusals(wire)
+
+    async def _over_sse(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, first: StartFailed | None = None) -> Peer:
+        """`first` is the failure of the attempt before this one: its code counts."""
+        so_far = "" if first is None else f"{first}; as a server of the HTTP+SSE transport: "
+        url, limit = self._spec.url, self._spec.line_limit
+
+        def connect(peer: Peer) -> SseWire:
+            return SseWire(peer, http, tasks, server=self.name, url=url, limit=limit, explain=self._explain)
+
+        peer = Peer(self.name, connect, is_remote=True)
+        wire = peer.wire
+        assert isinstance(wire, SseWire)
+        self._wire = wire
         try:
             await wire.open()
-            peer.info = await negotiation.negotiate(peer, Era.HANDSHAKE, None)
+            await negotiation.negotiate(peer, Era.HANDSHAKE, None)
         except HttpRefused as exc:
             code = str(exc.about_upstream["code"]) if first is None else first.code
             raise self._refused(exc.status, Cause(code, f"{so_far}{exc}")) from None
@@ -161,14 +169,8 @@ class HttpConnection:
         await wire.drained()
         return peer
 
-    def _new_peer(self) -> Peer:
-        peer = Peer(self.name)
-        peer.explained.set()  # there is no exit code to wait for
-        peer.keeps_tasks = True  # as far as the server does; a connection is not its life
-        return peer
-
     def _refused(self, status: int | None, cause: Cause) -> StartFailed:
-        """The failure, with what to set where the server wants to know who asks. Trying again seldom helps then."""
+        """The failure, with the setting to add where the server wants credentials. Trying again seldom helps then."""
         if status not in DENIED:
             return StartFailed(*cause)
         if self._denied is not None:  # then the denial says whether it does
@@ -180,23 +182,18 @@ class HttpConnection:
         code = "login_needed" if login and not has_credentials else "not_admitted"
         return StartFailed(code, f'{origin(self._spec.url)} {said} "bearer" or "headers" (HTTP {status})')
 
-    def _hear_refusals(self, wire: RemoteWire) -> None:
-        """Has what the server refuses explained, and ends the connection if it refuses everything."""
+    async def _explain(self, response: httpx2.Response) -> str | None:
+        """The reason of a 401 or 403, if the login knows it; ends the connection if every request would be refused."""
         if self._access is None:
-            return
-        access = self._access
-
-        async def explain(response: httpx2.Response) -> str | None:
-            denial = await access.denied(response.status_code, response.headers.get("www-authenticate", ""))
-            if denial is None:
-                return None
-            self.can_retry = denial.can_retry
-            self._denied = denial
-            if denial.ends:
-                wire.retire(f"{origin(self._spec.url)} {denial.reason} (HTTP {response.status_code})", denial.code)
-            return denial.reason
-
-        wire.explain = explain
+            return None
+        denial = await self._access.denied(response.status_code, response.headers.get("www-authenticate", ""))
+        if denial is None:
+            return None
+        self.can_retry = denial.can_retry
+        self._denied = denial
+        if denial.ends and self._wire is not None:
+            self._wire.retire(f"{origin(self._spec.url)} {denial.reason} (HTTP {response.status_code})", denial.code)
+        return denial.reason
 
     async def last_words(self, cause: Cause) -> Cause:
         return cause

@@ -1,4 +1,4 @@
-"""The common part of all HTTP clients of the hub: its certificates, the proxies of the environment, its name."""
+"""The common part of all HTTP clients of the hub: certificates, the proxies of the environment, its name."""
 
 import functools
 import socket

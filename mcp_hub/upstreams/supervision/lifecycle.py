@@ -140,7 +140,7 @@ def restarted(life: Life) -> Life:
     return Life(restarts=life.restarts + (not life.rests))
 
 
-def draining(life: Life, reason: str = "stopped on request") -> Life:
+def draining(life: Life, reason: str = "it was stopped on request") -> Life:
     """No more calls; what runs may end. Nothing runs where it was given up or rests: that is stopped at once."""
     if life.state in FINAL:
         return _because(life, Cause("stopped", reason), state=UpstreamState.STOPPED, rests=False)

@@ -20,27 +20,26 @@ log = get_logger(__name__)
 
 
 class LivenessCheck:
-    """The doubts about one server; `patience` says how many seconds it has to say anything."""
+    """Doubts about one server; `patience` gives the seconds that it has to say anything."""
 
     def __init__(self, patience: Callable[[], float]) -> None:
         self._patience = patience
         self._raised = anyio.Event()
 
-    def raise_(self) -> None:
+    def suspect(self) -> None:
         """A call has run out of time there."""
         self._raised.set()
 
     async def follow(self, peer: Peer) -> None:
-        """Ends the session when the server turns out to hang. What was suspected of an earlier one does not count."""
-        while not peer.closed.is_set():
+        """Ends the session when the server turns out to hang. Doubts about an earlier session do not count."""
+        while not peer.ending.closed.is_set():
             self._raised = anyio.Event()
             await self._raised.wait()
             seconds = self._patience()
-            if not await _lives(peer, seconds) and not peer.closed.is_set():
-                reason = f"it hangs: after a call ran out of time it said nothing for {seconds:g} s, not even to a ping"
+            if not await _lives(peer, seconds) and not peer.ending.closed.is_set():
+                reason = f"it hangs: after a call timed out it was silent for {seconds:g} s and did not answer a ping"
                 log.warning("upstream_hangs", upstream=peer.name, seconds=seconds)
-                peer.close_cause = Cause("hung", reason)
-                peer.explained.set()
+                peer.ending.explain(Cause("hung", reason))
                 peer.wire.close(reason, "hung")
 
 

@@ -1,98 +1,62 @@
 """One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after the other.
 
-A bad upstream changes nothing for another: each has its own supervisor, all start at once, and nobody waits for one
-but its own callers.
+A bad server changes nothing for another: each has its own supervisor, all start at once, and only the callers of a
+server wait for it.
 """
 
-import random
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Self
 
 import anyio
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallHandler, Gate, SentCall
-from mcp_hub.clock import Clock
+from mcp_hub.call import Call, CallChannel, CallHandler, SentCall
 from mcp_hub.errors import HubRestarted, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide
-from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamStatus
-from mcp_hub.upstreams.lists.list_cache import ListFile
-from mcp_hub.upstreams.lists.list_state import ListState
+from mcp_hub.upstreams.lists.list_cache import CachedList
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown
 from mcp_hub.upstreams.peer.tasks import taken_up
-from mcp_hub.upstreams.supervision import lifecycle
-from mcp_hub.upstreams.supervision.connection import Connection
-from mcp_hub.upstreams.supervision.handover import Handover
 from mcp_hub.upstreams.supervision.supervisor import Supervisor, SupervisorRules
-from mcp_hub.upstreams.supervision.turns import Turns
 from mcp_hub.wire.base import Pending, WireClosed
 
-__all__ = ["ManagedUpstream", "SupervisorRules"]
+__all__ = ["Handover", "ManagedUpstream", "SupervisorRules"]
 
 
-class ManagedUpstream:
-    """An `Upstream` behind a connection that is kept up. `connect` makes a fresh one for every start.
+class Handover(msgspec.Struct, frozen=True):
+    """State for the successor of an upstream, so that clients notice nothing while that starts.
 
-    `lists` is where its lists outlive the hub; what is there is offered from the beginning. `takes_turns` if it is
-    known to ask its callers: sessions take turns at it then, also while it starts. `gate` sees each call when it is
-    sent, which may be long after it was let in.
+    The lists that stand until there are others, the log level that clients want, and references to resources.
     """
 
-    def __init__(
-        self,
-        name: str,
-        connect: Callable[[], Connection],
-        rules: SupervisorRules,
-        *,
-        clock: Clock,
-        changes: Notices,
-        jitter: Callable[[], float] = random.random,
-        lists: ListFile | None = None,
-        takes_turns: bool = False,
-        gate: Gate | None = None,
-    ) -> None:
-        self.name = name
-        self.successor: CallHandler | None = None
-        """Takes the calls that this one can no longer send."""
-        self._rules = rules
-        self._gate = gate
-        self._changes = changes
-        self._log_level: str | None = None
-        self._turns = Turns(name)
-        self._turns.is_on = takes_turns
-        self._lists = ListState(name, rules.lists, changes, lists)
-        self._subscriptions = ServerSubscriptions(name, changes, rules.request_timeout)
-        self._keeper = Supervisor(
-            connect,
-            rules,
-            clock,
-            changes,
-            jitter,
-            self._lists,
-            self._turns,
-            self._subscriptions,
-            self._send_log_level,
-        )
+    lists: CachedList | None
+    log_level: str | None
+    wanted: tuple[str, ...]
+
+
+class ManagedUpstream(Supervisor):
+    """An `Upstream` behind a connection that is kept up."""
+
+    _log_level: str | None = None
+    _successor: CallHandler | None = None
+    """Takes the calls that this one cannot send any more."""
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """Writes the request of a call in place; None while the upstream is not up, not free, or not behind a pipe.
 
         Raises what the gate raises.
         """
-        peer = self._keeper.peer
+        peer = self._peer
         if peer is None or not peer.can_begin(call):
             return None
         if peer.is_interactive:
-            self._turns.is_on = True
+            self._turns.switch_on()
         if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
             self._gate(call, snapshot)
         if not self._turns.enter_now(call.session):
@@ -105,13 +69,13 @@ class ManagedUpstream:
             self._turns.leave(call.session)
             return None
 
-    def end(self, call: Call, *, is_overdue: bool = False, given_up: bool = False) -> None:
+    def _end(self, call: Call, *, is_overdue: bool = False, given_up: bool = False) -> None:
         """A call that was begun in place is over."""
         if is_overdue:
-            self._keeper.suspicion.raise_()
+            self._liveness.suspect()
         self._turns.leave(call.session, given_up=given_up)
 
-    async def finish(self, sent: "_Sent") -> Completed:
+    async def _finish(self, sent: "_Sent") -> Completed:
         """The rest of a call that was begun in place."""
         call, channel, given_up = sent.call, sent.channel, False
         try:
@@ -122,7 +86,7 @@ class ManagedUpstream:
             given_up = True
             raise
         finally:
-            self.end(call, is_overdue=given_up and channel.is_overdue, given_up=given_up)
+            self._end(call, is_overdue=given_up and channel.is_overdue, given_up=given_up)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call, after a short wait if the upstream is on its way up.
@@ -133,14 +97,14 @@ class ManagedUpstream:
         try:
             return await self._in_turn(call, channel, self._call)
         except UpstreamUnavailable:  # nothing was sent
-            if self.successor is None:
+            if self._successor is None:
                 raise
-        return await self.successor(call, channel)
+        return await self._successor(call, channel)
 
     async def _in_turn(self, call: Call, channel: CallChannel, work: CallHandler) -> Completed:
-        """Does what the call takes in its turn."""
-        if self._keeper.peer is not None and self._keeper.peer.is_interactive:
-            self._turns.is_on = True
+        """Does the work of a call in its turn."""
+        if self._peer is not None and self._peer.is_interactive:
+            self._turns.switch_on()
         if not self._turns.enter_now(call.session):
             await self._turns.enter(call.session, call.principal)
         given_up = False
@@ -150,17 +114,15 @@ class ManagedUpstream:
             return await work(call, channel)
         except anyio.get_cancelled_exc_class():
             given_up = True
-            if channel.is_overdue:
-                self._keeper.suspicion.raise_()
             raise
         finally:
-            self._turns.leave(call.session, given_up=given_up)
+            self._end(call, is_overdue=given_up and channel.is_overdue, given_up=given_up)
 
     async def _call(self, call: Call, channel: CallChannel) -> Completed:
         reason = None
-        peer = self._keeper.peer
+        peer = self._peer
         if peer is None or not peer.wire.can_send:
-            peer = await self._keeper.next_peer(self._rules.ready_wait)
+            peer = await self._next_peer(self._rules.ready_wait)
         for is_retry in (False, True):
             if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
                 self._gate(call, snapshot)
@@ -168,23 +130,23 @@ class ManagedUpstream:
                 return await peer.call(call, channel)
             except WireClosed as exc:  # nothing was sent, so trying once more is safe
                 reason = str(exc)
-                peer = await self._keeper.next_peer(self._rules.ready_wait)
+                peer = await self._next_peer(self._rules.ready_wait)
             except TaskLeft as left:
                 return await self._follow(left.task, left)
             except RpcError as refused:
                 if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
                     raise
                 await self._learn_headers(peer, refused)
-        raise self._keeper.unavailable(reason)
+        raise self._unavailable(reason)
 
     async def _follow(self, task: TaskPoll, left: RpcError | None = None) -> Completed:
         """Follows a task to its end, over one connection after the other, as long as there will be another one.
 
-        Raises `RpcError`: what `Peer.follow` raises, else `left`, or why nothing could be asked at all.
+        Raises the `RpcError` of `Peer.follow`, else `left`, or the reason why the server could not be asked at all.
         """
         while True:
             try:
-                peer = await self._keeper.next_peer(None)
+                peer = await self._next_peer(None)
             except UpstreamUnavailable as gone:
                 raise left or gone from None
             try:
@@ -213,40 +175,16 @@ class ManagedUpstream:
             return await self._in_turn(call, channel, partial(self._take_up, task))
         except (TaskUnknown, UpstreamUnavailable) as lost:
             raise HubRestarted(
-                f"the hub was restarted and cannot go on with the call: {lost.message}",
+                f"The hub was restarted and cannot continue the call: {lost.message}",
                 data=task.about({"outcome": "unknown"}),
             ) from None
 
     async def _take_up(self, task: TaskPoll, call: Call, channel: CallChannel) -> Completed:
         return await self._follow(task)
 
-    def leave_tasks(self) -> None:
-        """From now on a call that is cancelled leaves its task alone: another hub will go on with it."""
-        self._keeper.leave_tasks()
-
-    def restart(self) -> None:
-        """Ends the process, if one runs, and starts a fresh one at once, also where it was given up or stopped.
-
-        Calls that run fail as if it had died; let them end by `drain` before. No effect once `run` has ended.
-        """
-        self._keeper.restart()
-
-    async def drain(self, seconds: float, why: str = "stopped on request") -> None:
-        """Takes no more calls, lets those that run end within `seconds`, then ends the process, until `restart`.
-
-        Returns when it is stopped, which takes as long as closing the connection more. Idempotent.
-        """
-        await self._keeper.drain(seconds, why)
-
-    def use(self, twin: Self) -> None:
-        """Takes over the limits of `twin`, for lists at their next read; the process keeps running."""
-        rules = self._rules = twin._rules
-        self._keeper.use(rules)
-        self._lists.limits = rules.lists
-        self._subscriptions.timeout = rules.request_timeout
-
-    def legacy(self) -> Handover:
-        """The state that a successor needs to stand in for it."""
+    def hand_over(self, successor: CallHandler) -> Handover:
+        """From now on `successor` takes the calls that this one cannot send; returns its state for the successor."""
+        self._successor = successor
         return Handover(self._lists.last, self._log_level, self._subscriptions.references)
 
     def inherit(self, legacy: Handover) -> None:
@@ -256,28 +194,13 @@ class ManagedUpstream:
         for uri in legacy.wanted:
             self._subscriptions.want(uri)
 
-    async def run(self) -> None:
-        """Supervises until cancelled; then ends the process. Never raises for what the upstream does."""
-        await self._keeper.run()
-
     @property
     def is_listed(self) -> bool:
         """Whether this hub has read its lists, not only an earlier one."""
         return self._lists.is_fresh
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it was given up or stopped, so that nothing but `restart` starts it again."""
-        life = self._keeper.life
-        return life.state in lifecycle.FINAL and not life.rests
-
-    def wake(self) -> None:
-        """Somebody needs it: it is started if it rests."""
-        self._keeper.wake()
-
     def status(self) -> UpstreamStatus:
-        keeper, lists = self._keeper, self._lists
-        life, connection, peer = keeper.life, keeper.connection, keeper.connected
+        life, lists, connection, peer = self._life, self._lists, self._connection, self._connected
         snapshot = lists.snapshot
         return UpstreamStatus(
             server=self.name,
@@ -288,7 +211,7 @@ class ManagedUpstream:
             server_info=peer.info.server_info if peer else lists.server_info,
             restarts=life.restarts,
             pid=connection.pid if peer and connection else None,
-            stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else keeper.last_output),
+            stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else self._last_output),
             warnings=tuple(map(hide, snapshot.warnings)) if snapshot else (),
             listed_at=lists.at,
             rests=life.rests,
@@ -304,8 +227,8 @@ class ManagedUpstream:
         if self._log_level is not None and _verbosity(self._log_level) <= _verbosity(level):
             return
         self._log_level = level
-        if self._keeper.peer is not None:
-            self._send_log_level(self._keeper.peer)
+        if self._peer is not None:
+            self._on_ready(self._peer)
 
     def session_ended(self, session: str) -> None:
         """Nothing is kept for one session."""
@@ -313,15 +236,15 @@ class ManagedUpstream:
     async def subscribe(self, uri: str) -> None:
         """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""
         self._subscriptions.want(uri)
-        if self._keeper.peer is None or not self._keeper.peer.wire.can_send:
-            await self._keeper.next_peer(self._rules.ready_wait)
+        if self._peer is None or not self._peer.wire.can_send:
+            await self._next_peer(self._rules.ready_wait)
         await self._subscriptions.confirmed(uri)
 
     def unsubscribe(self, uri: str) -> None:
         self._subscriptions.release(uri)
 
-    def _send_log_level(self, peer: Peer) -> None:
-        """A server that has just died gets it when it is back: nobody else's call or level fails with it."""
+    def _on_ready(self, peer: Peer) -> None:
+        """Sends the log level. A server that has just died gets it when it is back: no other call fails with it."""
         if self._log_level and peer.info.era is Era.HANDSHAKE and "logging" in peer.info.capabilities:
             params = object_bytes({"level": self._log_level})
             with suppress(WireClosed):
@@ -344,14 +267,14 @@ class _Sent(msgspec.Struct, eq=False):
         return self.peer.result(self.pending)
 
     def leave(self) -> None:
-        self._upstream.end(self.call)
+        self._upstream._end(self.call)
 
     def abandon(self) -> None:
         self.peer.abandon(self.call, self.pending)
-        self._upstream.end(self.call, is_overdue=self.channel.is_overdue, given_up=True)
+        self._upstream._end(self.call, is_overdue=self.channel.is_overdue, given_up=True)
 
     async def finish(self) -> Completed:
-        return await self._upstream.finish(self)
+        return await self._upstream._finish(self)
 
 
 def _verbosity(level: str) -> int:

@@ -1,6 +1,6 @@
 """`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
 
-One more process, the first, is only listed: what it offers stands for all of them. A handshake client is a session; the
+One more process, the first, is only listed: its lists stand for all of them. A handshake client is a session. The
 modern era does not have sessions, so its callers share one process per principal.
 """
 
@@ -18,8 +18,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.handover import Handover
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
 
 __all__ = ["MOST_PROCESSES", "Scope", "Scoped"]
 
@@ -59,13 +58,11 @@ class Scoped:
         self._scope = scope
         self._clock = clock
         self._members: dict[str, _Member] = {}
-        self._restarts = 0
-        """Of processes that have ended."""
+        self._restarts = 0  # of processes that have ended
         self._tasks: anyio.abc.TaskGroup | None = None
         self._log_level: str | None = None
         self._relisted = -math.inf
-        self.successor: CallHandler | None = None
-        """Takes the calls that still come to this one."""
+        self._successor: CallHandler | None = None  # takes the calls that still come to this one
         self._emptied: anyio.Event | None = None
 
     async def run(self) -> None:
@@ -88,10 +85,10 @@ class Scoped:
 
         Raises `Busy` when there are too many processes, and what `ManagedUpstream.call` raises.
         """
-        if self.successor is not None:
-            return await self.successor(call, channel)
+        if self._successor is not None:
+            return await self._successor(call, channel)
         if not self._first.is_listed:
-            self._first.wake()  # what is known of its lists may be old
+            self._first.wake()  # its known lists may be old
         key = self._key(call)
         member = self._members.get(key) or self._start(key)
         member.busy += 1
@@ -103,7 +100,7 @@ class Scoped:
             member.busy -= 1
             if self._emptied is not None:
                 self._emptied.set()
-            if not is_over:  # a refused call does not count as a use
+            if not is_over:  # a refused call does not use it
                 member.idle_since = self._clock.now()
             if member.is_last and not member.busy and self._members.get(key) is member:
                 self._end(key)
@@ -115,7 +112,7 @@ class Scoped:
 
     def _start(self, key: str) -> _Member:
         if self._tasks is None:
-            raise UpstreamUnavailable(f'upstream "{self.name}" is stopped')
+            raise UpstreamUnavailable(f'server "{self.name}" is stopped.')
         if len(self._members) >= MOST_PROCESSES:
             self._make_room()
         member = self._members[key] = _Member(self._make(), self._clock.now())
@@ -134,7 +131,7 @@ class Scoped:
         idle = [(member.idle_since, key) for key, member in self._members.items() if not member.busy]
         if not idle:
             raise Busy(
-                f'upstream "{self.name}" runs {MOST_PROCESSES} processes, all busy (scope: {self._scope})',
+                f'server "{self.name}" has {MOST_PROCESSES} busy processes (scope: {self._scope}). Try again later.',
                 data={"upstream": {"server": self.name}, "processes": MOST_PROCESSES},
             )
         self._end(min(idle)[1])
@@ -151,8 +148,8 @@ class Scoped:
             self._restarts += member.supervisor.status().restarts
             member.scope.cancel()
 
-    async def drain(self, seconds: float, why: str = "stopped on request") -> None:
-        """Lets the calls that run end within `seconds`; the processes end with `run`. As `ManagedUpstream.drain`."""
+    async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
+        """As `ManagedUpstream.drain`; the processes end with `run`."""
         with anyio.move_on_after(seconds):
             while any(member.busy for member in self._members.values()):
                 self._emptied = anyio.Event()
@@ -166,19 +163,19 @@ class Scoped:
         self._first.wake()
 
     def restart(self) -> None:
-        """Ends all processes and starts the listed one anew; calls start theirs. As `ManagedUpstream.restart`."""
+        """Ends all processes and starts the listed one anew; calls start theirs."""
         for key in list(self._members):
             self._end(key)
         self._first.restart()
 
     def relist(self) -> None:
-        """Processes list something else now: a fresh one is started to be listed, at limited intervals."""
+        """Starts a fresh process to be listed, once in a while: the others list something else now."""
         if self._clock.now() - self._relisted >= _RELIST:
             self._relisted = self._clock.now()
             self._first.restart()
 
     def use(self, twin: Self) -> None:
-        """Goes by the limits of `twin` from now on, with all processes that run."""
+        """Applies the limits of `twin` from now on, to all processes that run."""
         self._make, self._idle = twin._make, twin._idle
         self._first.use(twin._first)
         limits = twin._make()
@@ -186,7 +183,7 @@ class Scoped:
             member.supervisor.use(limits)
 
     def revive(self) -> bool:
-        """Has the sessions whose process was given up get a fresh one with their next call; False if there are none."""
+        """Sessions whose process was given up get a fresh one with their next call; False if there are none."""
         over = [key for key, member in self._members.items() if member.supervisor.is_over]
         for key in over:
             if self._members[key].busy:
@@ -195,12 +192,13 @@ class Scoped:
                 self._end(key)
         return bool(over)
 
-    def legacy(self) -> Handover:
-        """The state that a successor needs to stand in for it."""
-        return self._first.legacy()
+    def hand_over(self, successor: CallHandler) -> Handover:
+        """As `ManagedUpstream.hand_over`."""
+        self._successor = successor
+        return self._first.hand_over(successor)
 
     def inherit(self, legacy: Handover) -> None:
-        """Stands in for another one from the beginning, before it runs."""
+        """As `ManagedUpstream.inherit`."""
         self._log_level = legacy.log_level
         self._first.inherit(legacy)
 
@@ -212,7 +210,7 @@ class Scoped:
             self._end(session)
 
     async def subscribe(self, uri: str) -> None:
-        """Watches the listed process: a process that serves one session is none that others could hear of."""
+        """Watches the listed process: the others belong to one session each."""
         await self._first.subscribe(uri)
 
     def unsubscribe(self, uri: str) -> None:
@@ -221,12 +219,12 @@ class Scoped:
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
         """A process of a session or a call ends with its hub, and what ran in it."""
         raise HubRestarted(
-            f'upstream "{self.name}" cannot go on with a call of another hub: its process ended (scope: {self._scope})',
+            f'server "{self.name}" cannot continue the call: its process ended with the hub (scope: {self._scope}).',
             data={"upstream": {"server": self.name}, "outcome": "unknown"},
         )
 
     def status(self) -> UpstreamStatus:
-        """That of the listed process, with the restarts of all, and the reason of those that were given up."""
+        """The status of the listed process, with the restarts of all, and the reason of those that were given up."""
         first, members = self._first.status(), [member.supervisor for member in self._members.values()]
         restarts = first.restarts + self._restarts + sum(member.status().restarts for member in members)
         over = [member.status() for member in members if member.is_over]

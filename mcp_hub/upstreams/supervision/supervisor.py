@@ -1,23 +1,25 @@
 """Keeps one server up: its owner task starts it, lists, watches, backs off, starts it again, and lets it rest.
 
-Whoever needs the server waits for it here; whoever is in charge has it drained or restarted. What follows what is
-decided in `lifecycle`.
+Callers wait for the server here, and operators drain or restart it. `lifecycle` decides what follows what.
 """
 
 import math
+import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 import anyio
 import anyio.abc
 import msgspec
 
+from mcp_hub.call import Gate
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
 from mcp_hub.types import Cause, Kind, UpstreamState
+from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
 from mcp_hub.upstreams.peer.negotiation import Incompatible
@@ -41,22 +43,26 @@ _BAD: Final = frozenset({UpstreamState.BACKING_OFF, UpstreamState.FAILED, Upstre
 _LOOKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
 _SILENCE: Final = 10.0
-"""Seconds that a server may take for a list which is of no need at its start, at most half its `start_timeout`."""
-_NOT_STARTED: Final = Cause("not_started", "not started yet: it is when it is needed")
-_IDLE: Final = Cause("idle", "idle: it is started when it is needed")
-_WOKEN: Final = Cause("idle", "stopped while idle")
-_RESTARTED: Final = Cause("restarted", "restarted on request")
-_STOPPED: Final = Cause("stopped", "stopped")
-_GONE: Final = Cause("connection_lost", "gone")
+"""Seconds that a server may take for an optional list at its start, at most half its `start_timeout`."""
+_NOT_STARTED: Final = Cause("not_started", "it is started when it is needed")
+_IDLE: Final = Cause("idle", "it was idle and is started when it is needed")
+_WOKEN: Final = Cause("idle", "it was stopped while idle")
+_RESTARTED: Final = Cause("restarted", "it was restarted on request")
+_STOPPED: Final = Cause("stopped", "it was stopped")
+_GONE: Final = Cause("connection_lost", "the connection was lost")
 _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_output": "not_mcp"}
 """Codes of an end that mean something else before the server was ready."""
+_SAID: Final = {
+    UpstreamState.BACKING_OFF: "is not running and is restarted soon",
+    UpstreamState.DRAINING: "is stopping",
+}
 
 
 class SupervisorRules(msgspec.Struct, frozen=True):
     """Limits of one upstream, in seconds where not said otherwise.
 
     `ready_wait` is how long a call waits for an upstream that is about to be started again; for its first start it
-    waits as long as that may take. `lazy`: not started before it is needed, if it is known what it lists. `idle_stop`:
+    waits as long as that may take. `lazy`: not started before it is needed, if its lists are known. `idle_stop`:
     seconds without a call or a subscription after which it is stopped until it is needed; None: never.
     """
 
@@ -70,7 +76,7 @@ class SupervisorRules(msgspec.Struct, frozen=True):
 
 
 class _Ended(msgspec.Struct, frozen=True):
-    """Why an attempt or a session ended; `hopeless` is the state that follows if another one cannot go better."""
+    """Why an attempt or a session ended; `hopeless` is the state that follows if another one cannot succeed."""
 
     cause: Cause
     hopeless: UpstreamState | None = None
@@ -79,139 +85,148 @@ class _Ended(msgspec.Struct, frozen=True):
 class Supervisor:
     """The owner of one server's connections, one after the other. `connect` makes a fresh one for every start.
 
-    Who is at the server (`turns`) and what is watched there (`subscriptions`) says whether it is needed. `on_ready` is
-    called for each connection when calls can be sent to it.
+    `lists` is the file in which its lists outlive the hub; what is there is offered from the beginning. `takes_turns`
+    if it is known to ask its callers questions: sessions take turns at it then, also while it starts.
+    `gate` checks each call when it is sent, which may be long after it was let in.
     """
 
     def __init__(
         self,
+        name: str,
         connect: Callable[[], Connection],
         rules: SupervisorRules,
+        *,
         clock: Clock,
         changes: Notices,
-        jitter: Callable[[], float],
-        lists: ListState,
-        turns: Turns,
-        subscriptions: ServerSubscriptions,
-        on_ready: Callable[[Peer], None],
+        jitter: Callable[[], float] = random.random,
+        lists: ListFile | None = None,
+        takes_turns: bool = False,
+        gate: Gate | None = None,
     ) -> None:
-        self.name = lists.name
-        self.peer: Peer | None = None
-        """The connection that calls are sent to."""
-        self.connected: Peer | None = None
-        """The same, and the one that drains."""
-        self.connection: Connection | None = None
-        self.last_output: tuple[str, ...] = ()  # of the process before this one: why it ended, until the next is ready
-        self.life = Life()
-        if rules.lazy and lists.snapshot is not None:
-            self.life = lifecycle.resting(self.life, _NOT_STARTED)
+        self.name = name
         self._connect = connect
         self._rules = rules
+        self._gate = gate
         self._clock = clock
         self._changes = changes
         self._jitter = jitter
-        self._lists = lists
-        self._turns = turns
-        self._subscriptions = subscriptions
-        self._on_ready = on_ready
-        self.suspicion = LivenessCheck(lambda: self._rules.request_timeout)
+        self._lists = ListState(name, rules.lists, changes, lists)
+        self._turns = Turns(name, is_on=takes_turns)
+        self._subscriptions = ServerSubscriptions(name, changes)
+        self._liveness = LivenessCheck(lambda: self._rules.request_timeout)
+        self._life = Life()
+        if rules.lazy and self._lists.snapshot is not None:
+            self._life = lifecycle.resting(self._life, _NOT_STARTED)
+        self._peer: Peer | None = None  # calls are sent to it
+        self._connected: Peer | None = None  # the same, and the one that drains
+        self._connection: Connection | None = None
+        self._last_output: tuple[str, ...] = ()  # of the process before this one, until the next is ready
         self._ready_at = 0.0
         self._leaves_tasks = False
-        self._scope: anyio.CancelScope | None = None  # of what the owner task does now
+        self._scope: anyio.CancelScope | None = None  # of the owner task's present step
         self._is_over = False
         self._adjusted = anyio.Event()
 
-    # -- what others ask ----------------------------------------------------------------------------------------
+    # -- operators ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was given up or stopped, so that only `restart` starts it again."""
+        return self._life.state in lifecycle.FINAL and not self._life.rests
 
     def leave_tasks(self) -> None:
-        """From now on a call that is cancelled leaves its task alone: another hub will go on with it."""
+        """From now on a call that is cancelled leaves its task at the server: another hub will continue it."""
         self._leaves_tasks = True
-        if self.connected is not None:
-            self.connected.leaves_tasks = True
+        if self._connected is not None:
+            self._connected.tasks.leave()
 
     def restart(self) -> None:
         """Ends the process, if one runs, and starts a fresh one at once, also where it was given up or stopped.
 
         Calls that run fail as if it had died; let them end by `drain` before. No effect once `run` has ended.
         """
-        self._order(lifecycle.restarted(self.life), _RESTARTED)
+        self._order(lifecycle.restarted(self._life), _RESTARTED)
 
-    async def drain(self, seconds: float, why: str) -> None:
+    async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
         """Takes no more calls, lets those that run end within `seconds`, then ends the process, until `restart`.
 
         Returns when it is stopped, which takes as long as closing the connection more. Idempotent.
         """
-        self.peer = None
-        self._become(lifecycle.draining(self.life, why))
+        self._peer = None
+        self._become(lifecycle.draining(self._life, why))
         try:
-            if self.life.state is UpstreamState.DRAINING:
+            if self._life.state is UpstreamState.DRAINING:
                 with anyio.move_on_after(seconds):
                     await self._turns.empty()
         finally:
-            if self.life.state is UpstreamState.DRAINING:
-                self._order(self.life, Cause("stopped", why))
-        while self.life.state is UpstreamState.DRAINING:
+            if self._life.state is UpstreamState.DRAINING:
+                self._order(self._life, Cause("stopped", why))
+        while self._life.state is UpstreamState.DRAINING:
             await self._changes.wait(self._changes.version)
 
-    def use(self, rules: SupervisorRules) -> None:
-        """Goes by other limits from now on; what waits already waits as long as it was going to.
+    def use(self, twin: Self) -> None:
+        """Applies the limits of `twin` from now on; the process continues, and calls that wait keep their limits.
 
-        What rests and no longer may is started.
+        A server that rests and no longer may is started.
         """
-        self._rules = rules
+        rules = self._rules = twin._rules
+        self._lists.use(rules.lists)
         self._adjusted.set()
         self._adjusted = anyio.Event()
         if not rules.lazy and rules.idle_stop is None:
             self.wake()
 
+    def wake(self) -> None:
+        """Starts the server if it rests."""
+        if self._life.rests:
+            self._order(lifecycle.woken(self._life), _WOKEN)
+
     def _order(self, life: Life, why: Cause) -> None:
-        """Sets the state from now on and ends everything in progress, calls included."""
+        """Enters a state from outside: the present step ends, calls included."""
         if self._is_over:
             return
-        if self.connected is not None and self.connected.close_cause is None:
-            self.connected.close_cause = why
-            self.connected.explained.set()
-        self.peer = None
-        if self._scope is None:  # nobody has begun yet
+        if self._connected is not None and self._connected.ending.cause is None:
+            self._connected.ending.explain(why)
+        self._peer = None
+        if self._scope is None:  # `run` has not begun yet
             life = lifecycle.drained(life)
         else:
             self._scope.cancel()
         self._become(life)
 
-    def wake(self) -> None:
-        """Somebody needs it: it is started if it rests."""
-        if self.life.rests:
-            self._order(lifecycle.woken(self.life), _WOKEN)
+    # -- callers ------------------------------------------------------------------------------------------------
 
-    async def next_peer(self, patience: float | None) -> Peer:
-        """The one that calls can be sent to, as soon as there is one; no `patience`: however long it is on its way."""
+    async def _next_peer(self, patience: float | None) -> Peer:
+        """The next peer that calls can be sent to. Without `patience` it waits as long as the server is on its way up.
+
+        Raises `UpstreamUnavailable`.
+        """
         self.wake()
         limit = patience
-        if patience is not None and lifecycle.is_first_start(self.life):
+        if patience is not None and lifecycle.is_first_start(self._life):
             limit = max(patience, self._rules.start_timeout)
         with anyio.move_on_after(limit) as scope:
             while True:
                 version = self._changes.version
-                if self.peer is not None and self.peer.wire.can_send:
-                    return self.peer
-                if self.life.state in _CLOSED:
+                if self._peer is not None and self._peer.wire.can_send:
+                    return self._peer
+                if self._life.state in _CLOSED:
                     break
-                if patience is not None and not lifecycle.is_first_start(self.life):
+                if patience is not None and not lifecycle.is_first_start(self._life):
                     scope.deadline = min(scope.deadline, anyio.current_time() + patience)
                 await self._changes.wait(version)
-        raise self.unavailable()
+        raise self._unavailable()
 
-    def unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
-        """The error for a call that cannot be sent now, with the state and `reason`."""
-        life = self.life
-        said = f"is {life.state.value}: "
-        if life.state is UpstreamState.READY:  # it was, and is again, which is not why
-            said = "is " if reason is None else "did not take the request, nor again over a new connection: "
-        reason = life.reason or reason or "not reachable just now"
+    def _unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
+        life = self._life
+        said = _SAID.get(life.state, f"is {life.state.value}")
+        if life.state is UpstreamState.READY:  # again, which does not explain the failure
+            said = "is not reachable" if reason is None else "did not take the request, also over a new connection"
+        reason = life.reason or reason or "try again in a moment"
         about = {"server": self.name, "state": life.state.value, "reason": reason}
         if life.code is not None:
             about["code"] = life.code
-        return UpstreamUnavailable(f'upstream "{self.name}" {said}{reason}', data={"upstream": about})
+        return UpstreamUnavailable(f'server "{self.name}" {said}: {reason}', data={"upstream": about})
 
     # -- the owner task -----------------------------------------------------------------------------------------
 
@@ -223,50 +238,50 @@ class Supervisor:
             while True:
                 with anyio.CancelScope() as self._scope:
                     await self._step(self._scope)
-                self._become(lifecycle.drained(self.life))
+                self._become(lifecycle.drained(self._life))
         finally:
             self._is_over = True
-            self._become(lifecycle.stopped(self.life))
+            self._become(lifecycle.stopped(self._life))
 
     async def _step(self, scope: anyio.CancelScope) -> None:
-        """Does what its state requires, until the state changes or an order cancels the `scope`."""
-        if self.life.state is UpstreamState.STARTING:
+        """Works in the present state until it changes, or an order cancels the `scope`."""
+        if self._life.state is UpstreamState.STARTING:
             ended = await self._attempt()
             if not scope.cancel_called:
                 self._become(self._after(ended))
-        elif self.life.state is UpstreamState.BACKING_OFF:
-            await anyio.sleep(self.life.delay)
-            self._become(lifecycle.starting(self.life))
+        elif self._life.state is UpstreamState.BACKING_OFF:
+            await anyio.sleep(self._life.delay)
+            self._become(lifecycle.starting(self._life))
         else:
             await anyio.sleep_forever()
 
     def _after(self, ended: _Ended) -> Life:
         """The state after a session that has ended, or did not begin."""
         if ended.hopeless is not None:
-            return lifecycle.gave_up(self.life, ended.cause, ended.hopeless)
-        now = self._clock.now()
-        lasted = now - self._ready_at if lifecycle.is_ready(self.life) else 0.0
-        if lasted >= _SESSION and lifecycle.is_ready(self.life) and self.connection and self.connection.lost_session:
-            return lifecycle.renewed(self.life, ended.cause)
-        return lifecycle.died(self.life, self._rules.restart, now, ended.cause, self._jitter(), lasted)
+            return lifecycle.gave_up(self._life, ended.cause, ended.hopeless)
+        now, is_ready = self._clock.now(), lifecycle.is_ready(self._life)
+        lasted = now - self._ready_at if is_ready else 0.0
+        if is_ready and lasted >= _SESSION and self._connection and self._connection.lost_session:
+            return lifecycle.renewed(self._life, ended.cause)
+        return lifecycle.died(self._life, self._rules.restart, now, ended.cause, self._jitter(), lasted)
 
     async def _attempt(self) -> _Ended:
         """One process from start to end; says why it ended."""
         ended = _Ended(_STOPPED)
         async with anyio.create_task_group() as tasks:
             try:
-                connection = self.connection = self._connect()
+                connection = self._connection = self._connect()
                 try:
                     ended = _Ended(await self._live(connection, tasks))
                 finally:
-                    self.peer = self.connected = None
+                    self._peer = self._connected = None
                     self._changes.bump()
-                    self.last_output = tuple(connection.stderr)
+                    self._last_output = tuple(connection.stderr)
                     await connection.close()
             except Incompatible as exc:
                 ended = _Ended(exc.cause, UpstreamState.INCOMPATIBLE)
             except StartFailed as exc:
-                can_retry = self.connection is not None and self.connection.can_retry
+                can_retry = self._connection is not None and self._connection.can_retry
                 cause = Cause(_AT_START.get(exc.code, exc.code), str(exc))
                 ended = _Ended(cause, None if can_retry else UpstreamState.FAILED)
             except Exception as exc:
@@ -280,27 +295,31 @@ class Supervisor:
         limit = self._rules.start_timeout
         with anyio.move_on_after(limit):
             peer = await connection.open(tasks)
-            peer.tell = self._changes.tell
-            peer.leaves_tasks = self._leaves_tasks
-            await tasks.start(self._subscriptions.follow, peer)
+            if self._leaves_tasks:
+                peer.tasks.leave()
+            await tasks.start(self._subscriptions.follow, peer, self._rules.request_timeout)
             await self._lists.read(peer, set(Kind), min(_SILENCE, limit / 2))
-            if self.life.state is not UpstreamState.STARTING:
-                return _STOPPED  # `drain` was called meanwhile
-            self.peer = self.connected = peer
+            if self._life.state is not UpstreamState.STARTING:
+                return _STOPPED  # it drains already
+            self._peer = self._connected = peer
             self._on_ready(peer)
             self._ready_at = self._clock.now()
-            self._become(lifecycle.ready(self.life))
+            self._become(lifecycle.ready(self._life))
             log.info("upstream_ready", upstream=self.name, era=peer.info.era.value, version=peer.info.version)
-        if self.connected is None:
-            raise StartFailed(*await connection.last_words(Cause("start_timeout", f"not ready within {limit:g} s")))
+        if self._connected is None:
+            late = Cause("start_timeout", f"it was not ready within {limit:g} s")
+            raise StartFailed(*await connection.last_words(late))
         tasks.start_soon(self._lists.keep)
         tasks.start_soon(self._rest_when_idle)
-        tasks.start_soon(self.suspicion.follow, peer)
+        tasks.start_soon(self._liveness.follow, peer)
         await self._lists.follow(peer, self._rules.request_timeout)
-        return await connection.last_words(peer.close_cause or _GONE)
+        return await connection.last_words(peer.ending.cause or _GONE)
+
+    def _on_ready(self, peer: Peer) -> None:
+        """Calls can be sent to a new connection."""
 
     async def _rest_when_idle(self) -> None:
-        """Stops it when nobody has needed it for a while."""
+        """Stops the server when nobody has needed it for a while."""
         looks, left = 0, self._turns.left
         while looks < _LOOKS:
             limit, adjusted = self._rules.idle_stop, self._adjusted
@@ -308,15 +327,15 @@ class Supervisor:
                 await adjusted.wait()
             is_idle = self._turns.is_empty and self._turns.left == left and not self._subscriptions.is_wanted
             looks, left = looks + 1 if is_idle and not adjusted.is_set() else 0, self._turns.left
-        if self.life.state is UpstreamState.READY:
+        if self._life.state is UpstreamState.READY:
             log.info("upstream_idle", upstream=self.name, seconds=self._rules.idle_stop)
-            self._order(lifecycle.resting(self.life, _IDLE), _WOKEN)
+            self._order(lifecycle.resting(self._life, _IDLE), _WOKEN)
 
     def _become(self, life: Life) -> None:
-        if life != self.life:
+        if life != self._life:
             if life.state in _BAD:
                 log.warning(
                     "upstream_state", upstream=self.name, state=life.state.value, code=life.code, reason=life.reason
                 )
-            self.life = life
+            self._life = life
             self._changes.bump()

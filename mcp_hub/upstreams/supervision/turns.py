@@ -1,8 +1,8 @@
 """Turns at a server whose questions carry no link to a call: different sessions do not overlap on it.
 
-A question on a shared pipe belongs to the session that all calls in flight are of. Once
-a server has asked anything, that session is made to exist: sessions take turns. So do those whose sessions they are
-(principals), each in order of arrival: one with very many calls keeps nobody else waiting for all of them.
+A question on a shared pipe belongs to the one session that has calls in flight. Once a server has asked anything,
+sessions take turns, so that there is one. Principals take turns, too, each with its sessions in order of arrival: a
+principal with very many calls does not keep the others waiting for all of them.
 """
 
 from collections import deque
@@ -23,13 +23,13 @@ _MOST: Final = 1024
 
 
 _Line = deque[tuple[str, anyio.Event]]
-"""Sessions that wait, and what tells them that it is their turn."""
+"""Sessions that wait, each with the event of its turn."""
 
 
 class Turns:
-    """The sessions at the server now. Counts from the start, so that it is right when it is switched on."""
+    """The sessions at one server. It counts them also while turns are off, until `switch_on`."""
 
-    def __init__(self, server: str, wait: float = _WAIT, echo: float = _ECHO) -> None:
+    def __init__(self, server: str, wait: float = _WAIT, echo: float = _ECHO, *, is_on: bool = False) -> None:
         self._server = server
         self._wait = wait
         self._echo = echo
@@ -38,9 +38,13 @@ class Turns:
         self._waiting: dict[str, _Line] = {}
         """By principal, the next one first; none is empty."""
         self._emptied: anyio.Event | None = None
-        self.is_on = False
+        self._is_on = is_on
         self.left = 0
         """Calls that have been here and are over."""
+
+    def switch_on(self) -> None:
+        """From now on sessions take turns."""
+        self._is_on = True
 
     @property
     def is_empty(self) -> bool:
@@ -55,7 +59,7 @@ class Turns:
 
     def enter_now(self, session: str) -> bool:
         """Enters if nobody else's calls are there and nobody waits; always, while turns are off."""
-        if self.is_on and (self._waiting or not self._is_free(session)):
+        if self._is_on and (self._waiting or not self._is_free(session)):
             return False
         self._active[session] = self._active.get(session, 0) + 1
         return True
@@ -135,8 +139,8 @@ class Turns:
 
     def _busy(self, why: str) -> Busy:
         return Busy(
-            f'upstream "{self._server}" is busy: {why}; it asks its callers questions, so sessions take turns; '
-            "`scope: session` gives each session its own process, `scope: call` each call, which helps modern clients "
-            "over HTTP, too: each of their requests is a session",
+            f'server "{self._server}" is busy: {why}. It asks its callers questions, so sessions take turns. Set '
+            "`scope: session` to give each session its own process, or `scope: call` to give each call one, which also "
+            "helps modern clients over HTTP: each of their requests is a session.",
             data={"upstream": {"server": self._server}, "setting": "scope: session"},
         )

@@ -30,7 +30,7 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.peer.questions import follow_up
+from mcp_hub.upstreams.peer.input_questions import follow_up
 from tests.unit.calls.virtual_time import LoopClock, named_like, run, sleep
 from tests.unit.fakes import KeptWire
 from tests.unit.fronts.http_peer import Connection

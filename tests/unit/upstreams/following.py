@@ -22,7 +22,8 @@ class Following:
     def __init__(self, era: Era, timeout: float = WAIT) -> None:
         self.era = era
         self.changes = Notices()
-        self.subscriptions = ServerSubscriptions("git", self.changes, timeout)
+        self.subscriptions = ServerSubscriptions("git", self.changes)
+        self.timeout = timeout
         self.peer: Peer
 
     @property
@@ -47,7 +48,7 @@ class Following:
         """A connection on which the lists may be read; `script` is what the server does until then."""
         async with talking(self.era, **capabilities) as (self.peer, server):
             async with anyio.create_task_group() as tasks:
-                starting = tasks.start(self.subscriptions.follow, self.peer)
+                starting = tasks.start(self.subscriptions.follow, self.peer, self.timeout)
                 await (starting if script is None else together(script(server), starting))
                 yield server
                 tasks.cancel_scope.cancel()

@@ -3,12 +3,14 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 
 from mcp_hub.types import Era, JsonObject
-from mcp_hub.upstreams.peer.peer import Peer, PeerInfo
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import PeerInfo
 from mcp_hub.wire.server_pipe import ServerPipe
 from tests.unit.wire.raw_lines import WAIT, OtherEnd, connected_to
 
@@ -66,12 +68,19 @@ Script = Callable[[Server], Awaitable[object]]
 @asynccontextmanager
 async def talking(era: Era = Era.HANDSHAKE, **capabilities: Any) -> AsyncIterator[tuple[Peer, Server]]:
     """A peer whose negotiation is over, and its server."""
-    peer = Peer("git")
-    async with connected_to(Server, peer, kind=ServerPipe) as (pipe, server):
-        peer.wire = pipe
-        version = "2026-07-28" if era is Era.MODERN else "2025-11-25"
-        peer.explained.set()  # no process that would have an exit code
-        peer.info = PeerInfo(era, version, capabilities=capabilities)
+    version = "2026-07-28" if era is Era.MODERN else "2025-11-25"
+    info = PeerInfo(era, version, capabilities=capabilities)
+    peers: list[Peer] = []
+
+    def pipe_of(_: None, **limits: Any) -> ServerPipe:
+        peers.append(Peer("git", partial(ServerPipe, **limits), info))
+        pipe = peers[0].wire
+        assert isinstance(pipe, ServerPipe)
+        return pipe
+
+    async with connected_to(Server, None, kind=pipe_of) as (_, server):
+        (peer,) = peers
+        peer.ending.explained.set()  # no process that would have an exit code
         yield peer, server
 
 

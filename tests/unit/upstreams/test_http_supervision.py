@@ -117,7 +117,7 @@ async def test_a_session_that_is_forgotten_again_and_again_fails_the_call(any_se
             await run(far)
         assert len(server.of("tools/call")) == 2
     assert caught.value.message == (
-        f'upstream "{far.name}" did not take the request, nor again over a new connection: '
+        f'server "{far.name}" did not take the request, also over a new connection: '
         "the server no longer knows the session"
     )
 
@@ -128,7 +128,7 @@ async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_sessio
 
     async with serving(Remote(does={"tools/list": lost})) as server, supervised(server) as far:
         await server.until("initialize", 2)
-        assert far.status().restarts == 1 and len(far._keeper.life.deaths) == 1
+        assert far.status().restarts == 1 and len(far._life.deaths) == 1
         assert len(server.of("initialize")) == 2
 
 

@@ -84,9 +84,9 @@ async def test_calls_wait_for_a_first_start_as_long_as_it_may_take() -> None:
 @virtual
 async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> None:
     async with kept(Toys(starting=20.0, fails=[StartFailed("start_failed", "boom")] * 3)) as far:
-        assert await far.call() == 'upstream "toy" is starting: boom'
+        assert await far.call() == 'server "toy" is starting: boom'
         assert far.now == 25.2
-        assert await far.call() == 'upstream "toy" is starting: boom'
+        assert await far.call() == 'server "toy" is starting: boom'
         assert far.now == 30.2
 
 
@@ -102,11 +102,11 @@ async def test_drained_it_takes_no_calls_ends_those_that_run_and_stops() -> None
         far.tasks.start_soon(far.supervisor.drain, 60.0)
         await anyio.sleep(1)
         assert (far.state, far.toys.alive, far.status.pid) == (DRAINING, 1, 7)
-        assert await far.call() == 'upstream "toy" is draining: stopped on request'
+        assert await far.call() == 'server "toy" is stopping: it was stopped on request'
         await far.until(STOPPED)
         assert far.outcomes == [(2.5, far.outcomes[0][1]), (10.5, "ok")]
         assert (far.now, far.toys.alive, far.status.rests) == (10.7, 0, False)
-        assert await far.call() == 'upstream "toy" is stopped: stopped on request'
+        assert await far.call() == 'server "toy" is stopped: it was stopped on request'
         assert far.toys.starts == 1
 
 
@@ -118,7 +118,7 @@ async def test_calls_that_outlast_the_drain_are_told_so() -> None:
         await anyio.sleep(1)
         await far.supervisor.drain(5.0)
         assert far.now == 6.7
-        assert far.outcomes == [(6.5, 'upstream "toy" is gone: stopped on request')]
+        assert far.outcomes == [(6.5, 'server "toy" lost its connection: it was stopped on request')]
 
 
 @virtual
@@ -206,7 +206,7 @@ async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures()
         await anyio.sleep(1)
         far.supervisor.restart()
         await far.until(READY, starts=3)
-        assert far.outcomes[0][1] == 'upstream "toy" is gone: restarted on request'
+        assert far.outcomes[0][1] == 'server "toy" lost its connection: it was restarted on request'
         far.toys.last.die()
         await far.until(BACKING_OFF)  # not failed: what was before the restart does not count
         await far.until(READY, starts=4)
@@ -243,7 +243,7 @@ async def test_what_is_of_another_era_is_not_tried_again() -> None:
         await far.until(UpstreamState.INCOMPATIBLE)
         await anyio.sleep(1000)
         assert far.toys.starts == 1
-        assert await far.call() == 'upstream "toy" is incompatible: no common protocol version'
+        assert await far.call() == 'server "toy" is incompatible: no common protocol version'
         far.supervisor.restart()
         await far.until(READY)
 

@@ -75,7 +75,7 @@ async def test_a_stream_carries_what_the_server_announces_and_the_envelope_but_i
         assert [pending.context for pending in one.peer.wire.requests.pending.values()] == [None]
         await server.send(method="notifications/tools/list_changed", params={"_meta": {ID: seen[0]["id"]}})
         await silent(server)
-        assert one.peer.changed == {Kind.TOOL}
+        assert one.peer.list_changes.take() == {Kind.TOOL}
 
 
 async def test_the_next_stream_is_acknowledged_before_the_last_one_ends(one: Following) -> None:
@@ -119,7 +119,7 @@ async def test_what_the_server_does_not_grant_is_refused_and_asked_for_no_more(o
             await acknowledge(server, await listening(server), "x:a")
             await server.expect(CANCELLED)
 
-        with pytest.raises(InvalidParams, match='upstream "git" does not watch x:b'):
+        with pytest.raises(InvalidParams, match='server "git" does not watch x:b'):
             await together(script(), one.subscribe("x:b"))
         one.release("x:b")
         assert (await granting(server))["params"]["notifications"] == {"resourceSubscriptions": ["x:a"]}
@@ -182,7 +182,7 @@ async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_
         await together(granting(server), one.subscribe("x:a"))
         await server.expect(CANCELLED)
         await silent(server)
-        assert one.noted("x:a") == [] and not one.peer.changed
+        assert one.noted("x:a") == [] and not one.peer.list_changes.take()
         await server.send(**ends[how])
         if how == "cancelled":
             await server.expect(CANCELLED)
@@ -191,7 +191,7 @@ async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_
         assert again["id"] == 3 and again["params"]["notifications"] == asked
         await silent(server)
         assert one.noted("x:a") == ["x:a"]
-        assert one.peer.wake.is_set() and one.peer.changed == set(Kind)
+        assert one.peer.list_changes._news.is_set() and one.peer.list_changes.take() == set(Kind)
 
 
 async def test_a_stream_that_ends_while_the_next_one_is_opened_leaves_a_gap(one: Following) -> None:
@@ -208,7 +208,7 @@ async def test_a_stream_that_ends_while_the_next_one_is_opened_leaves_a_gap(one:
         await together(script(), one.subscribe("x:b"))
         await silent(server)
         assert (one.noted("x:a"), one.noted("x:b")) == (["x:a"], [])
-        assert one.peer.changed == set(Kind)
+        assert one.peer.list_changes.take() == set(Kind)
 
 
 async def test_a_stream_that_ends_at_once_every_time_is_opened_less_and_less_often(
@@ -239,10 +239,10 @@ async def test_lists_are_read_without_an_acknowledgement_that_is_late_and_again_
         seen.append(await listening(server))
 
     async with one.connected(script, **LISTS) as server:
-        assert not one.peer.changed
+        assert not one.peer.list_changes.take()
         await acknowledge(server, seen[0], toolsListChanged=True)
         await silent(server)
-        assert one.peer.wake.is_set() and one.peer.changed == set(Kind)
+        assert one.peer.list_changes._news.is_set() and one.peer.list_changes.take() == set(Kind)
 
 
 async def test_after_a_restart_there_is_a_stream_again_and_what_was_wanted_counts_as_updated(one: Following) -> None:

@@ -34,12 +34,12 @@ async def test_a_server_that_says_nothing_any_more_is_started_anew_and_serves_ag
         far.start_call()
         await far.until(BACKING_OFF)
         assert 70.5 <= far.now < 71
-        assert (far.status.reason or "").startswith("it hangs: after a call ran out of time it said nothing for 60 s")
+        assert (far.status.reason or "").startswith("it hangs: after a call timed out it was silent for 60 s")
         far.toys.frozen = False
         await far.until(READY)
         assert far.toys.starts == 2
         (lost,) = far.outcomes
-        assert "is gone: it hangs" in lost[1], "its other calls do not wait any longer either"
+        assert "lost its connection: it hangs" in lost[1], "its other calls do not wait any longer either"
         assert await far.call() == "ok"
 
 
@@ -70,7 +70,7 @@ async def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Pee
         far.toys.frozen = True
         await give_up(far)
         await anyio.sleep(30)
-        peer = far.supervisor._keeper.peer
+        peer = far.supervisor._peer
         assert peer is not None
         sign(peer)
         await anyio.sleep(1000)

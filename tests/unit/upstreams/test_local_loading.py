@@ -54,7 +54,7 @@ async def test_registry_is_loaded_from_the_configurations_folder(folder: Path) -
 def test_working_directory_is_not_searched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "hidden_tools.py").write_text(GOOD)
     monkeypatch.chdir(folder)
-    with pytest.raises(StartFailed, match="no module hidden_tools"):
+    with pytest.raises(StartFailed, match="module hidden_tools"):
         load_registry("hidden_tools:registry")
 
 

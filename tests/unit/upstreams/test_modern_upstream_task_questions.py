@@ -161,7 +161,7 @@ async def test_a_server_that_is_only_slow_to_take_an_answer_is_heard_of(heard: l
 
 
 async def test_a_task_may_not_ask_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.upstreams.peer.task_questions.MOST_QUESTIONS", 2)
+    monkeypatch.setattr("mcp_hub.upstreams.peer.input_questions.MOST_QUESTIONS", 2)
     async with running() as (_, server, made):
         for keys in (("a",), ("a", "b"), ("b", "c")):
             await server.answer("tasks/get", asks(*keys))

@@ -5,7 +5,7 @@ import pytest
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer.negotiation import Incompatible, ProbeKilled, negotiate
-from mcp_hub.upstreams.peer.peer import PeerInfo
+from mcp_hub.upstreams.peer.state import PeerInfo
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ async def test_a_server_that_dies_of_the_probe_can_be_started_again() -> None:
         await server.expect("server/discover")
         server.close()
 
-    with pytest.raises(ProbeKilled, match="ended when asked server/discover"):
+    with pytest.raises(ProbeKilled, match="server/discover"):
         await settled(script)
 
 

@@ -13,6 +13,7 @@ from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Log, Progressed
 from mcp_hub.types import CallId, Cause, Era, JsonObject, Kind
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import PeerEnding
 from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.upstreams.local_calls import Recorder
@@ -130,7 +131,7 @@ async def test_an_error_comes_back_byte_for_byte() -> None:
 )
 async def test_an_answer_that_is_none_is_a_typed_error_that_names_the_server(answer: str) -> None:
     async with talking() as (peer, server):
-        with pytest.raises(UpstreamLost, match='upstream "git" answered with') as caught:
+        with pytest.raises(UpstreamLost, match='server "git"') as caught:
             await together(server.reply("tools/call", answer), peer.call(call(), Recorder()))
         assert caught.value.data == {"upstream": {"server": "git", "code": "unreadable_answer"}, "outcome": "unknown"}
 
@@ -154,32 +155,30 @@ async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> N
         server.close()
 
     async with talking() as (peer, server):
-        with pytest.raises(UpstreamLost, match='"git" is gone: the peer closed') as caught:
+        with pytest.raises(UpstreamLost, match='server "git" .*the peer closed') as caught:
             await together(script(server), peer.call(call(), Recorder()))
         assert caught.value.data == {"upstream": {"server": "git", "code": "closed_output"}, "outcome": "unknown"}
-        assert peer.closed.is_set() and peer.wake.is_set()
+        assert peer.ending.closed.is_set() and peer.list_changes._news.is_set()
         with pytest.raises(WireClosed):  # nothing was sent, so somebody may try again
             await peer.call(call(), Recorder())
         with pytest.raises(UpstreamLost):
             peer.send("tools/list")
-        peer.notify("notifications/x")  # harmless
 
 
 async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_told() -> None:
     async with talking() as (peer, server):
-        peer.explained = anyio.Event()
+        peer.ending = PeerEnding(is_explained=False)
 
         async def script() -> None:
             await server.expect("tools/call")
             server.close()
             with anyio.fail_after(WAIT):
-                await peer.closed.wait()
-            peer.close_cause = Cause("crashed", "exit code 3")
-            peer.explained.set()
+                await peer.ending.closed.wait()
+            peer.ending.explain(Cause("crashed", "exit code 3"))
 
-        with pytest.raises(UpstreamLost, match="is gone: exit code 3"):
+        with pytest.raises(UpstreamLost, match="exit code 3"):
             await together(script(), peer.call(call(), Recorder()))
-        with pytest.raises(UpstreamLost, match="is gone: exit code 3"):
+        with pytest.raises(UpstreamLost, match="exit code 3"):
             peer.send("tools/list")
 
 
@@ -340,10 +339,10 @@ async def test_a_changed_list_is_noted_by_kind_and_wakes_the_owner() -> None:
         for kind in ("tools", "resources"):
             await server.send(method=f"notifications/{kind}/list_changed")
         with anyio.fail_after(WAIT):
-            await peer.wake.wait()
+            await peer.list_changes.wait()
         await flushed(server)
-        assert peer.changed == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE}
-        assert not peer.closed.is_set()
+        assert peer.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE}
+        assert not peer.ending.closed.is_set()
 
 
 async def test_unknown_notifications_are_nothing() -> None:
@@ -351,7 +350,7 @@ async def test_unknown_notifications_are_nothing() -> None:
         await server.send(method="notifications/elsewhere", params=[1])
         await server.send(method="", params=None)
         await flushed(server)
-        assert not peer.changed and not peer.wake.is_set() and not peer.noise
+        assert not peer.list_changes._news.is_set() and not peer.noise
 
 
 async def test_the_last_lines_of_noise_are_kept_and_no_more() -> None:

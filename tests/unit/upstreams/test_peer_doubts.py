@@ -94,7 +94,7 @@ async def test_what_is_no_answer_of_a_call_raises_no_doubt(line: bytes) -> None:
         assert [channel.doubts for channel in channels] == [0, 0]
 
 
-REFUSED = "the id of a request is neither a string nor an integer"
+REFUSED = "The id of a request is neither a string nor an integer."
 
 
 @pytest.mark.parametrize("id_", [b"null", b"1.5", b"true", b"[]"])

@@ -146,7 +146,7 @@ async def test_a_server_that_does_not_come_up_ends_the_call() -> None:
     async with serving(Remote(handshake=False)) as server, supervised(server, era=Era.MODERN) as far:
         async with resumed(far, how(Era.MODERN)) as made:
             await until(lambda: far.status().state is not UpstreamState.STARTING)
-            far._keeper._become(lifecycle.gave_up(far._keeper.life, Cause("crashed", "no use")))
+            far._become(lifecycle.gave_up(far._life, Cause("crashed", "no use")))
             error = await made.error()
             assert isinstance(error, HubRestarted) and "no use" in error.message
 
@@ -178,7 +178,7 @@ async def test_a_call_that_is_gone_on_with_takes_its_turn() -> None:
         await ready(far)
         async with resumed(far, how(Era.HANDSHAKE), session="first") as made:
             await server.until("tasks/get")
-            far._turns.is_on = True
+            far._turns.switch_on()
             async with group() as tasks:
                 other = Running(tasks, far.call, call(session="second"))
                 await anyio.wait_all_tasks_blocked()
@@ -276,7 +276,7 @@ async def test_a_server_that_goes_for_good_ends_the_call_with_its_outcome_unknow
         await server.until("tasks/get")
         await server.close()
         await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
-        far._keeper._become(lifecycle.gave_up(far._keeper.life, Cause("crashed", "no use")))
+        far._become(lifecycle.gave_up(far._life, Cause("crashed", "no use")))
         error = await made.error()
         assert isinstance(error, TaskLeft) and isinstance(error, UpstreamLost)
         assert error.data == {"upstream": {"server": "far", "task": "t1"}, "outcome": "unknown"}

@@ -78,9 +78,9 @@ async def test_an_answer_counts_that_was_written_behind_a_flood_before_the_end()
     async with session(FLOOD) as (_, peer):
         done = await peer.call(request("x"), channel)
         assert bytes(done.result) == b'{"content": []}'
-        await peer.explained.wait()
+        await peer.ending.explained.wait()
     assert not [event for event in channel.sent if not isinstance(event, Progressed)]
-    assert peer.close_cause == ("ended", "exited with code 0")
+    assert peer.ending.cause == ("ended", "exited with code 0")
 
 
 async def test_what_holds_the_output_of_a_process_that_ended_does_not_hold_its_calls() -> None:

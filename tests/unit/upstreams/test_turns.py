@@ -11,14 +11,14 @@ pytestmark = pytest.mark.anyio
 
 def on(wait: float = 5) -> Turns:
     turns = Turns("git", wait)
-    turns.is_on = True
+    turns.switch_on()
     return turns
 
 
 async def test_off_everybody_overlaps_and_is_counted() -> None:
     turns = Turns("git")
     assert turns.enter_now("a") and turns.enter_now("b")
-    turns.is_on = True
+    turns.switch_on()
     assert not turns.enter_now("a"), "b is still there"
     turns.leave("b")
     assert turns.enter_now("a")
@@ -104,7 +104,7 @@ async def test_as_many_as_may_wait_of_one_principal_leave_room_for_another(monke
 async def test_a_turn_that_does_not_come_is_busy_and_says_what_to_set() -> None:
     turns = on(wait=0.01)
     turns.enter_now("a")
-    with pytest.raises(Busy, match=r'upstream "git" is busy.*`scope: session`'):
+    with pytest.raises(Busy, match=r'server "git" is busy.*`scope: session`'):
         await turns.enter("b")
     turns.leave("a")
     assert turns.enter_now("c"), "who gave up left nothing behind"
@@ -131,7 +131,7 @@ async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of
     turns.enter_now("a")
     start = anyio.current_time()
     turns.leave("a", given_up=True)
-    turns.is_on = True  # it asks on behalf of that call, and is known to ask from here on
+    turns.switch_on()  # it asks on behalf of that call, and is known to ask from here on
     assert not turns.enter_now("b")
     assert turns.enter_now("a"), "its own session may go on"
     turns.leave("a")
@@ -141,7 +141,7 @@ async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of
 
 async def test_whoever_waits_already_when_a_call_is_given_up_waits_for_its_echo_only() -> None:
     turns = Turns("git", wait=20, echo=0.05)
-    turns.is_on = True
+    turns.switch_on()
     turns.enter_now("a")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(turns.enter, "b")

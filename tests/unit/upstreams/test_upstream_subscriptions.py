@@ -56,7 +56,7 @@ async def test_wishes_for_one_resource_at_once_share_one_request_and_its_outcome
 @pytest.mark.parametrize("capabilities", [{}, {"subscribe": False}, {"subscribe": 1}, None, []])
 async def test_a_server_without_subscriptions_is_named_and_asked_nothing(one: Following, capabilities: object) -> None:
     async with one.connected(resources=capabilities) as server:
-        with pytest.raises(MethodNotFound, match='upstream "git" has no subscriptions') as caught:
+        with pytest.raises(MethodNotFound, match='server "git"') as caught:
             await one.subscribe("x:a")
         assert caught.value.code == -32601
         one.release("x:a")
@@ -108,7 +108,7 @@ async def test_a_wish_that_nobody_waits_for_any_more_is_fulfilled_for_the_others
 async def test_a_server_that_does_not_answer_is_given_up_and_asked_to_undo_it() -> None:
     one = Following(Era.HANDSHAKE, timeout=0.05)
     async with one.connected(**CAN) as server:
-        with pytest.raises(DeadlineExceeded, match='upstream "git" did not answer resources/subscribe within 0.05 s'):
+        with pytest.raises(DeadlineExceeded, match='server "git" did not answer resources/subscribe within 0.05 s'):
             await together(server.expect(SUBSCRIBE), one.subscribe("x:a"))
         await server.expect("notifications/cancelled")
         one.release("x:a")
@@ -134,7 +134,7 @@ async def test_after_a_restart_everything_is_asked_for_again_and_counts_as_updat
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:gone"))
     one.release("x:gone")
     one.subscriptions.want("x:new")
-    with pytest.raises(UpstreamLost, match='upstream "git" is gone'):
+    with pytest.raises(UpstreamLost, match='server "git"'):
         await one.subscriptions.confirmed("x:new")
     assert one.noted("x:a") == []
     async with one.connected(**CAN) as server:

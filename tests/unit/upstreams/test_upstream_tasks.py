@@ -33,7 +33,7 @@ def task(status: str = "working", **more: Any) -> JsonObject:
 async def tasked(**more: Any) -> AsyncIterator[tuple[Peer, Server, Running, Any]]:
     """A call whose server has made a task; the request that made it."""
     async with talking() as (peer, server), group() as tasks:
-        peer.task_tools = frozenset({"x"})
+        peer.tasks.required = frozenset({"x"})
         made = Running(tasks, peer.call, call(**HANDSHAKE, **more))
         request = await server.answer("tools/call", {"task": task()})
         yield peer, server, made, request
@@ -145,7 +145,7 @@ async def test_a_task_that_has_ended_is_not_looked_at_again(monkeypatch: pytest.
             await server.send(id=requests["tasks/result"]["id"], result={"content": []})
 
         monkeypatch.setattr("mcp_hub.upstreams.peer.tasks.anyio.sleep", sleep)
-        peer.task_tools = frozenset({"x"})
+        peer.tasks.required = frozenset({"x"})
         made = call()
         await together(script(), peer.call(made, record_of(made)))
         assert len(slept) == 1
@@ -165,7 +165,7 @@ async def test_a_hub_that_leaves_its_tasks_to_another_does_not_cancel_them() -> 
     async with tasked() as (peer, server, made, _):
         await server.expect("tasks/get")
         assert json.loads(made.how) == {"era": "handshake", "task": "t1", "created": "2025-11-25T10:00:00Z"}
-        peer.leaves_tasks = True
+        peer.tasks.leave()
         made.scope.cancel()
         await anyio.wait_all_tasks_blocked()
         await server.send(id="flush", method="ping")
@@ -200,7 +200,7 @@ async def test_a_result_that_cannot_be_read_is_fetched_again() -> None:
 
 async def test_an_answer_without_a_task_is_the_result() -> None:
     async with talking() as (peer, server), group() as tasks:
-        peer.task_tools = frozenset({"x"})
+        peer.tasks.required = frozenset({"x"})
         made = Running(tasks, peer.call, call(**HANDSHAKE))
         await server.answer("tools/call", {"content": [{"type": "text", "text": "quick"}]})
         outcome = await made.outcome()
@@ -211,7 +211,7 @@ async def test_what_is_no_task_ends_the_call() -> None:
     async with tasked() as (_, server, made, _):
         await server.answer("tasks/get", {"taskId": 7})
         outcome = await made.outcome()
-        assert isinstance(outcome, RpcError) and "no task" in outcome.message
+        assert isinstance(outcome, RpcError) and "without a task" in outcome.message
 
 
 def tool(name: str, support: object) -> bytes:

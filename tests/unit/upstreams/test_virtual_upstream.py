@@ -55,7 +55,7 @@ async def test_a_cancelled_call_is_withdrawn_or_the_worker_is_told(hub: Hub) -> 
     first.cancel()
     second.cancel()
     await anyio.wait_all_tasks_blocked()
-    assert await hub.fetch() == [CancelOffer(id_, "the call was cancelled")]
+    assert await hub.fetch() == [CancelOffer(id_, "The call was cancelled.")]
     with pytest.raises(posts.Ended):
         await hub.post(id_, 1, STEP)
 

@@ -15,7 +15,8 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.peer.peer import Peer, PeerInfo
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import PeerInfo
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from mcp_hub.wire.base import Pending, Requests, WireClosed
@@ -71,9 +72,10 @@ class ToyConnection:
         failure = toys.fails.pop(0) if toys.fails else None
         if failure is not None:
             raise failure
-        peer = Peer("toy")
-        peer.info = PeerInfo(Era.HANDSHAKE, "2025-11-25", capabilities=OFFERS)
-        peer.wire = toys.last = ToyWire(peer, toys)
+        info = PeerInfo(Era.HANDSHAKE, "2025-11-25", capabilities=OFFERS)
+        peer = Peer("toy", lambda peer: ToyWire(peer, toys), info)
+        assert isinstance(peer.wire, ToyWire)
+        toys.last = peer.wire
         return peer
 
     async def last_words(self, cause: Cause) -> Cause:
@@ -139,11 +141,10 @@ class ToyWire:
 
     def announces(self, kind: Kind) -> None:
         """Its list has changed."""
-        self._peer.changed.add(kind)
-        self._peer.wake.set()
+        self._peer.list_changes.announce([kind])
 
     def die(self) -> None:
-        self._peer.explained.set()
+        self._peer.ending.explained.set()
         self.close("killed", "crashed")
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -113,12 +113,12 @@ E = TypeVar("E", bound=OtherEnd)
 @asynccontextmanager
 async def connected_to(
     end: type[E],
-    handler: WireHandler,
+    handler: WireHandler | None,
     line_limit: int = 1 << 20,
     write_limit: int = 1 << 20,
     couples: bool = False,
     patience: float | None = None,
-    kind: type[Pipe] = Pipe,
+    kind: Callable[..., Pipe] = Pipe,
 ) -> AsyncIterator[tuple[Pipe, E]]:
     """A pipe, and its other end as raw lines."""
     its_read, our_write = os.pipe()

@@ -47,7 +47,7 @@ async def test_what_a_server_has_sent_of_unfinished_messages_is_bounded_for_all_
     async with wired(Halves(kind), limit=LIMIT) as talk:
         kept: list[Pending] = [talk.wire.request("big", b"{}") for _ in range(4)]
         await held(talk, 4 * BIG)
-        with pytest.raises(UpstreamLost, match=f"over {4 * LIMIT} bytes of messages at once") as caught:
+        with pytest.raises(UpstreamLost, match=f"over {4 * LIMIT} bytes of unfinished messages at once") as caught:
             await talk.ask("big")
         assert caught.value.data == {"upstream": {"server": "far"}, "outcome": "unknown"}
         assert not any(pending.future.done() for pending in kept), "it is the one that wants more that fails"

@@ -1,0 +1,46 @@
+"""The common part of tool sources that run in the hub: nothing of theirs outlives it, and they have tools only."""
+
+import msgspec
+
+from mcp_hub.call import Call, CallChannel
+from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound
+from mcp_hub.events import Completed
+from mcp_hub.types import RawJson
+
+__all__ = ["LocalSource"]
+
+
+class LocalSource:
+    """The base of an `Upstream` that keeps nothing for a session and watches no resources."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def begin(self, call: Call, channel: CallChannel) -> None:
+        """Never in place: there is no request to write."""
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """Raises `HubRestarted`: a call ends with the hub that ran it."""
+        raise HubRestarted(f'server "{self.name}" cannot continue a call of another hub.')
+
+    def set_log_level(self, level: str) -> None:
+        """Ignored: every message is sent, and the front passes on the levels that its client wants."""
+
+    def session_ended(self, session: str) -> None:
+        """Ignored."""
+
+    async def subscribe(self, uri: str) -> None:
+        """Raises `MethodNotFound`."""
+        raise MethodNotFound(f'server "{self.name}" has tools only: there is no resource to subscribe to.')
+
+    def unsubscribe(self, uri: str) -> None:
+        """Ignored."""
+
+    def tool_of(self, call: Call) -> str:
+        """The name of the tool that is called. Raises `MethodNotFound` and `InvalidParams`."""
+        if call.method != "tools/call":
+            raise MethodNotFound(f'server "{self.name}" has tools only and does not support {call.method}.')
+        try:
+            return msgspec.json.decode(call.params.get("name", b""), type=str)
+        except msgspec.MsgspecError:
+            raise InvalidParams("The name of the tool has to be a string.") from None

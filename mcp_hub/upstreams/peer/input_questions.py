@@ -1,0 +1,169 @@
+"""Questions in the results and tasks of modern servers: put to the caller, and kept until the server has the answers.
+
+Source: specification 2026-07-28, basic/patterns/mrtr; the extension `io.modelcontextprotocol/tasks` (SEP-2663).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call, CallChannel, CallHandler, Question
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Completed
+from mcp_hub.protocol import questions
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.types import JsonObject, RawJson, RawObject
+from mcp_hub.upstreams.peer.questions import MOST_QUESTIONS
+
+__all__ = ["InputQuestions", "follow_up"]
+
+_ROUNDS: Final = 10
+"""Times that a modern server may ask in one call."""
+
+Wanted = Mapping[str, tuple[str, RawJson]]
+"""Methods and params of questions, by the server's keys."""
+
+
+async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done: Completed) -> Completed:
+    """For a handshake client: asks the questions of `done` and retries the call with the answers, until it is complete.
+
+    Raises `RpcError` when the client refuses, lacks the capability, or is asked too often.
+    """
+    for _ in range(_ROUNDS - 1):
+        wanted = questions.input_requests(done.result)
+        if wanted is None:
+            return done
+        responses = await _ask_all(call, channel, wanted.requests) if wanted.requests else None
+        call = msgspec.structs.replace(call, input_responses=responses, request_state=wanted.state)
+        done = await handler(call, channel)
+    if questions.input_requests(done.result) is None:
+        return done
+    said = f'server "{call.upstream}" asked for input {_ROUNDS} times in one call.'
+    raise RpcError(said, data=_about(call, {"rounds": _ROUNDS}))
+
+
+async def _ask_all(call: Call, channel: CallChannel, wanted: Wanted) -> RawObject:
+    asked, answers = InputQuestions(call, channel), RawObject()
+    try:
+        asked.put(wanted)
+        while not answers:
+            await asked.answered()
+            answers = asked.answers()
+        return answers
+    finally:
+        asked.close()
+
+
+class InputQuestions:
+    """The questions of one result, or of one task: each key once, whatever connection the task is seen over.
+
+    Answers wait until nothing that was asked is open, since a server need not take a part of them, and then until the
+    server has them. Source: SEP-2663, "Task Update Requests".
+    """
+
+    def __init__(self, call: Call, channel: CallChannel) -> None:
+        self._call = call
+        self._channel = channel
+        self._seen: set[str] = set()
+        self._open: dict[str, str] = {}  # the channel's names by the task's keys
+        self._answers: RawObject = {}
+        self._refused: dict[str, RpcError] = {}
+        self._failure: RpcError | None = None
+        self._news = anyio.Event()
+
+    @property
+    def are_answered(self) -> bool:
+        """Whether there are answers that the server does not have yet, and nobody else is waited for."""
+        return bool(self._answers) and not self._open
+
+    def take(self, requests: RawJson | None) -> None:
+        """Asks the new ones of the `inputRequests` that the task has now, and withdraws those that it no longer has.
+
+        Raises `RpcError` for a question that cannot be asked, and for an answer that the server refused.
+        """
+        self.put(_outstanding(requests))
+
+    def put(self, wanted: Wanted) -> None:
+        """As `take`."""
+        for key in [key for key in self._open if key not in wanted]:
+            self._channel.withdraw(self._open.pop(key))
+        self._answers = {key: answer for key, answer in self._answers.items() if key in wanted}
+        fresh = {key: question for key, question in wanted.items() if key not in self._seen}
+        for key in wanted:
+            if key in self._refused:
+                raise self._refused[key]
+        if len(self._seen) + len(fresh) > MOST_QUESTIONS:
+            raise RpcError(f'server "{self._call.upstream}" asked for more than {MOST_QUESTIONS} inputs in one task.')
+        for method, params in fresh.values():
+            lack = questions.can_answer(self._call.capabilities, self._call.version, method, params)
+            if lack is not None:
+                said = f'server "{self._call.upstream}" asked for {method}, but {lack}'
+                raise RpcError(said, data=_about(self._call, {"question": method}))
+        for key, (method, params) in fresh.items():
+            self._ask(key, method, params)
+
+    def _ask(self, key: str, method: str, params: RawJson) -> None:
+        self._seen.add(key)
+        self._open[key] = ""
+
+        def answered(outcome: RawJson | RpcError) -> None:
+            if self._open.pop(key, None) is None:
+                return  # it was withdrawn
+            if isinstance(outcome, RpcError):
+                self._failure = self._failure or _declined(self._call, method, outcome)
+            else:
+                self._answers[key] = msgspec.Raw(bytes(outcome))
+            if self._failure is not None or not self._open:
+                self._news.set()
+
+        name = self._channel.ask(Question(method, params, answered))
+        if key in self._open:
+            self._open[key] = name
+
+    async def answered(self) -> None:
+        """Returns when `answers` has something new to say."""
+        await self._news.wait()
+
+    def answers(self) -> RawObject:
+        """The answers to send; none while a question is open. Raises `RpcError` if the caller declined one."""
+        self._news = anyio.Event()
+        if self._failure is not None:
+            raise self._failure
+        return {} if self._open else dict(self._answers)
+
+    def taken(self, answers: RawObject) -> None:
+        """The server has these."""
+        for key in answers:
+            self._answers.pop(key, None)
+
+    def refused(self, answers: RawObject, error: RpcError) -> None:
+        """The server refused these, which matters only if it still waits for one of them (`take`)."""
+        self.taken(answers)
+        self._refused |= dict.fromkeys(answers, error)
+
+    def close(self) -> None:
+        """Withdraws the open questions."""
+        while self._open:
+            _, name = self._open.popitem()
+            self._channel.withdraw(name)
+
+
+def _declined(call: Call, method: str, error: RpcError) -> RpcError:
+    """A modern server does not take error answers: the call fails with it."""
+    about = {"question": method, "error": msgspec.Raw(bytes(error.encoded()))}
+    return RpcError(f"The client answered {method} with an error: {error.message}", data=_about(call, about))
+
+
+def _about(call: Call, what: Mapping[str, object]) -> JsonObject:
+    return {"upstream": {"server": call.upstream}, **what}
+
+
+def _outstanding(requests: RawJson | None) -> Wanted:
+    """The questions by key. Raises `RpcError` for unreadable ones."""
+    if requests is None or bytes(requests) in (b"", b"{}", b"null"):
+        return {}
+    asked = {"resultType": "input_required", "inputRequests": msgspec.Raw(bytes(requests))}
+    found = questions.input_requests(object_bytes(asked))
+    return found.requests if found is not None else {}

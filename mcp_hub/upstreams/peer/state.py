@@ -1,0 +1,83 @@
+"""The state of a session with one server: the settled protocol, announced changes, and the end of the connection."""
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+
+from mcp_hub import __version__
+from mcp_hub.types import Cause, Era, JsonObject, Kind, RawObject
+
+__all__ = ["CLIENT_INFO", "NOT_SETTLED", "PeerEnding", "ListChanges", "Observer", "PeerInfo"]
+
+CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
+
+
+class PeerInfo(msgspec.Struct, frozen=True):
+    """The result of the handshake or the discovery."""
+
+    era: Era
+    version: str
+    server_info: JsonObject = msgspec.field(default_factory=dict)
+    capabilities: JsonObject = msgspec.field(default_factory=dict)
+    instructions: str | None = None
+
+
+NOT_SETTLED: Final = PeerInfo(Era.HANDSHAKE, "")
+
+
+class Observer(Protocol):
+    """Receives notifications of a server that concern no call. Must not block."""
+
+    def on_notice(self, method: str, params: RawObject) -> None:
+        """An updated resource, or the acknowledgement or end of a subscription."""
+        ...
+
+    def on_message(self, session: str, frame: bytes) -> None:
+        """A notification for one handshake session alone."""
+        ...
+
+
+class PeerEnding:
+    """Whether a connection is `closed`, and why. With `is_explained` nothing more is found out after that."""
+
+    def __init__(self, *, is_explained: bool) -> None:
+        self.closed = anyio.Event()
+        self.cause: Cause | None = None
+        self.explained = anyio.Event()
+        if is_explained:
+            self.explained.set()
+
+    def explain(self, cause: Cause) -> None:
+        """Sets the final cause: the exit code is known and stderr read, or the hub ends the connection itself."""
+        self.cause = cause
+        self.explained.set()
+
+    def close(self, cause: Cause) -> None:
+        """The connection is closed; an earlier cause counts."""
+        self.cause = self.cause or cause
+        self.closed.set()
+
+
+class ListChanges:
+    """The kinds of lists that a server has announced as changed and that were not read since."""
+
+    def __init__(self) -> None:
+        self._kinds: set[Kind] = set()
+        self._news = anyio.Event()
+
+    def announce(self, kinds: Iterable[Kind]) -> None:
+        """These have changed. Without any it only wakes the task that waits."""
+        self._kinds.update(kinds)
+        self._news.set()
+
+    async def wait(self) -> None:
+        """Waits for an announcement since the last call."""
+        await self._news.wait()
+        self._news = anyio.Event()
+
+    def take(self) -> set[Kind]:
+        """The kinds to be read now."""
+        kinds, self._kinds = self._kinds, set()
+        return kinds

@@ -100,8 +100,8 @@ SERVERS: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "closed": Advice("The hub closed the connection.", "Nothing to do."),
         "connection_lost": Advice("The connection to the server was lost.", "Check the network and the server."),
-        "session_lost": Advice("The server does not know the session any more.", "Nothing to do: the hub begins anew."),
-        "era_changed": Advice("The server speaks another protocol version now.", "Nothing to do: the hub begins anew."),
+        "session_lost": Advice("The server has lost the session.", "Nothing to do: the hub connects again."),
+        "era_changed": Advice("The server now speaks another version.", "Nothing to do: the hub connects again."),
         "connection_refused": Advice(
             "Nothing listens at the host and port of `url`.", "Check `url`, and that the server runs."
         ),
@@ -142,7 +142,7 @@ SERVERS: Final[Mapping[str, Advice]] = MappingProxyType(
             "Log in again with `mcp-hub login`, with an account that has them; for a machine set `scopes`.",
         ),
         "not_admitted": Advice(
-            "The server does not accept the credentials.", "Set `bearer` or `headers` to what the server accepts."
+            "The server does not accept the credentials.", "Set valid credentials in `bearer` or `headers`."
         ),
         "internal_error": Advice("The hub made a mistake.", "Report it with the hub's log."),
         "unreadable_answer": Advice("The server sent an answer that is not MCP.", "Report it to its authors."),
@@ -174,7 +174,7 @@ CONFIGURATION: Final[Mapping[str, Advice]] = MappingProxyType(
         "out_of_range": Advice("The value is too small, too large, too short or too long.", "Keep to the bounds."),
         "invalid_value": Advice("The value cannot be used.", "Write what the message expects."),
         "invalid_url": Advice("The value is not a URL that can be used.", "Write http:// or https:// with a host."),
-        "cleartext_url": Advice("Everybody on the way can read what is sent over http://.", "Use https://."),
+        "cleartext_url": Advice("Others on the network can read http://.", "Use https://."),
         "invalid_placeholder": Advice(
             "A `${…}` cannot be understood.", "Write ${VAR}, ${VAR:-default} or ${file:path}."
         ),
@@ -226,7 +226,7 @@ CALLS: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "not_approved": Advice("The tool is held back until a person approves it.", "Approve it: `mcp-hub approve`."),
         "unknown_stream": Advice("The stream expired, belongs to somebody else or never existed.", "Call again."),
-        "events_gone": Advice("Events behind the cursor are not kept any more.", "Read from `earliest` on."),
+        "events_gone": Advice("Events behind the cursor are no longer kept.", "Read from `earliest` on."),
         "upstream_unavailable": Advice(
             "The server is not ready; nothing was sent.", "Try again later; `data.upstream.code` says why."
         ),
@@ -237,7 +237,7 @@ CALLS: Final[Mapping[str, Advice]] = MappingProxyType(
             "The remote server answered with an HTTP status.", "See `data.upstream.code` and the server's log."
         ),
         "upstream_error": Advice("The server broke the protocol.", "Report it to the authors of the server."),
-        "client_error": Advice("The client answered a question with what is not an answer.", "Correct the client."),
+        "client_error": Advice("The client sent an invalid answer to a question.", "Correct the client."),
         "tool_error": Advice("The server answered with an error, which is relayed.", "See `jsonrpc`."),
         "deadline_exceeded": Advice("The call took too long.", "Raise the limit that `data.limit` names."),
         "busy": Advice("A limit of the hub is reached; nothing was done.", "Wait `retryAfter` s, or raise `setting`."),
@@ -280,7 +280,7 @@ HTTP: Final[Mapping[str, Advice]] = MappingProxyType(
         "method_not_allowed": Advice("The path does not take this method.", "Use one that `Allow` names."),
         "not_found": Advice("There is nothing at this path.", "See /v1/openapi.json; the MCP endpoint is /mcp."),
         "session_required": Advice("The request needs a session.", "Send `initialize` first."),
-        "unknown_session": Advice("The session does not exist any more.", "Send `initialize` again."),
+        "unknown_session": Advice("The session no longer exists.", "Send `initialize` again."),
         "unknown_event": Advice("The hub does not know the event id.", "Call again."),
         "malformed": Advice("A post of an executor cannot be understood.", "Correct the executor."),
         "invalid_body": Advice("The body does not fit the schema.", "See /v1/openapi.json."),
@@ -320,13 +320,13 @@ COMMANDS: Final[Mapping[str, Advice]] = MappingProxyType(
         "unknown_profile": Advice("There is not a profile of this name, or you may not use it.", "Correct the name."),
         "unknown_client": Advice("There is not a client of this name.", "Use a known one, or add it to `hub.clients`."),
         "invalid_hub_url": Advice("The value is not the URL of a hub.", "Write it as http://127.0.0.1:8765."),
-        "not_a_hub": Advice("What answers at the URL is not a hub.", "Check --url."),
+        "not_a_hub": Advice("The server at the URL is not a hub.", "Check --url."),
         "refused_by_hub": Advice("The hub refused the request.", "Read its message."),
         "cannot_listen": Advice("The address cannot be listened on.", "Choose another one with --host and --port."),
         "store_in_memory": Advice("Streams are kept in the memory of the hub that runs.", "Ask it, with --url."),
         "state_unreadable": Advice("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
         "state_unwritable": Advice("A file of approvals cannot be written.", "Check its permissions and the disk."),
-        "no_terminal": Advice("There is nobody to ask: stdin is not a terminal.", "Add --yes."),
+        "no_terminal": Advice("The command cannot ask: stdin is not a terminal.", "Add --yes."),
         "no_login": Advice("The server does not take a login.", "See the message."),
         "logout_failed": Advice("The login could not be removed.", "Check the file's permissions."),
     }

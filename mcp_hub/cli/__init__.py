@@ -53,8 +53,8 @@ _COMMANDS: Final = {
 def open_standard_streams() -> None:
     """Opens the null device for each of stdin, stdout and stderr that this process was started without.
 
-    Else the event loop takes their numbers for its own, and what writes to them ends it. Stdout stays one that cannot
-    be written: what a command prints would be lost without a word.
+    Otherwise the event loop would use their numbers, and a write to them would end it. Stdout is opened for reading
+    only, so that a print fails: the output of a command must not be lost silently.
     """
     for name, mode, flags in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:

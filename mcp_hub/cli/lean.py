@@ -13,7 +13,7 @@ __all__: list[str] = []
 gc.set_threshold(20_000, 20, 20)  # what imports make stays: collections find nothing, and were a tenth of the start
 
 if "rich" not in sys.modules and "structlog" not in sys.modules:
-    sys.modules["rich"] = None  # type: ignore[assignment]  # the import system's word for "not to be had"
+    sys.modules["rich"] = None  # type: ignore[assignment]  # makes an import fail
     try:
         import_module("structlog")
     finally:

@@ -68,11 +68,11 @@ class StreamInterrupted(UpstreamLost):
 class HubStream:
     """The events of a call, to be iterated once, inside the block; `Completed`, `Failed` or `Cancelled` is the last.
 
-    There is not an event if the stream had already ended at the cursor. Leaving the block only disconnects: the call
+    A stream that had already ended at the cursor has no events. Leaving the block only disconnects: the call
     continues (`cancel` ends it). `stream` is the id once it is known, `cursor` the number of the event that was given
     out last; events that this version does not know are skipped. `on_pause` is called with the reason for each pause.
 
-    Iterating raises `RpcError` if the call or the stream cannot be had, `ConfigError` when the URL does not belong to a
+    Iterating raises `RpcError` for a refused call or an unknown stream, `ConfigError` when the URL does not belong to a
     hub or the hub refuses this client, and `StreamInterrupted`.
     """
 

@@ -1,4 +1,4 @@
-"""The way of a request to a hub and of its answer back: what a transport promises, whatever it runs over."""
+"""`HubTransport`: the way of a request to a hub and of its answer back."""
 
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType

@@ -1,4 +1,4 @@
-"""The difference of two `Settings` as a plan: what a running hub does to get from one to the other. Pure.
+"""The difference of two `Settings` as a plan that leads a running hub from one to the other. Pure.
 
 A key says by `AtOnce` that it holds as soon as it is read. Without that mark a change of a server's key restarts the
 server, and a change of another key waits for the hub's next start.
@@ -134,7 +134,7 @@ def _connection(settings: Settings, name: str) -> list[object]:
 
 
 def _rules(settings: Settings, name: str) -> tuple[list[object], object]:
-    """Everything else; which of the mappings' entries decides goes by their order.
+    """Everything else, with the order of mappings, by which the first matching entry decides.
 
     Whether a remote server has a `restart` of its own matters, too.
     """

@@ -4,7 +4,7 @@ In comes a configuration (a file or a mapping) and calls of the host program; ou
 objects or as the JSON text that they were made from, events of calls, an ASGI application, and a client of the official
 SDK. `async with Hub` holds it together: the hub's servers and tasks live as long as that block and in its task.
 
-`hub` is the public class, `stream` a call that is followed by its events, `questions` what a server asks on the way,
+`hub` is the public class, `stream` a call that is followed by its events, `questions` answers those of a server,
 `models` makes models of raw JSON, `mounted` is the ASGI application below somebody else's routes, `sdk_client` the
 transport between an SDK client and the hub. `inner` is the only module that touches the hub itself: its port, its
 fronts and the composition root.

@@ -11,7 +11,7 @@ __all__ = ["Diagnosis", "diagnose"]
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """The verdict about one server: a code, what is wrong, and the lines that it wrote last."""
+    """The verdict about one server: a code, the problem, and its last lines."""
 
     server: str
     code: str
@@ -28,7 +28,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def diagnose(status: UpstreamStatus, offered: Snapshot | None, view: CatalogView) -> Diagnosis:
-    """The verdict from a server's state, what it listed, and what of that clients get."""
+    """The verdict from a server's state, its lists, and the part of them that clients get."""
     match status.state:
         case UpstreamState.DISABLED:
             return Diagnosis(status.server, "disabled")

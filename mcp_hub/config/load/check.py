@@ -60,7 +60,7 @@ READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
 
 
 def validated(tree: JsonObject, report: Findings) -> Settings:
-    """The settings. Raises: ConfigError with all of `report`; what it says of a path already is not said twice."""
+    """The settings. Raises `ConfigError` with all of `report`; a path that is already in it is not reported twice."""
     known = {finding.path for finding in report.errors}
     try:
         settings = Settings.model_validate(tree)
@@ -97,7 +97,7 @@ def _known_keys(path: DataPath) -> Iterator[str]:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = kind.model_fields[str(part)].annotation
         else:
-            kind = get_args(kind)[-1]  # what a dict or list holds
+            kind = get_args(kind)[-1]  # the type of the items of a dict or list
         if NoneType in get_args(kind):
             kind = get_args(kind)[0]
     if isinstance(kind, type) and issubclass(kind, BaseModel):

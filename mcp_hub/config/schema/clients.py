@@ -20,11 +20,8 @@ __all__ = ["BUILT_IN_CLIENTS", "UNKNOWN_CLIENT", "ClientRules", "ClientSettings"
 class ClientSettings(Section):
     """One kind of client, known by the entry's name and by `matches`, globs on the name that it gives itself.
 
-    `soft_deadline` in seconds is how long a call may take before it is answered with what there is; "never" lets the
-    client wait. `max_tools` is the most tools that it is listed. `defers_tools` says that it keeps the definitions of
-    tools from its model until they are asked for, so that long lists cost it nothing. `expose` and `max_result_tokens`
-    go before those of the profile. A key left out, `matches`, too, is that of the built-in entry of this name, else
-    that of `unknown`.
+    docs/timeouts.md and docs/clients.md describe the keys. `soft_deadline` in seconds, or "never". A key left out,
+    `matches`, too, is that of the built-in entry of this name, else that of `unknown`.
     """
 
     soft_deadline: SoftDeadline | None = None

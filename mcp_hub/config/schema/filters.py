@@ -16,9 +16,8 @@ _MOST = 1000
 class SelectorSettings(Section):
     """One entry of a filter: a glob on names, or a mapping all of whose keys have to hold.
 
-    `name` and `tag` are globs (`*`, `?`, `[a-z]`; case matters). Written as a mapping, so that it cannot be taken for a
-    name or a URI: `{tag: admin}`, `{name: "get_*", tag: read}`. Tags are those that a definition says (`tags`,
-    `_meta.tags`, `_meta.fastmcp.tags`), and those of `per_tool`.
+    `name` and `tag` are globs (`*`, `?`, `[a-z]`; case matters): `{tag: admin}`, `{name: "get_*", tag: read}`. Tags are
+    those of the definition (`tags`, `_meta.tags`, `_meta.fastmcp.tags`) and of `per_tool`.
     """
 
     wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"}'

@@ -37,17 +37,10 @@ __all__ = [
 
 
 class HttpSettings(Section):
-    """The HTTP front, at `http://host:port/mcp`. `max_body` in bytes, of one request; port 0 takes a free one.
+    """The HTTP front, at `http://host:port/mcp`; docs/configuration-hub.md and docs/limits.md describe the keys.
 
-    `allowed_hosts` and `allowed_origins` are accepted besides the address itself. `allow_public` permits a non-loopback
-    `host` without tokens or `oauth`. `close_streams_after` (at least 30 s) is for clients that come back for the rest
-    of a stream. `oauth` takes access tokens of authorization servers, besides `hub.tokens`.
-
-    Bounds: `max_connections` open at a time; `max_headers` in bytes, of one request's head, which has `header_timeout`
-    to arrive, and its body `body_timeout`. Of one principal at a time: `requests_per_principal` being answered,
-    `bodies_per_principal` in bytes of the large ones among their bodies, and `sessions_per_principal` of the
-    `max_sessions`. Of one principal per second, on an average of 10 s: `session_rate` new sessions and `request_rate`
-    requests (0 = as many as come).
+    Sizes in bytes, times in seconds, rates per second and principal on an average of 10 s (0 = no bound). Port 0 is
+    any free one.
     """
 
     host: TextLine = "127.0.0.1"
@@ -71,7 +64,7 @@ class HttpSettings(Section):
 
 
 class TokenSettings(Section):
-    """A bearer token of the HTTP front, who it stands for, and the profile that it is bound to."""
+    """A bearer token of the HTTP front, the principal that shows it, and the profile that it is bound to."""
 
     token: Annotated[SecretStr, Field(min_length=1)]
     principal: Text
@@ -94,10 +87,10 @@ def written_out(store: object) -> object:
 
 
 class StoreSettings(Section):
-    """Where the streams of long calls are kept: a SQLite file that survives the hub, or memory, which does not.
+    """The store of durable streams: a SQLite file that survives the hub, or memory, which does not.
 
     `path` is the folder of that file (None = the state directory), relative to the configuration; several hubs may
-    share it. `retention` in seconds is how long a stream can be read after its end. A text is short for the first two:
+    share it. `retention` in seconds is how long a stream can be read after its end. A text stands for the first two:
     sqlite, sqlite:FOLDER or memory.
     """
 
@@ -121,18 +114,9 @@ class StoreSettings(Section):
 
 
 class LimitSettings(Section):
-    """Bounds on what peers can make the hub hold.
+    """Bounds on memory and work that clients and servers can cause; docs/limits.md describes each.
 
-    `line` is in bytes, of one JSON-RPC message, and `depth` how deep a client may nest JSON. `batch` are the messages
-    of one array, in the one protocol version that has them. `open_requests` are those of one client over stdio or SSE
-    that are not answered yet, `listens` the `subscriptions/listen` streams of one principal. `running_calls` counts per
-    principal; `waiting_calls` those behind it, and beyond them a call is refused. `detached_calls` are those of one
-    principal that no request waits for: tasks, REST, past a soft deadline. `tools_per_server` and `pages` bound a
-    server's lists; `stderr_lines` are remembered per server. `question_timeout` in seconds is how long a client may
-    leave a server's question open. `followers` read one stream at a time; `stream_events` and `stream_size` in bytes
-    bound what is kept of it, and `event` in bytes one event of a producer. `results` are the long results that are kept
-    for one principal to be read on, `results_size` in bytes all of them together, and `result_ttl` in seconds is how
-    long each is kept.
+    Sizes in bytes, times in seconds. Limits of calls, listens and results are per principal.
     """
 
     line: Size = 32 * MiB
@@ -157,19 +141,10 @@ class LimitSettings(Section):
 
 
 class HubSettings(Section):
-    """The hub itself: what it calls itself, how it names and lists tools, who may come in, and its limits.
+    """The hub itself: its names and lists, its fronts and tokens, and its limits.
 
-    `expose` is what clients are listed: every tool (full), `find_tools` and `run_tool` for them all
-    (search), these with all names in a description (names), or (auto) every tool if the list fits `budget` tokens and
-    the client, else search. Tools whose exported name one of the globs of `pinned` matches are listed in any case.
-    `compact` leaves out of listed schemas what says nothing. A result of more than `max_result_tokens` is cut and its
-    rest kept for `read_result` (0 = never cut). `aliases` are words that the search takes for other ones.
-    `max_name_length` (16 to 64) bounds exported names. `first_list_wait` in seconds is how long a first list waits for
-    servers that still start (0 = never). `page_size` is the entries of one page of a list. `task_after` in seconds is
-    how long a call of a client that takes tasks may run before it is answered with one (0 = at once). `clients` has an
-    entry for each kind of client, which `serve --client` chooses or the client's own name. `watch`: a hub that serves
-    reloads this file when it changes. `drain_timeout` in seconds is how long the running calls of a server may go on
-    when the server is removed, changed or started again. `telemetry` is where spans and durations of calls go.
+    docs/configuration-hub.md describes the keys. Durations in seconds; `budget` and `max_result_tokens` in tokens
+    (0 = results are never cut).
     """
 
     name: Text = "mcp-hub"

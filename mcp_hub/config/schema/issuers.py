@@ -48,14 +48,13 @@ _Scopes = Annotated[list[_Scope], Field(max_length=100)]
 
 
 class IssuerSettings(Section):
-    """An authorization server whose tokens are taken: JWTs signed with one of its keys.
+    """An authorization server whose tokens the hub accepts: JWTs signed with one of its keys.
 
-    Its keys come from exactly one of `jwks_url` (fetched), `jwks_file` (relative to the configuration) and
-    `shared_key` (HMAC). `algorithms` are the only ones taken (default RS256 and ES256, with a shared key HS256).
-    `audience` are the values of `aud` that mean this hub (default: `resource`). `principal_claim` says whose calls
-    these are. The profile is the one that `profile_claim` names, else that of the first scope of `scope_profiles` which
-    the token has, else `profile`; if the first two are given and say nothing, and the third is not, the token is
-    refused.
+    The keys come from exactly one of `jwks_url` (fetched), `jwks_file` (relative to the configuration) and `shared_key`
+    (HMAC). Only `algorithms` are accepted (default RS256 and ES256, with a shared key HS256). `audience` has the
+    values of `aud` that mean this hub (default: `resource`). `principal_claim` names the caller. The profile is the one
+    that `profile_claim` names, else that of the first matching scope of `scope_profiles`, else `profile`; a token that
+    matches none of the configured ones is refused.
     """
 
     issuer: _Identifier

@@ -19,13 +19,9 @@ _SECRETS: Final = ("client_secret", "private_key")
 class OAuthSettings(Section):
     """The login to a remote server. Without this section, `mcp-hub login` discovers everything and registers by itself.
 
-    `client_id` is that of a client registered by hand, with its `client_secret` if it has one, which is sent as
-    `token_auth` says (found out if left out). `client_metadata_url` is an https URL that serves as the client's id
-    where the authorization server takes that. `scopes` are asked for in place of those that the server names. `issuer`
-    is the authorization server, as it calls itself: with it the login goes nowhere else. `redirect_port` is where the
-    browser comes back to on this machine, any free port if left out. With `grant: client_credentials` the hub logs in
-    by itself, without a person, by `client_secret` or by a JWT signed with `private_key` (PEM) by `algorithm`; it needs
-    the `issuer`, so that a secret is never sent to whom a server names.
+    docs/upstream-auth.md describes the keys. With `issuer` the login goes to no other authorization server. With
+    `grant: client_credentials` the hub logs in without a person, by `client_secret` or a JWT signed with `private_key`
+    (PEM); it needs the `issuer`, so that a secret is never sent to a server that somebody else names.
     """
 
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"

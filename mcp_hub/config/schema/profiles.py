@@ -8,12 +8,10 @@ __all__ = ["ProfileSettings"]
 
 
 class ProfileSettings(Section):
-    """A named narrower view: only these servers (None = all), and what the filters let through of what they offer.
+    """A named narrower view: only these servers (None = all), with filters besides those of the servers.
 
-    Filters see what clients see: exported names, and URIs, besides the servers' own URIs. They hold in addition to
-    those of the servers. `expose`, `budget`, `compact`, `pinned` and `max_result_tokens` left out are the hub's; a list
-    under `pinned` takes the place of the hub's. Clients get a profile by `serve --profile`, by a token that is bound to
-    it, or by URL: `/mcp/p/<name>`, `/sse/p/<name>`, `/v1/…?profile=<name>`.
+    Filters see exported names and URIs, and the servers' own URIs. `expose`, `budget`, `compact`, `pinned` and
+    `max_result_tokens` left out are the hub's. docs/profiles.md says how clients get a profile.
     """
 
     servers: list[Text] | None = None

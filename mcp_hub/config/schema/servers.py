@@ -47,21 +47,13 @@ _OF_PROCESSES = ("start", "idle_stop")
 
 
 class ServerSettings(Section):
-    """One upstream: a child process (`command`), a remote server (`url`) or Python functions (`local`,
-    "module" or "module:attribute"), exactly one.
+    """One entry under `servers`: a child process (`command`), a remote server (`url`) or Python functions (`local`).
 
-    `args`, `env` (added to an allow-listed environment), `cwd` and `scope` (one process for all callers, shared, the
-    default; for each session; for each call) belong to a command. `type` (found out if left out),
-    `headers`, `bearer` (a token, sent as `Authorization`) and `oauth` (how to log in; also without it `mcp-hub login`
-    works) belong to a url. `tools`, `resources` and
-    `prompts` filter on the server's own names; `rename` maps such a name to the exported one. `prefix` is a text or one
-    of auto, always, never. `per_tool` maps such a name, or a glob, to what differs for that tool; one entry decides,
-    that of the exact name, else of the first glob: ask `Settings.tool_rules` for calls. `expose` lists all its tools in
-    any case (full), or leaves them to `find_tools` (search); `compact` is that of the hub for its tools. A duration,
-    `restart`, `start`, `idle_stop`, `task`, `orphan`, `idempotent` or `approval` left out is taken from `defaults`: ask
-    `Settings.effective`.
-    `disabled`, `transport`, other words for `type`, `auth: oauth`, and `type: stdio` next to a command are read as
-    other clients write them.
+    docs/configuration.md describes the keys. `args`, `env`, `cwd` and `scope` belong to a command; `type`, `headers`,
+    `bearer` and `oauth` to a url. Filters, `rename` and `per_tool` take the server's own names. A duration, `restart`,
+    `start`, `idle_stop`, `task`, `orphan`, `idempotent` or `approval` left out is that of `defaults`: ask
+    `Settings.effective`, and `Settings.tool_rules` for calls. Keys of other clients (`disabled`, `transport`,
+    `auth: oauth`, `type: stdio`) are read as ours.
     """
 
     command: TextLine | None = None

@@ -25,9 +25,9 @@ _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 class TelemetrySettings(Section):
     """OpenTelemetry (the extra `otel`). Nothing is sent unless this says so.
 
-    `endpoint` is that of a collector, without `/v1/traces`, and `headers` what is sent to it. `enabled` is true if
-    there is an `endpoint`; without one it takes everything from the standard `OTEL_*` variables. `metrics`: the
-    durations of calls are sent, too, not only spans.
+    `endpoint` is that of a collector, without `/v1/traces`; it is sent the `headers`. `enabled` defaults to whether
+    there is an `endpoint`; without one the standard `OTEL_*` variables hold. `metrics`: durations of calls are sent,
+    too, not only spans.
     """
 
     enabled: bool | None = None

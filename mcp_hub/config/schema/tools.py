@@ -22,17 +22,11 @@ _OF_LISTS: Final = ("name", "description", "hide", "pin", "tags", "arguments", "
 
 
 class ToolSettings(Section):
-    """Some of a server's tools: what differs from what the server says, in lists and in calls.
+    """Overrides of one tool, or of the tools that a glob matches, in lists and in calls.
 
-    `name` is the exported name of one tool (no glob), `description` replaces the server's. A tool with `hide` is
-    neither listed nor found nor called; `pin` lists it in every mode, or, false, keeps the globs of `pinned` from doing
-    so. `tags` are added to its own. `arguments` are filled in where the caller leaves them out, and no longer required;
-    `fixed` ones are always sent, and a caller neither sees nor may give them. Lists show neither's values. `task` is
-    when a client that takes tasks is answered with one: once the call has run for `hub.task_after` (auto), at once
-    (always), always and a client that takes none is refused (required), or never. `orphan` is what becomes of a call
-    whose client is gone: cancel, finish, or finish within a duration in seconds. `idempotent` says that calls may be
-    repeated: a second identical one joins the first while it runs. These three are taken from the server, else from
-    `defaults`, when they are left out.
+    docs/configuration.md describes the keys. `arguments` are defaults for the caller's; `fixed` ones are always sent,
+    and a caller neither sees nor may give them. `task`, `orphan` and `idempotent` left out are those of the server,
+    else of `defaults`. `orphan` as a number is in seconds.
     """
 
     name: ExportedName | None = None

@@ -116,7 +116,7 @@ class HubPort:
         self.task_after = task_after
         self.durable = StreamPort(streams, rules)
         self.stream = self.durable.open
-        self._own_tools = OwnTools(streams, self.durable.leave)
+        self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store, streams.retention)
         retention = long_results.keeping if long_results is not None else None
         self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention)

@@ -72,6 +72,10 @@ class Session(msgspec.Struct):
         """The client has been listed tools in this mode for the first time, and keeps it."""
         self.mode, self.facts = mode, None
 
+    def follow_lists(self, lists: dict[Kind, int]) -> None:
+        """Changes of these lists are announced to the client; they are kept by their digests."""
+        self.lists = lists
+
     def set_log_level(self, level: str) -> None:
         """The client asked for messages of `level` and above."""
         self.log_level = level

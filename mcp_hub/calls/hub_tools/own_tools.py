@@ -19,10 +19,9 @@ from mcp_hub.aio import Bell
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
 from mcp_hub.calls.hub_tools.relay import Relay
 from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
-from mcp_hub.calls.runner import CallRecord, TimeLimits
-from mcp_hub.calls.streams.stored import fetched
-from mcp_hub.calls.streams.stream import Stream, StreamReader
-from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.streams.port import StreamHandle, StreamPort
+from mcp_hub.calls.streams.stream import StreamReader
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed
 from mcp_hub.protocol.extensions import with_mark
@@ -102,11 +101,10 @@ _T = TypeVar("_T", bound=_Stream)
 
 
 class OwnTools:
-    """The handlers of both tools. `leave` has a call continue as long as its tool may."""
+    """The handlers of both tools."""
 
-    def __init__(self, streams: StreamTable, leave: Callable[[CallRecord], None]) -> None:
+    def __init__(self, streams: StreamPort) -> None:
         self._streams = streams
-        self._leave = leave
 
     def handler(self, caller: OwnToolCaller) -> CallHandler:
         """Runs one call of one of them."""
@@ -122,48 +120,42 @@ class OwnTools:
 
     async def _cancel(self, call: Call) -> Completed:
         id_ = _arguments(call, _Stream).stream
-        row = (await self._opened(call, id_)).row
-        if row.has_ended:
-            return _text(f"The call of {row.name} has ended already: {WAIT} returns its result.")
-        await self._streams.cancel(call.principal, row.id, f"cancelled by the client ({CANCEL})")
-        return _text(f"The call of {row.name} is being cancelled.")
+        stream = await self._opened(call, id_)
+        name = stream.info.name
+        if stream.info.has_ended:
+            return _text(f"The call of {name} has ended already: {WAIT} returns its result.")
+        await stream.cancel(f"cancelled by the client ({CANCEL})")
+        return _text(f"The call of {name} is being cancelled.")
 
-    async def _opened(self, call: Call, id_: str) -> Stream:
+    async def _opened(self, call: Call, id_: str) -> StreamHandle:
         """Raises `UnknownStream`, also for a stream of another method: its result would not be that of a tool."""
         stream = await self._streams.open(call.principal, id_)
-        if stream.row.method != "tools/call":
+        if stream.info.method != "tools/call":
             raise UnknownStream
         return stream
-
-    # -- hub_wait
 
     async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> "Completed | _Ended":
         wanted = _arguments(call, _Wait)
         after = _cursor(wanted.after)
         stream = await self._opened(call, wanted.stream)
-        if stream.row.has_ended:
-            return _Ended(stream.row, await self._ending(stream.row))
-        writer = self._streams.owned(stream.row.id)
-        is_alone = writer is not None and writer.absence.until is not None
-        waiting = _Waiting(self._streams, stream, after, Relay(self._streams, call, channel, stream.row))
+        if stream.info.has_ended:
+            ending = _event(await stream.ending())
+            if not isinstance(ending, Ending):
+                raise UnknownStream
+            return _Ended(stream.info, ending)
+        was_orphan = stream.is_orphan
+        waiting = _Waiting(stream, after, Relay(stream, channel))
         try:
-            ending = await waiting.ending(caller.deadline * _SHARE)
+            found = await waiting.ending(caller.deadline * _SHARE)
         finally:
             waiting.close()
-            if is_alone and writer is not None:
-                self._leave(writer.record)
-        if ending is not None:
-            return _Ended(stream.row, ending)
-        text = still_running(stream.row.id, waiting.cursor, waiting.said, "New output")
-        answer = with_mark(_text(text).result, stream.row.id, waiting.cursor, stream.row.status)
+            if was_orphan:
+                stream.let_go(was_orphan=True)
+        if found is not None:
+            return _Ended(stream.info, found)
+        text = still_running(stream.id, waiting.cursor, waiting.said, "New output")
+        answer = with_mark(_text(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
-
-    async def _ending(self, row: StreamInfo) -> Ending:
-        lines = await fetched(self._streams.store, row.id, row.last - 1, 1)
-        ending = _event(lines[-1]) if lines else None
-        if not isinstance(ending, Ending):
-            raise UnknownStream
-        return ending
 
 
 class _Ended(msgspec.Struct, frozen=True):
@@ -174,11 +166,10 @@ class _Ended(msgspec.Struct, frozen=True):
 
 
 class _Waiting:
-    """Follows one stream for one call of `hub_wait`. Raises as `StreamTable.follow` does, but skips what is gone."""
+    """Follows one stream for one call of `hub_wait`. Raises as `StreamHandle.follow`, but skips lost events."""
 
-    def __init__(self, streams: StreamTable, stream: Stream, after: int, relay: Relay) -> None:
+    def __init__(self, stream: StreamHandle, after: int, relay: Relay) -> None:
         self.said = Transcript(_MOST)
-        self._streams = streams
         self._stream = stream
         self._relay = relay
         self._bell = Bell()
@@ -191,10 +182,10 @@ class _Waiting:
 
     def _follow(self, after: int) -> StreamReader:
         try:
-            return self._streams.follow(self._stream, self._bell.ring, after)
+            return self._stream.follow(self._bell.ring, after)
         except EventsGone as gone:
             self.said.cut()
-            return self._streams.follow(self._stream, self._bell.ring, gone.earliest - 1)
+            return self._stream.follow(self._bell.ring, gone.earliest - 1)
 
     async def ending(self, seconds: float) -> Ending | None:
         """The call's, if it comes in time. Nobody's time is over while a question is open."""

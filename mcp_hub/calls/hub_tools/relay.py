@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from mcp_hub.call import Call, CallChannel, Question, StreamInfo
-from mcp_hub.calls.streams.stored import open_questions
-from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.call import CallChannel, Question
+from mcp_hub.calls.streams.port import StreamHandle
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, InputReceived, InputRequired
 from mcp_hub.types import RawJson
@@ -14,17 +13,16 @@ __all__ = ["Relay"]
 
 
 class Relay:
-    """Asks through `channel` what the stream of `row` asks, and passes the answers on.
+    """Asks through `channel` the questions of a stream, and passes the answers on.
 
     What is still open when the waiting call ends stays open where it came from: nothing is passed on any more.
     """
 
-    def __init__(self, streams: StreamTable, call: Call, channel: CallChannel, row: StreamInfo) -> None:
+    def __init__(self, stream: StreamHandle, channel: CallChannel) -> None:
         self._wake: Callable[[], None] = lambda: None
-        self._streams = streams
-        self._principal = call.principal
+        self._stream = stream
         self._channel = channel
-        self._row = row
+        self._known = stream.info.last
         self._asked: set[str] = set()
         self._open: dict[str, str] = {}  # keys of the stream, to those of the channel
         self._answers: list[tuple[str, RawJson | RpcError]] = []
@@ -38,22 +36,22 @@ class Relay:
         return bool(self._open)
 
     async def begin(self) -> None:
-        """Asks what is open as of the row."""
-        for question in (await open_questions(self._streams.store, self._row)).values():
+        """Asks the questions that are open already."""
+        for question in (await self._stream.questions()).values():
             self._ask(question)
 
     def take(self, seq: int, event: CallEvent) -> None:
-        """An event of the stream; those up to the row's last are known."""
+        """An event of the stream; questions before the beginning are known."""
         if isinstance(event, InputReceived):
             self._withdraw(event.key)
-        elif isinstance(event, InputRequired) and seq > self._row.last:
+        elif isinstance(event, InputRequired) and seq > self._known:
             self._ask(event)
 
     async def pass_on(self) -> None:
         """Hands over what was answered. Raises `UnknownStream`, `StoreError`."""
         answers, self._answers = self._answers, []
         for key, outcome in answers:
-            await self._streams.answer(self._principal, self._row.id, key, outcome)
+            await self._stream.answer(key, outcome)
 
     def _ask(self, question: InputRequired) -> None:
         if question.key in self._asked:

@@ -1,7 +1,8 @@
 """Reads and writes single events of stored streams, and names calls as their streams do."""
 
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
 import anyio
 import msgspec
@@ -15,6 +16,8 @@ from mcp_hub.types import CallId, RawJson
 
 __all__ = ["PAGE", "appended", "asked", "asked_last", "fetched", "last_progress", "open_questions", "own_name"]
 
+_T = TypeVar("_T")
+
 PAGE: Final = 4096
 """Events that are fetched at once."""
 _LOOK: Final = 256
@@ -23,16 +26,7 @@ _LOOK: Final = 256
 
 async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:
     """A page of events, encoded; empty at the end. Raises `StoreError`, `UnknownStream`."""
-    news = anyio.Event()
-    found: list[EventPage | StoreError | None] = []
-
-    def done(page: EventPage | StoreError | None) -> None:
-        found.append(page)
-        news.set()
-
-    store.fetch(id_, after, most, done)
-    await news.wait()
-    (page,) = found
+    page: EventPage | StoreError | None = await _done(partial(store.fetch, id_, after, most))
     if isinstance(page, StoreError):
         raise page
     if page is None:
@@ -42,17 +36,24 @@ async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) 
 
 async def appended(store: EventStore, row: StreamInfo, lines: Sequence[bytes], change: Change) -> None:
     """Adds events behind the last one of a stream that this process owns and nobody writes to. Raises `StoreError`."""
-    news = anyio.Event()
-    errors: list[StoreError | None] = []
+    chunk = Chunk(row.last + 1, tuple(lines))
+    error: StoreError | None = await _done(partial(store.append, row.id, row.epoch, chunk, change))
+    if error is not None:
+        raise error
 
-    def done(error: StoreError | None) -> None:
-        errors.append(error)
+
+async def _done(start: Callable[[Callable[[_T], None]], None]) -> _T:
+    """Waits until the store calls back."""
+    news = anyio.Event()
+    found: list[_T] = []
+
+    def done(result: _T) -> None:
+        found.append(result)
         news.set()
 
-    store.append(row.id, row.epoch, Chunk(row.last + 1, tuple(lines)), change, done)
+    start(done)
     await news.wait()
-    if errors[0] is not None:
-        raise errors[0]
+    return found[0]
 
 
 async def open_questions(store: EventStore, row: StreamInfo) -> dict[str, InputRequired]:

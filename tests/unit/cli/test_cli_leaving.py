@@ -14,8 +14,6 @@ from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env
 
 pytestmark = pytest.mark.processes
 
-CLOSED = {"<&-": 0, ">&-": 1, "2>&-": 0, "<&- >&- 2>&-": 1}
-"""What a command that prints something ends with."""
 LEAVING = "import sys; from mcp_hub.cli.setup import leave; sys.%s.write('unread'); leave()"
 
 
@@ -32,16 +30,26 @@ def test_a_hub_that_nobody_reads_any_more_ends_well(stream: str) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("closed", CLOSED)
-@pytest.mark.parametrize("command", ["serve", "list"])
-def test_a_hub_that_is_started_without_a_standard_stream_ends_well(tmp_path: Path, command: str, closed: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "closed", "ends_with"),
+    [
+        ("serve", "<&- >&- 2>&-", 0),
+        ("serve", "2>&-", 0),
+        ("list", "<&-", 0),
+        ("list", "2>&-", 0),
+        ("list", "<&- >&- 2>&-", 1),
+    ],
+)
+def test_a_hub_that_is_started_without_a_standard_stream_ends_well(
+    tmp_path: Path, command: str, closed: str, ends_with: int
+) -> None:
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     line = f"{shlex.join([*COMMAND, command])} {closed}"
     done = subprocess.run(line, shell=True, input=b"", capture_output=True, env=command_env(tmp_path), timeout=SECONDS)
-    assert (done.returncode, b"Traceback" in done.stderr) == (CLOSED[closed] if command == "list" else 0, False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (ends_with, False)
 
 
-@pytest.mark.parametrize("command", ["--help", "list --json", "call jobs_wait --arg seconds=0"])
+@pytest.mark.parametrize("command", ["--help", "call jobs_wait --arg seconds=0"])
 def test_output_that_is_closed_cannot_be_written(tmp_path: Path, command: str) -> None:
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     line = f"{shlex.join(COMMAND)} {command} >&-"
@@ -62,7 +70,7 @@ def test_hub_without_a_standard_output_serves(tmp_path: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize(
     ("command", "unbuffered"),
-    [("list", ""), ("list --json", "1"), ("call jobs_wait --arg seconds=0", "1"), ("check", ""), ("--help", "")],
+    [("list --json", "1"), ("call jobs_wait --arg seconds=0", "1"), ("check", "")],
 )
 def test_output_that_cannot_be_written_is_one_line_on_stderr(tmp_path: Path, command: str, unbuffered: str) -> None:
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))

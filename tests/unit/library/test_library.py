@@ -107,7 +107,7 @@ async def test_what_on_event_raises_ends_the_call(hub: Hub) -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        await hub.call_tool("jobs_run_job", {"steps": 9, "seconds": 60}, on_event=on_event)
+        await hub.call_tool("jobs_run_job", {"steps": 900, "seconds": 60}, on_event=on_event)
 
 
 async def test_an_unknown_tool_is_named_with_the_nearest_ones(hub: Hub) -> None:

@@ -71,14 +71,6 @@ async def test_without_somebody_to_answer_the_server_is_told_so(hub: Hub) -> Non
     assert "client cannot" in said or "did not declare elicitation" in said
 
 
-async def test_what_on_question_raises_ends_the_call(hub: Hub) -> None:
-    def on_question(question: InputRequired) -> Any:
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        await hub.call_tool("a_ask_form", {}, on_question=on_question)
-
-
 async def test_questions_of_a_stream_are_answered_there(hub: Hub) -> None:
     async with hub.stream_tool("a_ask_form", {}, asks=True) as stream:
         async for event in stream:
@@ -101,3 +93,12 @@ async def test_a_client_of_the_sdk_is_asked_itself(hub: Hub) -> None:
         async with hub.connect(mode=mode, elicitation_callback=elicited) as client:
             result = await client.call_tool("a_ask_form", {})
             assert result.structured_content["answers"] == {"form": {"result": FORM}}, mode
+
+
+# last: a call that was given up lets other sessions wait for its echo
+async def test_what_on_question_raises_ends_the_call(hub: Hub) -> None:
+    def on_question(question: InputRequired) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await hub.call_tool("a_ask_form", {}, on_question=on_question)

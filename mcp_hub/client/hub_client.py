@@ -5,6 +5,7 @@ import secrets
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from msgspec import Raw
 
 from mcp_hub.client.rest import RestClient
@@ -15,7 +16,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rest.calls import ToolList
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
-from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
+from mcp_hub.protocol.rest.streams import ErrorBody, InputBody, StreamList, StreamStatus
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import RawJson
 
@@ -105,28 +106,9 @@ class HubClient:
         """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""
         return await self._rest.told(StreamStatus, "DELETE", self._rest.url("streams", stream))
 
-    async def answer(
-        self,
-        stream: str,
-        key: str,
-        *,
-        action: str | None = None,
-        content: RawJson | None = None,
-        result: RawJson | None = None,
-        error: RpcError | None = None,
-    ) -> None:
-        """Answers an open question, in one of three ways.
-
-        An elicitation by its `action` (accept, decline, cancel) and `content`; any by its whole `result`, or an
-        `error`. Raises `UnknownStream`, `InvalidParams` for a question that is not open.
-        """
-        given = {
-            "action": action,
-            "content": None if content is None else Raw(bytes(content)),
-            "result": None if result is None else Raw(bytes(result)),
-            "error": None if error is None else {"code": error.code, "message": error.message},
-        }
-        body = object_bytes({"key": key, **{name: value for name, value in given.items() if value is not None}})
+    async def refuse(self, stream: str, key: str, error: RpcError) -> None:
+        """Answers an open question with an error. Raises `UnknownStream`, `InvalidParams` if it is not open."""
+        body = msgspec.json.encode(InputBody(key, error=ErrorBody(error.code, error.message)))
         await self._rest.told(StreamStatus, "POST", self._rest.url("streams", stream, "input"), body)
 
     def _start(self, name: str, arguments: RawJson, key: str | None) -> Start:

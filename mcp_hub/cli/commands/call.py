@@ -181,7 +181,7 @@ async def _decline(client: "HubClient", stream: str, key: str) -> None:
     """Answers a question with an error, in a few attempts: without an answer the call would wait for minutes."""
     for pause in _TRIES:
         try:
-            await client.answer(stream, key, error=_NOBODY)
+            await client.refuse(stream, key, _NOBODY)
             return
         except InvalidParams:  # it is not open any more
             return

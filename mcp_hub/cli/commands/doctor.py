@@ -65,11 +65,9 @@ class Stopwatch(msgspec.Struct):
 @click.argument("servers", nargs=-1, metavar="[SERVER]...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
-    "--wait",
-    type=Seconds(min=0),
-    metavar="SECONDS",
+    "--wait", type=Seconds(min=0), metavar="SECONDS",
     help="How long to wait for servers to start.  [default: the longest start_timeout]",
-)
+)  # fmt: skip
 @verbose_option
 @config_option
 def doctor(servers: tuple[str, ...], as_json: bool, wait: float | None, verbose: int, config: str | None) -> None:

@@ -65,20 +65,13 @@ class SearchReport(msgspec.Struct, frozen=True):
 @click.argument("query", nargs=-1, required=True, metavar="QUERY...")
 @click.option("--server", metavar="NAME", help="Only the tools of this server.")
 @click.option(
-    "--limit",
-    type=click.IntRange(1, MOST_HITS),
-    default=_HITS,
-    show_default=True,
-    metavar="N",
+    "--limit", type=click.IntRange(1, MOST_HITS), default=_HITS, show_default=True, metavar="N",
     help="Maximum number of hits.",
-)
+)  # fmt: skip
 @click.option(
-    "--detail",
-    type=click.Choice(["brief", "full"]),
-    default="brief",
-    show_default=True,
+    "--detail", type=click.Choice(["brief", "full"]), default="brief", show_default=True,
     help="One line per hit, or whole definitions.",
-)
+)  # fmt: skip
 @click.option("--explain", is_flag=True, help="Show how each score is computed.")
 @click.option("--profile", metavar="NAME", help="Search only what this profile exposes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with scores.")

@@ -37,11 +37,9 @@ __all__ = ["serve"]
 
 @click.command()
 @click.option(
-    "--http",
-    "over_http",
-    is_flag=True,
+    "--http", "over_http", is_flag=True,
     help="Serve HTTP instead of stdio: Streamable HTTP at /mcp, SSE at /sse, REST at /v1.",
-)
+)  # fmt: skip
 @click.option("--host", help="Address to listen on; overrides hub.http.host.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port to listen on, 0 for any free port; overrides hub.http.port."

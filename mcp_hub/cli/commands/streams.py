@@ -30,13 +30,9 @@ _MESSAGE: Final = 80
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=100,
-    show_default=True,
-    metavar="N",
+    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, metavar="N",
     help="Maximum number of streams.",
-)
+)  # fmt: skip
 @url_options
 @config_option
 def streams(as_json: bool, limit: int, config: str | None, url: str | None, token: str | None) -> None:

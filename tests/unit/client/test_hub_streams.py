@@ -3,7 +3,6 @@
 import re
 
 import anyio
-import msgspec
 import pytest
 
 from mcp_hub.client import StreamInterrupted
@@ -94,19 +93,14 @@ async def test_state_list_and_cancel_are_one_request_each() -> None:
     ]
 
 
-async def test_questions_are_answered_in_each_way() -> None:
+async def test_question_is_refused_with_an_error() -> None:
     with anyio.fail_after(SECONDS):
-        async with peer([json_answer(202, ROW)] * 3) as hub, connect(hub.url) as client:
-            await client.answer(STREAM, "q", action="accept", content=b'{"a": 1.0}')
-            await client.answer(STREAM, "q", result=msgspec.Raw(b'{"roots":[]}'))
-            await client.answer(STREAM, "q", error=RpcError("no", code=-5))
-    assert {(asked.method, asked.path) for asked in hub.asked} == {("POST", f"/v1/streams/{STREAM}/input")}
-    assert {asked.headers["content-type"] for asked in hub.asked} == {"application/json"}
-    assert [asked.body for asked in hub.asked] == [
-        b'{"key":"q","action":"accept","content":{"a": 1.0}}',
-        b'{"key":"q","result":{"roots":[]}}',
-        b'{"key":"q","error":{"code":-5,"message":"no"}}',
-    ]
+        async with peer([json_answer(202, ROW)]) as hub, connect(hub.url) as client:
+            await client.refuse(STREAM, "q", RpcError("no", code=-5))
+    [asked] = hub.asked
+    assert (asked.method, asked.path) == ("POST", f"/v1/streams/{STREAM}/input")
+    assert asked.headers["content-type"] == "application/json"
+    assert asked.body == b'{"key":"q","error":{"code":-5,"message":"no"}}'
 
 
 async def test_refusals_are_errors_by_what_they_name() -> None:
@@ -116,7 +110,7 @@ async def test_refusals_are_errors_by_what_they_name() -> None:
             with pytest.raises(UnknownStream):
                 await client.status("st_nope")
             with pytest.raises(InvalidParams, match="said unknown_question"):
-                await client.answer(STREAM, "q", action="decline")
+                await client.refuse(STREAM, "q", RpcError("no"))
             with pytest.raises(UpstreamLost, match="lost the connection"):
                 await client.cancel(STREAM)
     assert len(hub.asked) == 3

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from mcp_hub.cli.render import results
 from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, Quiet, Show
 from mcp_hub.cli.render.results import with_code
@@ -32,14 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["exit_code", "followed", "refuse", "show_for"]
 
 _ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost)
-
-
-class _Data(msgspec.Struct, frozen=True):
-    upstream: dict[str, object] = {}
-
-
-class _Error(msgspec.Struct):
-    data: _Data = _Data()
 
 
 def show_for(output: str, title: str) -> Show:
@@ -94,16 +84,9 @@ def refuse(show: Show, error: RpcError) -> int:
     return code
 
 
-def _has_no_list(error: RpcError) -> bool:
-    """Whether a name is unknown because its server is not ready and has never listed its tools."""
-    try:
-        return "state" in msgspec.json.decode(error.encoded(), type=_Error).data.upstream
-    except msgspec.DecodeError:
-        return False
-
-
 def exit_code(error: RpcError) -> int:
     """2: the tool or stream is unknown. 3: its server or its hub is not available. 1: an error of the server."""
     if isinstance(error, UnknownEntry | UnknownStream):
-        return EXIT_UNAVAILABLE if _has_no_list(error) else EXIT_CONFIG
+        is_unlisted = "state" in error.about_upstream  # its server is not ready and has never listed its tools
+        return EXIT_UNAVAILABLE if is_unlisted else EXIT_CONFIG
     return EXIT_UNAVAILABLE if isinstance(error, _ABSENT) else EXIT_TOOL

@@ -48,8 +48,8 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
     except ConfigError as exc:
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None
-    found, missing = _programs(loaded)
-    warnings = [masked(own) for own in (*loaded.warnings, *loaded.notes, *_front(loaded), *missing)]
+    found, missing = _looked_up(loaded)
+    warnings = [masked(own) for own in (*loaded.warnings, *loaded.notes, *missing)]
     report = {"ok": True, **summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)
@@ -76,9 +76,11 @@ async def _compared(
     return 0
 
 
-def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:
-    """The program of each enabled server, and warnings about programs that are not there."""
+def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:
+    """The program of each enabled server, and warnings about programs that are not there and an unsafe HTTP front."""
     report = report_of(loaded)
+    if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
+        report.warn(("hub", "http", "host"), "public_without_tokens", f"`serve --http` would end at once: {refusal}")
     found: dict[str, str] = {}
     for name, server in loaded.settings.servers.items():
         if not server.enabled:
@@ -92,14 +94,6 @@ def _programs(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]
             key = "command" if server.local is None else "local"
             report.warn(("servers", name, key), problem.code, str(problem))
     return found, report.located(report.warnings)
-
-
-def _front(loaded: Loaded) -> tuple[ConfigFinding, ...]:
-    """A warning if the hub cannot be served over HTTP as it is configured."""
-    report = report_of(loaded)
-    if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
-        report.warn(("hub", "http", "host"), "public_without_tokens", f"`serve --http` would end at once: {refusal}")
-    return report.located(report.warnings)
 
 
 def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
@@ -142,8 +136,7 @@ def _print(
         return
     for error in report["errors"]:
         click.echo(visible(error), err=True)
-    for warning in report["warnings"]:
-        click.echo(visible(f"warning: {warning}"), err=True)
+    tables.print_warnings(report["warnings"])
     if not report["ok"]:
         return
     servers = report["servers"]
@@ -155,16 +148,13 @@ def _print(
             click.echo(visible(f"    {pattern}: changed {', '.join(changed)}"))
 
 
-def _changed(report: JsonObject) -> int:
-    return sum(len(server["overrides"]) for server in report["servers"].values())
-
-
 def _counted(report: JsonObject) -> str:
+    changed = sum(len(server["overrides"]) for server in report["servers"].values())
     parts = [
         plural(len(report["servers"]), "server"),
         plural(len(report["profiles"]), "profile"),
         plural(report["tokens"], "token"),
-        *([plural(changed, "override")] if (changed := _changed(report)) else []),
+        *([plural(changed, "override")] if changed else []),
         plural(len(report["warnings"]), "warning"),
     ]
     return ", ".join(parts)

@@ -24,7 +24,7 @@ from mcp_hub.cli.setup import (
     run_with_app,
     verbose_option,
 )
-from mcp_hub.clock import Clock, SystemClock
+from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import StartFailed
 from mcp_hub.masking import hide
@@ -46,19 +46,6 @@ class ServerFinding(msgspec.Struct, frozen=True):
     status: UpstreamStatus
     program: str | None
     seconds: float | None
-
-
-class Stopwatch(msgspec.Struct):
-    """The seconds after which each server settled."""
-
-    clock: Clock
-    started: float
-    seconds: dict[str, float] = msgspec.field(default_factory=dict)
-
-    def look(self, statuses: Sequence[UpstreamStatus]) -> None:
-        for status in statuses:
-            if waiting.has_settled(status):
-                self.seconds.setdefault(status.server, self.clock.now() - self.started)
 
 
 @click.command()
@@ -94,17 +81,20 @@ def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
 
 
 async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool) -> int:
-    clock = SystemClock()
-    watch = Stopwatch(clock, clock.now())
-    settings = app.settings
+    clock, settings = SystemClock(), app.settings
+    started, seconds = clock.now(), dict[str, float]()
+
+    def look(statuses: list[UpstreamStatus]) -> None:
+        for status in filter(waiting.has_settled, statuses):
+            seconds.setdefault(status.server, clock.now() - started)
+
     longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)
-    await waiting.settle(app.hub, longest + _SPARE if wait is None else wait, watch.look)
-    findings, warnings = _findings(app, loaded, watch.seconds), unmatched_patterns(app, loaded)
+    await waiting.settle(app.hub, longest + _SPARE if wait is None else wait, look)
+    findings, warnings = _findings(app, loaded, seconds), unmatched_patterns(app, loaded)
     warnings += notices(await app.operations.servers(None))
     if as_json:
         servers = [finding_data(finding) for finding in findings]
-        told = {"servers": servers, "warnings": [*map(str, warnings)]}
-        tables.print_json(told)
+        tables.print_json({"servers": servers, "warnings": [*map(str, warnings)]})
     else:
         _print(findings)
         tables.print_warnings(warnings)

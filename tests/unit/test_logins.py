@@ -18,6 +18,7 @@ from mcp_hub.errors import HttpRefused, UpstreamUnavailable
 from mcp_hub.types import UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.auth.grants import ClientRegistration
 from mcp_hub.upstreams.auth.login import log_in, log_out
+from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.authorization import Authorization, a_grant, browse, key_of
 from tests.unit.upstreams.local_calls import Recorder
@@ -35,6 +36,7 @@ ADVICE = 'run "mcp-hub login far"'
 @pytest.fixture(autouse=True)
 def hubs_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logins, "_LOOK", 0.02)
+    monkeypatch.setattr(lifecycle, "_BASE", 0.05)
 
 
 @dataclass

@@ -125,15 +125,6 @@ async def test_a_20_mb_image_passes_whole_beside_a_text_that_is_cut(hub: Hub) ->
     assert await hub.everything(id_in(seen["content"][1]["text"])) == whole
 
 
-async def test_blocks_that_were_left_out_come_back(hub: Hub) -> None:
-    blocks = [text_block(f"hit {number} " + "x" * 100) for number in range(5000)]
-    seen = (await hub.cut(result(*blocks)))["content"]
-    at = next(index for index, block in enumerate(seen) if "JSON array of their blocks" in block["text"])
-    missing = json.loads(await hub.everything(id_in(seen[at]["text"])))
-    cut_block = blocks[at - 1]["text"]
-    assert seen[: at - 1] + [text_block(cut_block)] + missing + seen[at + 1 :] == blocks
-
-
 async def test_the_same_result_names_the_same_texts_whenever_it_is_cut(hub: Hub) -> None:
     body = result(text_block(lines_of(200_000)))
     first = await hub.keeping.shortened("me", body, LIMIT)

@@ -90,12 +90,6 @@ def test_what_was_read_goes_by_the_uri_that_was_asked_for(own: str, asked: str |
     assert [item["uri"] for item in items["contents"]] == expected and items["x"] == 1
 
 
-def test_a_result_that_needs_no_change_is_the_same_object() -> None:
-    hub = catalog()
-    for raw in (b'{"content":[]}', json.dumps({"content": [link("x:1"), link("x:9")]}).encode()):
-        assert hub.exported_in_result(None, call("git"), raw) is raw
-
-
 def test_an_answer_is_shared_where_no_profile_has_a_say() -> None:
     assert catalog().is_shared(None) and not catalog().is_shared("small")
 

@@ -7,7 +7,7 @@ from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import has_settled, not_ready, starting_text
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import server_data, status_of
-from mcp_hub.cli.render.tables import last_lines, protocol, reason, reasons
+from mcp_hub.cli.render.tables import protocol, reason, reasons
 from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError, UnknownEntry, UpstreamLost, UpstreamUnavailable
 from mcp_hub.masking import learn
 from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo, UnapprovedInfo
@@ -29,12 +29,6 @@ YOUNG = UpstreamStatus("db", UpstreamState.STARTING)
 )
 def test_reason_comes_without_the_output(text: str | None, said: str) -> None:
     assert reason(UpstreamStatus("s", UpstreamState.FAILED, text)) == said
-
-
-def test_last_lines_are_stray_stdout_and_the_end_of_stderr() -> None:
-    status = UpstreamStatus("s", UpstreamState.FAILED, "x; last output: stdout: hi | z", stderr=tuple("uvwxyz"))
-    assert last_lines(status) == ["v", "w", "x", "y", "z"]
-    assert last_lines(UpstreamStatus("s", UpstreamState.FAILED, "x; last output: stdout: hi")) == ["stdout: hi"]
 
 
 def test_protocol_names_version_and_era() -> None:

@@ -255,14 +255,6 @@ async def test_lost_stream_names_the_place_to_go_on_from() -> None:
     assert lost.value.data == {"outcome": "unknown", "stream": STREAM, "cursor": 4}
 
 
-async def test_lost_call_that_nothing_was_heard_of_names_its_key() -> None:
-    with anyio.fail_after(SECONDS):
-        async with peer([SILENCE]) as hub, connect(hub.url) as client:
-            with pytest.raises(StreamInterrupted, match="whether the call was made is unknown.*key-1") as lost:
-                await taken(called(client, Waits(0)))
-    assert (lost.value.stream, lost.value.key) == (None, "key-1")
-
-
 async def test_connections_that_bring_nothing_are_not_tried_for_ever() -> None:
     """Each opens, says that it lives, and ends; time that goes by counts from the first of them."""
 

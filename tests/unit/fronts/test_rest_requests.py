@@ -63,7 +63,8 @@ async def test_body_may_have_a_charset_line_breaks_or_not_be_there_at_all(tmp_pa
         assert (await peer.ask("POST", ECHO)).json["result"]["isError"] is True
 
 
-async def test_body_over_the_limit_is_refused(tmp_path: Path) -> None:
+async def test_body_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_hub.fronts.rest.exchange._DISCARD", 0.01)
     async with rest_hub(tmp_path) as peer:
         response = await peer.ask("POST", ECHO, {"arguments": {"text": "x" * 100_000}})
         problem(response, 413, "body_too_large")

@@ -342,7 +342,8 @@ async def test_post_that_is_no_message_is_refused_and_the_next_is_served(site: S
         assert reader.answered == [0, 1]
 
 
-async def test_post_is_checked_as_http_first(site: Site) -> None:
+async def test_post_is_checked_as_http_first(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_hub.fronts.http.body._DISCARD", 0.01)
     async with site.session() as reader:
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         assert (await site.request("POST", reader.endpoint, ping, content_type="text/plain"))[0] == 415

@@ -7,7 +7,7 @@ from mcp_hub.events import Log
 from mcp_hub.protocol.shape.stream_events import timestamp
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fronts import task_hub
-from tests.unit.fronts.task_hub import AFTER, TaskHub, on_each_front, text
+from tests.unit.fronts.task_hub import AFTER, TaskHub, on_each_front, over_the_pipe, text
 
 
 @on_each_front
@@ -127,7 +127,7 @@ async def test_a_call_stays_ordinary_when_too_many_go_on_without_a_client(hub: T
     assert (await hub.call("always")).result["resultType"] == "task"
 
 
-@on_each_front
+@over_the_pipe
 async def test_a_task_that_nobody_asks_after_ends_in_an_hour_and_one_that_is_polled_does_not(hub: TaskHub) -> None:
     polled, forgotten = await hub.task(), await hub.task()
     first, second = hub.server.calls

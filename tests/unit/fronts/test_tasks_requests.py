@@ -80,7 +80,7 @@ async def test_a_task_that_has_ended_is_acknowledged_and_stays_as_it_is(hub: Tas
 @on_each_front
 async def test_a_task_is_kept_for_the_time_that_it_says(hub: TaskHub) -> None:
     id_ = await hub.task()
-    await sleep(3000)
+    await sleep(300)
     assert (await hub.get(id_))["status"] == "working"
     await hub.running.ends()
     row = await hub.streams.find("me", id_)

@@ -34,6 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks follow at once, and so does a session on one that was lost."""
     monkeypatch.setattr(task_poll, "_POLL", (0.001, 0.001, 0.001))
     monkeypatch.setattr(supervisor, "_SESSION", 0.0)
+    monkeypatch.setattr(lifecycle, "_BASE", 0.05)
 
 
 class Tasking(Remote):

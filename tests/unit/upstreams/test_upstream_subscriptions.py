@@ -79,14 +79,6 @@ async def test_a_wish_that_is_taken_back_before_the_answer_is_undone_after_it(on
         await server.answer(UNSUBSCRIBE, {})
 
 
-async def test_a_wish_that_is_taken_back_before_it_was_sent_is_nothing(one: Following) -> None:
-    async with one.connected(**CAN) as server, anyio.create_task_group() as tasks:
-        tasks.start_soon(one.subscribe, "x:a")
-        await anyio.lowlevel.checkpoint()
-        one.release("x:a")
-        await silent(server)
-
-
 async def test_a_wish_that_nobody_waits_for_any_more_is_fulfilled_for_the_others(one: Following) -> None:
     async with one.connected(**CAN) as server, anyio.create_task_group() as tasks:
         scope = anyio.CancelScope()

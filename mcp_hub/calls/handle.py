@@ -10,7 +10,7 @@ from mcp_hub.call import Call, CallChannel, Early, EarlyAnswer, Question, Reader
 from mcp_hub.calls.early_answers import OutputSoFar, TaskAnswer
 from mcp_hub.calls.log import DurableReader
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.plan import CallState
+from mcp_hub.calls.plan import ENDED
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.port import StreamPort
@@ -41,7 +41,7 @@ class CallHandle(msgspec.Struct, gc=False):
 
     @property
     def has_ended(self) -> bool:
-        return self.record.state is CallState.ENDED or self.record.log.ended
+        return self.record.state is ENDED or self.record.log.ended
 
     @property
     def plain_result(self) -> Completed | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
+import msgspec
 
 from mcp_hub.call import Reader, StoredEvent
 from mcp_hub.calls import coalesce
@@ -27,7 +28,8 @@ _KEPT: Final = 64
 
 
 _BEGUN: Final = Started()
-_RUNS: Final = (None, CallStatus.WORKING, CallStatus.INPUT_REQUIRED)
+_WORKING: Final = CallStatus.WORKING
+_RUNS: Final = (None, _WORKING, CallStatus.INPUT_REQUIRED)
 _Follow = Callable[[Callable[[], None], int], Reader]
 """Makes a reader of a call's durable stream: what wakes it, and the event that it begins behind."""
 
@@ -36,29 +38,24 @@ def nobody() -> None:
     """In place of who was woken: a reader that holds on to its owner would leave both to the garbage collector."""
 
 
-class CallLog:
+class CallLog(msgspec.Struct, eq=False):
     """Events of one call and the readers that follow it. `held` were merged or left out because a reader was slow."""
 
-    __slots__ = (
-        "_events", "_first", "_held", "_news", "_readers", "_room", "_suppressed", "held", "refused", "status",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self._events: list[CallEvent] = []
-        self._first = 1  # sequence number of _events[0]
-        self._readers: list[LogReader] = []
-        self._room: anyio.Event | None = None
-        self._held: Progressed | None = None
-        self._suppressed = 0
-        self.status: CallStatus | None = None
-        self.refused = 0
-        self.held = 0
-        self._news: Callable[[], object] | None = None
+    status: CallStatus | None = None
+    held: int = 0
+    refused: int = 0
+    _events: list[CallEvent] = msgspec.field(default_factory=list)
+    _first: int = 1  # sequence number of _events[0]
+    _readers: "list[LogReader]" = msgspec.field(default_factory=list)
+    _room: anyio.Event | None = None
+    _held: Progressed | None = None
+    _suppressed: int = 0
+    _news: Callable[[], object] | None = None
 
     def begin(self) -> None:
         """The call has started: the first event."""
         self._events.append(_BEGUN)
-        self.status = CallStatus.WORKING
+        self.status = _WORKING
 
     def watch(self, news: Callable[[], object] | None) -> None:
         """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""

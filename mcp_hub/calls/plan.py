@@ -10,7 +10,7 @@ from mcp_hub.call import Call, CallHandler, Upstream
 from mcp_hub.events import Completed
 from mcp_hub.types import RawJson
 
-__all__ = ["WITHOUT_PLAN", "CallPlan", "CallState", "ResumePoint", "Truncate", "resumed"]
+__all__ = ["ENDED", "SENT", "WITHOUT_PLAN", "CallPlan", "CallState", "ResumePoint", "Truncate", "resumed"]
 
 Truncate = Callable[[Call, Completed], Awaitable[Completed]]
 """Makes what stands for a result that is too long."""
@@ -28,6 +28,10 @@ class CallState(Enum):
     TASK = "task"
     """A handler runs."""
     ENDED = "ended"
+
+
+ENDED: Final = CallState.ENDED
+SENT: Final = CallState.SENT
 
 
 class ResumePoint(msgspec.Struct, frozen=True, gc=False):

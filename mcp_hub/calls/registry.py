@@ -16,8 +16,8 @@ import msgspec
 from mcp_hub.aio import Timer, Turn, call_later
 from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.metering import Meters
-from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState
-from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits
+from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState
+from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits, new_record
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -106,7 +106,7 @@ class CallRegistry:
             lane = self._lanes[call.principal] = _Lane()
         if self.tracer is not None:
             plan = msgspec.structs.replace(plan, upstream=None)  # its span is set around a handler
-        record = CallRecord(call, handler, limits, self._clock, plan, self)
+        record = new_record(call, handler, limits, self._clock, plan, self)
         is_next = lane.running < self._max_running
         if is_next:
             lane.running += 1
@@ -121,7 +121,7 @@ class CallRegistry:
             record.wrap(partial(self.tracer.begun, record))
         if is_next:
             record.run()
-        if record.state is not CallState.ENDED:
+        if record.state is not ENDED:
             soon = record.times.started + min(QUIET, limits.silence, limits.total)
             if self._next_turn is None or self._next_turn[0] > soon:
                 self.reschedule(soon)
@@ -144,7 +144,7 @@ class CallRegistry:
             with suppress(ValueError):  # it is about to begin
                 self._lanes[record.call.principal].waiting.remove(record)
             self.has_ended(record)
-        elif record.state is not CallState.ENDED:
+        elif record.state is not ENDED:
             call_later(_GRACE, lambda: self._force(record, ending))
 
     def _force(self, record: CallRecord, ending: Ending) -> None:
@@ -179,7 +179,7 @@ class CallRegistry:
 
     def _begin(self, successor: CallRecord) -> None:
         """Begins a call in the place of one that has ended."""
-        if successor.state is CallState.ENDED:  # cancelled meanwhile
+        if successor.state is ENDED:  # cancelled meanwhile
             self._hand_on(successor)
             return
         successor.times.begin()

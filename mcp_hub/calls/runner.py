@@ -9,9 +9,11 @@ import math
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import msgspec
+
 from mcp_hub.call import Call, CallChannel, CallHandler, Question, SentCall
 from mcp_hub.calls.log import CallLog
-from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, CallState, ResumePoint
+from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.stream import LogWriter, Stream
 from mcp_hub.calls.timeouts import CallTimes
@@ -73,7 +75,7 @@ class _NoOwner:
 _UNOWNED: Final = _NoOwner()
 
 
-class CallRecord:
+class CallRecord(msgspec.Struct, weakref=True, eq=False):
     """A call, its log and its state. It is the `CallChannel` that the handler receives.
 
     `stream` is its durable stream, once it has one, and `writer` writes that while the call runs; until then it
@@ -81,39 +83,24 @@ class CallRecord:
     key, the oldest first, of `asked` in all.
     """
 
-    __slots__ = (
-        "__weakref__", "_guard", "_owner", "_sent", "asked", "call", "handler", "info", "is_short", "log",
-        "open_questions", "plan", "resumption", "state", "stopping", "stream", "task", "times", "writer",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        call: Call,
-        handler: CallHandler,
-        limits: TimeLimits,
-        clock: Clock,
-        plan: CallPlan = WITHOUT_PLAN,
-        owner: CallOwner = _UNOWNED,
-    ) -> None:
-        now = clock.now()
-        self.call = call
-        self.handler = handler
-        self.plan = plan
-        self.log = CallLog()
-        self.state = CallState.WAITING
-        self.times = CallTimes(clock, limits, now, now, now, now)
-        self.stopping: Ending | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.resumption = plan.resumption
-        self.stream: Stream | None = None
-        self.writer: LogWriter | None = None
-        self._owner = owner
-        self._sent: SentCall | None = None
-        self._guard: ProgressGuard | None = None
-        self.open_questions: dict[str, Question] = {}
-        self.asked = plan.events  # so that no question gets the key of one that another hub put
-        self.is_short = plan.may_last
-        self.info: Callable[[], bytes] | None = None
+    call: Call
+    handler: CallHandler
+    times: CallTimes
+    plan: CallPlan
+    _owner: CallOwner
+    resumption: ResumePoint | None
+    asked: int
+    is_short: bool
+    log: CallLog = msgspec.field(default_factory=CallLog)
+    state: CallState = CallState.WAITING
+    open_questions: dict[str, Question] = msgspec.field(default_factory=dict)
+    stopping: Ending | None = None
+    task: asyncio.Task[None] | None = None
+    stream: Stream | None = None
+    writer: LogWriter | None = None
+    info: Callable[[], bytes] | None = None
+    _sent: SentCall | None = None
+    _guard: ProgressGuard | None = None
 
     # -- what the handler reports -------------------------------------------------------------------------------------
 
@@ -303,7 +290,7 @@ class CallRecord:
             self._resume_by(ResumePoint(self.resumption.how, ending.reason or ""))
         match self.state:
             case CallState.WAITING:
-                self.state = CallState.ENDED
+                self.state = ENDED
                 self.log.begin()
                 self.log.append(ending)
             case CallState.SENT:
@@ -326,12 +313,12 @@ class CallRecord:
         if self._sent is None:
             self._begin_task()
             return
-        self.state = CallState.SENT
+        self.state = SENT
         self._sent.then(self._answered)
 
     def _answered(self) -> None:
         """The request has its answer, or will have none: ends the call here, or leaves the rest to a task."""
-        if self.state is not CallState.SENT or self._sent is None:
+        if self.state is not SENT or self._sent is None:
             return
         done, plan, most = self._sent.result(), self.plan, self.call.result_tokens
         is_short = done is not None and (not most or plan.truncate is None or len(done.result) <= most)
@@ -375,12 +362,27 @@ class CallRecord:
 
     def _end(self, ending: Ending) -> None:
         """Appends the ending and lets go of what belongs to the call."""
-        self.state = CallState.ENDED
+        self.state = ENDED
         self._sent = None  # which knows the record: nothing is left to the garbage collector
         self.log.append(ending)
         if self.open_questions:
             self._leave_open()
         self._owner.has_ended(self)
+
+
+def new_record(
+    call: Call,
+    handler: CallHandler,
+    limits: TimeLimits,
+    clock: Clock,
+    plan: CallPlan = WITHOUT_PLAN,
+    owner: CallOwner = _UNOWNED,
+) -> CallRecord:
+    """The record of a call that has not begun."""
+    now = clock.now()
+    times = CallTimes(clock, limits, now, now, now, now)
+    # so many `events`, so that no question gets the key of one that another hub put
+    return CallRecord(call, handler, times, plan, owner, plan.resumption, plan.events, plan.may_last)
 
 
 def _finishing(sent: SentCall, again: CallHandler) -> CallHandler:

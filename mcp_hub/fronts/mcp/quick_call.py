@@ -5,6 +5,9 @@ As soon as a call says anything else, asks, fails or becomes durable, a `CallRes
 
 from collections.abc import Callable
 
+
+import msgspec
+
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder
@@ -19,24 +22,21 @@ _SOON = 1.0
 """Seconds: a call that is answered early, and sooner than that, is followed from the start."""
 
 
-class QuickCall:
-    """One request, by its encoded `id_`, and its call; `asking` reaches a handshake client, `token` is for progress.
+class QuickCall(msgspec.Struct, eq=False):
+    """One request, by its encoded `id`, and its call; `asking` reaches a handshake client, `token` is for progress."""
 
-    Unless it `is_quick` the call has to be followed from the start.
-    """
+    hub: HubPort
+    id: bytes
+    session: Session
+    call: CallHandle
+    token: bytes | None
+    asking: ClientRequests
 
-    __slots__ = ("_asking", "_hub", "_session", "_token", "call", "id", "is_quick")
-
-    def __init__(
-        self, hub: HubPort, id_: bytes, session: Session, call: CallHandle, token: bytes | None, asking: ClientRequests
-    ) -> None:
-        self.id = id_
-        self.call = call
-        self._hub = hub
-        self._session = session
-        self._token = token
-        self._asking = asking
-        self.is_quick = not call.after and (call.early is None or call.early.after >= _SOON)
+    @property
+    def is_quick(self) -> bool:
+        """Whether the call need not be followed from the start."""
+        call = self.call
+        return not call.after and (call.early is None or call.early.after >= _SOON)
 
     def answer(self) -> bytes | None:
         """The answer of a call that has ended with a result and said nothing else; None: use `responder`."""
@@ -44,15 +44,15 @@ class QuickCall:
         done = call.plain_result
         if done is None:
             return None
-        shared = call.call.method == "resources/read" and self._hub.is_shared(self._session, call)
+        shared = call.call.method == "resources/read" and self.hub.is_shared(self.session, call)
         try:
-            return result_frame(self.id, *result_for(self._hub, self._session, call.call, done, shared=shared))
+            return result_frame(self.id, *result_for(self.hub, self.session, call.call, done, shared=shared))
         except RpcError:
             return None
 
     def responder(self, wake: Callable[[], None]) -> CallResponder:
         """Follows the call from here on; `wake` is called when there is something to take."""
-        return CallResponder(self._hub, self.id, self._session, self.call, self._token, wake, self._asking)
+        return CallResponder(self.hub, self.id, self.session, self.call, self.token, wake, self.asking)
 
     def close(self) -> None:
         """Nobody waits for the call any more. Idempotent."""

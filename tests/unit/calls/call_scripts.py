@@ -12,7 +12,7 @@ from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallRules, StreamLimits
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import RpcError
@@ -40,7 +40,7 @@ class LoneOwner:
         self._records: list[CallRecord] = []
 
     def record(self, call: Call, limits: TimeLimits = LONG, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
-        record = CallRecord(call, never, limits, LoopClock(), plan, self)
+        record = new_record(call, never, limits, LoopClock(), plan, self)
         self._records.append(record)
         return record
 

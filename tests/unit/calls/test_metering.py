@@ -7,7 +7,7 @@ import pytest
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.coalesce import LAG
 from mcp_hub.calls.metering import Meter, Meters, Outcome, outcome_of
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
 from mcp_hub.errors import CallCancelled, DeadlineExceeded, RpcError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, Log, Progressed, Started
 from mcp_hub.ids import new_call_id
@@ -25,7 +25,7 @@ async def nothing(call: Call, channel: CallChannel) -> Completed:
 
 def begun() -> CallRecord:
     call = Call(new_call_id(), "a", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
-    record = CallRecord(call, nothing, TimeLimits(1, 1), Clock())
+    record = new_record(call, nothing, TimeLimits(1, 1), Clock())
     record.log.append(Started())
     return record
 

@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.call import Call
 from mcp_hub.calls import pending_input
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
 from mcp_hub.errors import InvalidParams
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era
@@ -41,7 +41,7 @@ class Waiting:
         self.state = self.parking.park(self.record, 7)
 
     def made(self) -> CallRecord:
-        return CallRecord(call(), unused, TimeLimits(1, 1), self.clock)
+        return new_record(call(), unused, TimeLimits(1, 1), self.clock)
 
     def refuses(self, state: str, retry: Call) -> None:
         with pytest.raises(InvalidParams, match="requestState is unknown"):
@@ -175,7 +175,7 @@ ODD = {
 @pytest.mark.parametrize("arguments", ODD.values(), ids=ODD.keys())
 def test_arguments_that_cannot_be_decoded_are_compared_as_they_were_written(arguments: str) -> None:
     waiting = Waiting()
-    odd = CallRecord(call(arguments), unused, TimeLimits(1, 1), waiting.clock)
+    odd = new_record(call(arguments), unused, TimeLimits(1, 1), waiting.clock)
     state = waiting.parking.park(odd, 0)
     waiting.refuses(state, call(arguments.replace("1", "2").replace("[[", "[ [").replace("d83d", "d83c")))
     assert waiting.parking.fetch(state, call(arguments)).record is odd

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import TimeLimits, new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id
@@ -40,7 +40,7 @@ class Hub:
 
     async def call(self, *, principal: str = "me", **arguments: Any) -> Any:
         call = call_of(principal, **arguments)
-        done = await self.handler(call, CallRecord(call, self.handler, TimeLimits(1, 1), SystemClock()))
+        done = await self.handler(call, new_record(call, self.handler, TimeLimits(1, 1), SystemClock()))
         answer = json.loads(done.result)
         assert sum(quarter(block["text"]) for block in answer["content"]) <= LIMIT
         return answer

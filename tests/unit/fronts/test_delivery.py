@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import TimeLimits, new_record
 from mcp_hub.errors import DeadlineExceeded, RpcError
 from mcp_hub.events import BY_CLIENT, CallEvent, Cancelled, Completed, Delta, Failed, Log, Progressed, Started
 from mcp_hub.fronts.mcp.responder import CallResponder, level_admits
@@ -45,7 +45,7 @@ class Client:
         self, era: Era = HANDSHAKE, token: bytes | None = None, level: str | None = None, method: str = "tools/call"
     ) -> None:
         call = Call(CallId("st_1"), "git", method, {}, {}, "s", "p", era, {})
-        self.record = CallRecord(call, unused, TimeLimits(1, 1), Clock())
+        self.record = new_record(call, unused, TimeLimits(1, 1), Clock())
         self.woken = 0
         session = Session("s", LOCAL, era, "2025-11-25", log_level=level)
         self.delivery = CallResponder(HUB, b'"r1"', session, handle_of(self.record), token, self.wake)

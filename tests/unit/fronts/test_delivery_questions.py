@@ -9,7 +9,7 @@ import pytest
 
 from mcp_hub.call import Call, Question
 from mcp_hub.calls.pending_input import PendingInput, is_parked
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
@@ -53,7 +53,7 @@ class Client:
         capabilities: JsonObject = {"elicitation": {"form": {}, "url": {}}}
         call = Call(new_call_id(), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", era, capabilities)
         self.hub = Hub()
-        self.record = CallRecord(call, unused, TimeLimits(9, 9), SystemClock())
+        self.record = new_record(call, unused, TimeLimits(9, 9), SystemClock())
         self.session = Session("s", LOCAL, era, version, capabilities)
         self.asking = ClientRequests() if asks else None
         self.answers: list[RawJson | RpcError] = []

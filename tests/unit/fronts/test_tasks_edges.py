@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.call import Call, Question
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import resumed
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import TimeLimits, new_record
 from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound, RpcError, StoreError
@@ -98,12 +98,12 @@ async def test_a_call_that_cannot_be_made_durable_stays_an_ordinary_one(hub: Tas
 @virtual
 async def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own() -> None:
     call = Call(new_call_id(), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
-    earlier = CallRecord(call, unused, TimeLimits(9, 9), SystemClock())
+    earlier = new_record(call, unused, TimeLimits(9, 9), SystemClock())
     question = Question("elicitation/create", b"{}", lambda outcome: None)
     earlier.log.append(Started())
     keys = [earlier.ask(question) for _ in range(3)]
     events = len(earlier.log.reader(lambda: None).take())
-    later = CallRecord(call, unused, TimeLimits(9, 9), SystemClock(), resumed(None, b"{}", 0, events))
+    later = new_record(call, unused, TimeLimits(9, 9), SystemClock(), resumed(None, b"{}", 0, events))
     later.log.append(Started())
     assert not set(keys) & {later.ask(question) for _ in range(3)}
 

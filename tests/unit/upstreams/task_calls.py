@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from mcp_hub.call import Call, CallHandler
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Progressed, Started
@@ -55,7 +55,7 @@ def record_of(made: Call) -> CallRecord:
     async def unused(call: Call, channel: object) -> Completed:
         raise NotImplementedError
 
-    record = CallRecord(made, unused, TimeLimits(9, 9), SystemClock())
+    record = new_record(made, unused, TimeLimits(9, 9), SystemClock())
     record.log.append(Started())
     return record
 

@@ -44,7 +44,7 @@ from mcp_hub.protocol.shape import tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.sessions.subscriptions import SessionSubscriptions
-from mcp_hub.types import OWN, ClientKind, Era, Kind, RawJson, RawObject, UpstreamStatus
+from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Era, Kind, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
     "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
@@ -69,6 +69,7 @@ class _Facts(msgspec.Struct, frozen=True):
     result_tokens: int
     truncate: Truncate | None
     unlisted: Unlisted
+    is_settled: Callable[[], bool]
     early: Early | None
     reads_only: Callable[[Call], bool]
 
@@ -150,6 +151,7 @@ class HubPort:
             self.max_result_tokens(session),
             self._starter.truncation(view.shows_output),
             partial(self.catalog.unlisted, profile),
+            lambda: self.catalog.is_settled,
             None if deadline is None else Early(deadline, is_task=False),
             partial(_is_read_only, view),
         )
@@ -190,15 +192,13 @@ class HubPort:
         Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 for a client that takes no tasks where it has to.
         """
         retried = None
-        if session.era is Era.MODERN and ("inputResponses" in params or "requestState" in params):
+        if session.era is MODERN and ("inputResponses" in params or "requestState" in params):
             retried = questions.take_retry(params)
         facts = self._facts(session)
-        meant = meta_tools.meant(
-            facts.view, session.era, method, params, lambda: self.catalog.is_settled, facts.unlisted
-        )
+        meant = meta_tools.meant(facts.view, session.era, method, params, facts.is_settled, facts.unlisted)
         early = None
         if method == "tools/call" and meant.to.server != OWN:
-            early = facts.early if session.era is Era.HANDSHAKE else self._early(session, meant.to, facts.early)
+            early = facts.early if session.era is HANDSHAKE else self._early(session, meant.to, facts.early)
         call = _routed(session, method, meant, meta, facts.result_tokens if method in _CUT else 0, early)
         if retried is not None:
             found = self._retried(call, *retried, early)
@@ -210,7 +210,7 @@ class HubPort:
         explain = None
         if meant.entry is not None:
             explain = partial(explaining, entry=meant.entry, given=meant.params.get("arguments", b"{}"))
-        asks = session.era is Era.MODERN and (early is not None or "extensions" in session.capabilities)
+        asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place
         )

@@ -5,6 +5,7 @@ Pure: a view and a request in, a `Route` or an error out.
 
 from collections.abc import Callable
 from shlex import quote
+from typing import Final
 
 import msgspec
 
@@ -32,6 +33,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 _RESOURCE_NOT_FOUND = -32002
 """Up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there."""
 _string = msgspec.json.Decoder(str).decode
+_TOOL: Final = Kind.TOOL
 
 
 def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted = lambda name: None) -> Route:
@@ -42,7 +44,7 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted:
     """
     match method:
         case "tools/call":
-            return _named(view, Kind.TOOL, method, params, unlisted)
+            return _named(view, _TOOL, method, params, unlisted)
         case "prompts/get":
             return _named(view, Kind.PROMPT, method, params, unlisted)
         case "resources/read":
@@ -76,7 +78,7 @@ def _named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlist
         raise InvalidParams(f"{method}: params.name must be a string") from None
     entry = view.find(kind, name)
     if entry is None:
-        if kind is Kind.TOOL and name in view.withheld:
+        if kind is _TOOL and name in view.withheld:
             raise not_approved(name, view.withheld[name])
         raise _unknown(view, kind, name, unlisted(name))
     if entry.key != name:

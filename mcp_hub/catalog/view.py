@@ -12,6 +12,7 @@ from heapq import nlargest
 from itertools import compress
 from operator import not_
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +30,8 @@ from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
 
 __all__ = ["CatalogView", "Entry", "ServerRules", "ViewRules", "build", "same_list"]
+
+_TOOL: Final = Kind.TOOL
 
 # all pages of 10,000 entries at 100 a page, in both eras
 _MAX_PAGES = 256
@@ -80,19 +83,19 @@ class CatalogView:
 
     def tool_names(self) -> dict[Origin, str]:
         """The exported names of the listed tools."""
-        return {(entry.server, entry.key): entry.exported for entry in self._entries[Kind.TOOL]}
+        return {(entry.server, entry.key): entry.exported for entry in self._entries[_TOOL]}
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The entry that callers know, or can find, by this name; only that can be used."""
-        if kind is Kind.TOOL and self._callable_tools is not None:
+        if kind is _TOOL and self._callable_tools is not None:
             return self._callable_tools.get(exported)
         place = self._places[kind].get(exported)
         return None if place is None else self._entries[kind][place]
 
     def shows_output(self, exported: str) -> bool:
         """Whether this is a tool that is listed with an output schema."""
-        place = self._places[Kind.TOOL].get(exported)
-        return place is not None and b'"outputSchema"' in self._entries[Kind.TOOL][place].raw
+        place = self._places[_TOOL].get(exported)
+        return place is not None and b'"outputSchema"' in self._entries[_TOOL][place].raw
 
     def resolve_uri(self, uri: str) -> Origin | None:
         """The server and its own URI behind `uri`, listed or not; None if nobody's, ambiguous or hidden."""
@@ -137,7 +140,7 @@ class CatalogView:
         wanted = name[:_MAX_COMPARED_LENGTH].lower()
         grams = [wanted[at : at + 3] for at in range(0, max(1, len(wanted) - 2), 3)]
         known: Iterable[str] = self._places[kind]
-        if kind is Kind.TOOL and self._callable_tools is not None:
+        if kind is _TOOL and self._callable_tools is not None:
             known = self._callable_tools
         folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in known}
         pool = nlargest(_MAX_COMPARED, folded, key=lambda text: sum(gram in text for gram in grams))
@@ -166,10 +169,10 @@ class CatalogView:
         found: dict[str, Entry] = {}
         for entry in tools:
             found.setdefault(entry.exported, entry)
-        hints = {**self._hints, Kind.TOOL: replace(self._hints[Kind.TOOL], public=False)}
+        hints = {**self._hints, _TOOL: replace(self._hints[_TOOL], public=False)}
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
-        entries = MappingProxyType({**self._entries, Kind.TOOL: tuple(listed)})
+        entries = MappingProxyType({**self._entries, _TOOL: tuple(listed)})
         rest = self.quarantined, found, self.withheld
         return CatalogView(entries, self._origins_hidden, self._table, self._filters, hints, *rest)
 
@@ -225,9 +228,9 @@ def build(
     offers, quarantined = offered(servers, rules, new)
     withheld: dict[str, UnapprovedTool] = {}
     if held:
-        waiting = [offer for offer in offers[Kind.TOOL] if offer.origin in held]
-        withheld = {offer.exported: held[offer.origin] for offer in waiting if is_admitted(Kind.TOOL, offer, rules)}
-        offers[Kind.TOOL] = [offer for offer in offers[Kind.TOOL] if offer.origin not in held]
+        waiting = [offer for offer in offers[_TOOL] if offer.origin in held]
+        withheld = {offer.exported: held[offer.origin] for offer in waiting if is_admitted(_TOOL, offer, rules)}
+        offers[_TOOL] = [offer for offer in offers[_TOOL] if offer.origin not in held]
     shown: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
     for kind, found in offers.items():

@@ -6,7 +6,7 @@ not used: behind a raw middleware it would contribute nothing but 0.5 s of impor
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, final
 
 import msgspec
 
@@ -37,12 +37,14 @@ class Identity(msgspec.Struct, frozen=True):
     instructions: Callable[[str | None], str | None]
 
 
+@final
 class Deferred(msgspec.Struct, frozen=True):
     """The answer is what this comes to, in a moment."""
 
     reply: Awaitable[bytes | CallHandle]
 
 
+@final
 class Listen(msgspec.Struct, frozen=True):
     """The answer is a stream of notifications, to be had from the binding's `streams`."""
 

@@ -184,10 +184,10 @@ class Duplex:
             self._answer(id_, uninitialized(method))
             return
         reply = self._binding.handle(session, method, params, meta)
-        if isinstance(reply, Deferred):
+        if type(reply) is Deferred:
             later = self._open[key] = _Later(id_)
             self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
-        elif isinstance(reply, Listen):
+        elif type(reply) is Listen:
             listening = self._open[key] = self._binding.streams.open(session, id_, reply.wanted)
             self._tasks.start_soon(self._listen, listening)
         else:
@@ -337,7 +337,7 @@ class Duplex:
         while self._ready and not self._wire.is_congested and not self._wire.is_closed:
             key, delivery = next(iter(self._ready.items()))
             del self._ready[key]
-            if isinstance(delivery, QuickCall):
+            if type(delivery) is QuickCall:
                 if (answer := delivery.answer()) is None:
                     self._follow(key, delivery)
                     continue

@@ -4,6 +4,7 @@ As soon as a call says anything else, asks, fails or becomes durable, a `CallRes
 """
 
 from collections.abc import Callable
+from typing import final
 
 
 import msgspec
@@ -22,6 +23,7 @@ _SOON = 1.0
 """Seconds: a call that is answered early, and sooner than that, is followed from the start."""
 
 
+@final
 class QuickCall(msgspec.Struct, eq=False):
     """One request, by its encoded `id`, and its call; `asking` reaches a handshake client, `token` is for progress."""
 

@@ -6,7 +6,6 @@ As soon as a call says anything else, asks, fails or becomes durable, a `CallRes
 from collections.abc import Callable
 from typing import final
 
-
 import msgspec
 
 from mcp_hub.errors import RpcError

@@ -12,7 +12,7 @@ from mcp_hub.calls.log import DurableReader
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import ENDED
 from mcp_hub.calls.rules import TimeLimits
-from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
@@ -132,7 +132,7 @@ def remote_call(
     call: Call, streams: StreamPort, parking: PendingInput, pass_on: Callable[[str, RawJson | RpcError], None]
 ) -> RemoteCall:
     """The handle of a call that does not run here."""
-    record = CallRecord(call, _elsewhere, _NO_LIMITS, streams.table.clock)
+    record = new_record(call, _elsewhere, _NO_LIMITS, streams.table.clock)
     return RemoteCall(call, record.open_questions, 0, record, streams, parking, pass_on=pass_on)
 
 

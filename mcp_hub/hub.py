@@ -84,10 +84,9 @@ class LongResults(msgspec.Struct, frozen=True):
 class HubPort:
     """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
     `page_size` the entries of one list page. `task_after` is how many seconds the call of a client that takes tasks may
-    run before it becomes one; `follow_up` serves those that have become one. `soft_deadline` is after how many seconds
-    a session's calls are answered though they still run, None for never; `audience` is the kind of client it is of.
-    Without `long_results` no result is cut; `turn` is that of the event loop. Mappings are live; `epoch` goes up when
-    sessions have to look again.
+    run before it becomes one; `follow_up` serves those that have become one. `audience` finds the kind of a
+    session's client. Without `long_results` no result is cut; `turn` is that of the event loop. Mappings are live;
+    `epoch` goes up when sessions have to look again.
     """
 
     def __init__(
@@ -103,7 +102,6 @@ class HubPort:
         rules: Callable[[str, str], CallRules] = lambda server, tool: CallRules(),
         task_after: float = 5.0,
         follow_up: FollowUp | None = None,
-        soft_deadline: Callable[[Session], float | None] = lambda session: None,
         audience: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
         long_results: LongResults | None = None,
         turn: Turn | None = None,
@@ -113,7 +111,6 @@ class HubPort:
         self._long_results = long_results
         self.catalog = catalog
         self._accounts = TokenAccounts(catalog)
-        self._soft_deadline = soft_deadline
         self.task_after = task_after
         self.durable = StreamPort(streams, rules)
         self.stream = self.durable.open
@@ -142,8 +139,8 @@ class HubPort:
         if session.epoch != self.epoch:
             session.renew(self.epoch)
         profile = session.caller.profile
-        view = self.catalog.exposed(profile, self.audience(session), session.mode)
-        deadline = self._soft_deadline(session)
+        audience = self.audience(session)
+        view, deadline = self.catalog.exposed(profile, audience, session.mode), audience.soft_deadline
         facts = _Facts(
             self.changes.version,
             view,

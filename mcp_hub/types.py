@@ -113,8 +113,9 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
 
     `expose` None leaves it to the profile. `max_tools` is how many the client takes (None = any number);
     `defers_tools` says that it keeps definitions from its model until they are asked for. `max_result_tokens` are those
-    above which its results are cut, 0 for never, None for the profile's. `own` are the definitions of the hub's own
-    tools for clients that are answered before a long call ends.
+    above which its results are cut, 0 for never, None for the profile's. A call that runs for longer than its
+    `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
+    definitions of the hub's own tools.
     """
 
     expose: Literal["auto"] | Mode | None = None
@@ -122,6 +123,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     defers_tools: bool = False
     max_result_tokens: int | None = None
     own: tuple[bytes, ...] = ()
+    soft_deadline: float | None = None
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)

@@ -1,7 +1,6 @@
 """Puts other settings into a running hub, all at once: part of the composition root."""
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -16,6 +15,7 @@ from mcp_hub.config.plan import Plan
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.hub import HubPort
+from mcp_hub.sessions.client_kinds import ClientKinds
 from mcp_hub.types import UpstreamState
 
 __all__ = ["Applier"]
@@ -28,12 +28,6 @@ _CHANGED: Final = "its configuration changed"
 _GONE: Final = "removed from the configuration"
 
 
-class Forgets(Protocol):
-    """A cache of answers that depend on the settings."""
-
-    def forget(self) -> None: ...
-
-
 class Applier(msgspec.Struct, frozen=True):
     """The parts of a hub that the settings are in. `virtual`: as for `view_rules`."""
 
@@ -43,7 +37,7 @@ class Applier(msgspec.Struct, frozen=True):
     limits: dict[str, tuple[TimeLimits, TimeLimits]]
     hub: HubPort
     registry: CallRegistry
-    memories: Sequence[Forgets]
+    kinds: ClientKinds
     approvals: Approvals
     virtual: str | None
 
@@ -68,8 +62,7 @@ class Applier(msgspec.Struct, frozen=True):
         twins = [self.sources.make(settings, name) for name in adjusted if name not in fresh]
         # nothing has changed so far, and nothing fails from here on
         self.current.settings = settings
-        for memory in self.memories:
-            memory.forget()
+        self.kinds.forget()
         self.limits.clear()
         self.limits.update(limits)
         self.registry.limit(running=settings.hub.limits.running_calls, waiting=settings.hub.limits.waiting_calls)

@@ -51,7 +51,6 @@ from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.mcp.binding import Binding, Identity
-from mcp_hub.fronts.mcp.soft_deadline import SoftDeadlines
 from mcp_hub.hub import HubPort, LongResults
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
@@ -231,8 +230,7 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     most = {"running": limits.running_calls, "waiting": limits.waiting_calls}
     registry = CallRegistry(clock, **most, on_durable=streams.begin, turn=turn, tracer=tracer)
     documents = open_documents(settings, env)
-    soft_deadlines = SoftDeadlines(current.soft_deadline)
-    audiences = ClientKinds(current.client, soft_deadlines, OFFERED)
+    audiences = ClientKinds(current.client, current.soft_deadline, OFFERED)
     parking = PendingInput(clock, limits.question_timeout, registry.cancel, key)
     hub = HubPort(
         catalog,
@@ -246,7 +244,6 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
         current.call_rules,
         settings.hub.task_after,
         follow_up,
-        soft_deadlines,
         audiences,
         LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock)),
         turn,
@@ -255,8 +252,7 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     front_limits = FrontLimits(limits.depth, limits.batch, limits.open_requests, limits.listens)
     binding = Binding(hub, Identity(info, partial(instructions, current, catalog)), front_limits)
     fixed = virtual.name if has_executors else None
-    memories = soft_deadlines, audiences
-    adoption = Applier(current, sources, fleet, durations, hub, registry, memories, approvals, fixed)
+    adoption = Applier(current, sources, fleet, durations, hub, registry, audiences, approvals, fixed)
     return App(
         current,
         hub,

@@ -1,11 +1,12 @@
-"""Which kind of client a session is of: how many tools it takes, how they are exposed to it, how long results are."""
+"""Kinds of clients: how many tools they take, how these are exposed, how long results and calls may be."""
 
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Literal, Protocol
 
+from mcp_hub.protocol.extensions import TASKS, declares
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import ClientKind, Mode
+from mcp_hub.types import ClientKind, Era, Mode
 
 __all__ = ["ClientKinds", "ClientFacts"]
 
@@ -28,41 +29,55 @@ class ClientFacts(Protocol):
     def max_result_tokens(self) -> int | None: ...
 
 
+class FindDeadline(Protocol):
+    """The soft deadline of a client of that name, or of the kind that was `chosen` for it; None is never.
+
+    `known_only`: settings for unknown clients do not count.
+    """
+
+    def __call__(self, client_name: str | None, chosen: str | None, *, known_only: bool) -> float | None: ...
+
+
 class ClientKinds:
     """One `ClientKind` for each kind of client, of which there are as many as the configuration tells apart.
 
-    `find(client_name, chosen)` is what holds for a client of that name, or for the kind that was `chosen` for it;
-    `soft_deadline` says whether a session is answered before its calls have ended; such a client is listed `own`, the
-    definitions of the hub's own tools for it.
+    `find(client_name, chosen)` is what holds for a client of that name, or for the kind that was `chosen` for it. A
+    client without a known name has a `deadline` only if it waits by itself for the program that it started: handshake
+    clients over stdio. A client that takes tasks needs none. Clients with a deadline are listed `own`, the definitions
+    of the hub's own tools for them.
     """
 
     def __init__(
         self,
         find: Callable[[str | None, str | None], ClientFacts],
-        soft_deadline: Callable[[Session], float | None],
+        deadline: FindDeadline,
         own: tuple[bytes, ...],
     ) -> None:
         self._own = own
         self._find = lru_cache(_NAMES)(find)
-        self._soft_deadline = soft_deadline
-        self._kinds: dict[tuple[ClientFacts, bool], ClientKind] = {}
+        self._deadline = lru_cache(_NAMES)(lambda name, chosen, known: deadline(name, chosen, known_only=known))
+        self._kinds: dict[tuple[ClientFacts, float | None], ClientKind] = {}
 
     def forget(self) -> None:
         """The configuration is another one: every client is looked up again."""
         self._find.cache_clear()
+        self._deadline.cache_clear()
         self._kinds.clear()
 
     def __call__(self, session: Session) -> ClientKind:
-        name = session.client_info.get("name")
-        rules = self._find(name[:_NAME] if isinstance(name, str) else None, session.caller.client)
-        is_early = self._soft_deadline(session) is not None
-        kind = self._kinds.get((rules, is_early))
+        given, chosen = session.client_info.get("name"), session.caller.client
+        name = given[:_NAME] if isinstance(given, str) else None
+        rules, deadline = self._find(name, chosen), None
+        if not declares(session.capabilities, session.era, TASKS):
+            deadline = self._deadline(name, chosen, session.era is Era.MODERN or not session.caller.has_own_hub)
+        kind = self._kinds.get((rules, deadline))
         if kind is None:
-            kind = self._kinds[rules, is_early] = ClientKind(
+            kind = self._kinds[rules, deadline] = ClientKind(
                 expose=rules.expose,
                 max_tools=rules.max_tools,
                 defers_tools=rules.defers_tools,
                 max_result_tokens=rules.max_result_tokens,
-                own=self._own if is_early else (),
+                own=self._own if deadline is not None else (),
+                soft_deadline=deadline,
             )
         return kind

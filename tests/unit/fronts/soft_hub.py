@@ -19,7 +19,7 @@ from tests.unit.fronts.task_hub import Sent, Server, TaskHub
 from tests.upstreams.messages import rpc
 
 DEADLINE = 45.0
-EARLY = ClientKind(expose="full", max_result_tokens=0, own=OFFERED)
+EARLY = ClientKind(expose="full", max_result_tokens=0, own=OFFERED, soft_deadline=DEADLINE)
 STREAMS = "dev.mcp-hub/streams"
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -42,7 +42,6 @@ class SoftHub(TaskHub):
         upstreams = cast(Mapping[str, Upstream], {"git": self.server})
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         self.facade.catalog = Catalog(upstreams, rules, self.facade.changes, self.clock, 0)
-        self.facade._soft_deadline = lambda session: DEADLINE if session.caller.principal == "me" else None
         self.facade._audience = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
         self.raw: list[bytes] = []
         self._keep = self._pipe.send

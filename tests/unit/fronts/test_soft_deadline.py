@@ -12,8 +12,8 @@ from mcp_hub.catalog.exposure import exposed
 from mcp_hub.catalog.view import ServerRules, ViewRules, build
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Progressed
-from mcp_hub.fronts.mcp.soft_deadline import SoftDeadlines
 from mcp_hub.protocol.meta import take_meta
+from mcp_hub.sessions.client_kinds import ClientKinds
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 from tests.unit.calls.virtual_time import sleep
@@ -54,7 +54,8 @@ def chosen(client: str) -> Caller:
 def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: Any, deadline: float | None) -> None:
     info = {} if name is None else {"name": name}
     session = Session("s", caller, era, "2025-11-25", dict(capabilities), info)
-    assert SoftDeadlines(Current(Settings()).soft_deadline)(session) == deadline
+    current = Current(Settings())
+    assert ClientKinds(current.client, current.soft_deadline, ())(session).soft_deadline == deadline
 
 
 def test_no_name_is_too_long_to_be_looked_up() -> None:
@@ -64,9 +65,9 @@ def test_no_name_is_too_long_to_be_looked_up() -> None:
         names.append(client_name)
         return None
 
-    deadlines = SoftDeadlines(find)
+    kinds = ClientKinds(Current(Settings()).client, find, ())
     for _ in range(2):
-        assert deadlines(Session("s", LOCAL, H, "", client_info={"name": "x" * 1_000_000})) is None
+        assert kinds(Session("s", LOCAL, H, "", client_info={"name": "x" * 1_000_000})).soft_deadline is None
     assert names == ["x" * 256], "and only once"
 
 

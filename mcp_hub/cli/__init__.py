@@ -12,7 +12,7 @@ turns errors into exit codes. `signals` and `hub_reloads` are for a hub that ser
 
 Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read).
 
-Not here: what a hub does. Commands open one through `app`, or ask a running one through `client`.
+Not here: the work of a hub. Commands open one through `app`, and ask it, or a running one, through `client`.
 """
 
 import os

@@ -1,12 +1,13 @@
-"""Ways for a command to reach a hub: one of its own, a running one, or only its store.
+"""Ways for a command to reach a hub: always behind one client, or only its store.
 
 In: the options of a command (`--url`, `--token`, the configuration) and the work that it wants done.
 
-Out: calls, streams and server states in the same form, wherever they come from, and an exit code for each failure.
+Out: `ReachedHub` with a `HubClient`, or the streams of a store, and an exit code for each failure.
 
-Held together by `stream_access`, which chooses between a running hub and the store, and `following`, which shows a
-call to its end. `embedded` starts a hub inside the command and `waiting` waits for its servers. `remote` and
-`remote_servers` ask a running hub over HTTP. `local_streams` reads durable streams from the store without a hub.
+Held together by `hub`: with `--url` the client speaks HTTP to a running hub; otherwise `hub` opens a hub in this
+process and the client calls its REST front directly. `waiting` waits for the servers of a hub that has just started.
+`streams` chooses between a running hub and the store, which `local_streams` reads without a hub. `following` shows a
+call to its end.
 
-Not here: the HTTP client itself (`mcp_hub.client`), output (`cli.render`), and the commands (`cli.commands`).
+Not here: the client itself (`mcp_hub.client`), output (`cli.render`), and the commands (`cli.commands`).
 """

@@ -5,10 +5,10 @@ In: plain data: server states, definitions, events of a call, results.
 Out: text on stdout, messages on stderr. Text that comes from a server reaches a terminal only without control
 characters, and secrets of the configuration are masked.
 
-Held together by `output`, which detects that stdout cannot be written, and `tables`, the state of servers as tables
-and as plain data. `renderers` shows a running call in one of three ways, `results` turns its result into text or JSON
-lines. `diagnosis` maps the state of a server to a code and advice; `notices` and `definition_diff` show what a person
-should look at before approving a tool.
+Held together by `output`, which detects that stdout cannot be written, and `tables`, which prints tables, lines and
+JSON. `servers` shows the servers of a hub, `renderers` a running call in one of three ways, `results` its result as
+text or JSON lines. `diagnosis` maps the state of a server to a code and advice; `notices` are warnings, and
+`definition_diff` shows a changed tool before a person approves it.
 
 rich is imported inside functions, because most commands and `serve` run without it.
 

@@ -1,4 +1,4 @@
-"""The schema of `servers.yaml`: one frozen pydantic model per section, and a JSON Schema for editors.
+"""The schema of `servers.yaml`: one frozen pydantic model per section.
 
 In: plain data after interpolation.
 

@@ -20,93 +20,86 @@ SSE = {"accept": "text/event-stream"}
 TOOLS = ["echo", "steps", "hold", "hurry", "fail", "refuse", "flood", "wait", "big"]
 
 
-async def test_every_tool_is_listed_as_it_is_defined_and_always_in_the_same_bytes(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        first = await peer.ask("GET", "/v1/tools")
-        again = await peer.ask("GET", "/v1/tools?format=mcp")
-        narrow = await peer.ask("GET", "/v1/tools", token=NARROW)
-        assert first.status == 200 and first.body == again.body
-        assert [tool["name"] for tool in first.json["tools"]] == TOOLS
-        assert first.json["tools"][0]["inputSchema"]["required"] == ["text"]
-        assert [tool["name"] for tool in narrow.json["tools"]] == ["echo"]
-        problem(await peer.ask("GET", "/v1/tools?format=gemini"), 400, "unknown_format")
+async def test_every_tool_is_listed_as_it_is_defined_and_always_in_the_same_bytes(peer: RestPeer) -> None:
+    first = await peer.ask("GET", "/v1/tools")
+    again = await peer.ask("GET", "/v1/tools?format=mcp")
+    narrow = await peer.ask("GET", "/v1/tools", token=NARROW)
+    assert first.status == 200 and first.body == again.body
+    assert [tool["name"] for tool in first.json["tools"]] == TOOLS
+    assert first.json["tools"][0]["inputSchema"]["required"] == ["text"]
+    assert [tool["name"] for tool in narrow.json["tools"]] == ["echo"]
+    problem(await peer.ask("GET", "/v1/tools?format=gemini"), 400, "unknown_format")
 
 
 @pytest.mark.parametrize(
     "accept", [None, "*/*", "application/json", "application/*;q=0.5", "text/event-stream;q=0, */*"]
 )
-async def test_call_that_is_done_in_time_is_answered_with_its_result(tmp_path: Path, accept: str | None) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = await peer.call("echo", {"text": "hi"}, headers={"accept": accept}).ended()
-        answer = response.json
-        assert (response.status, answer["status"]) == (200, "completed")
-        assert answer["result"] == {"content": [{"type": "text", "text": "hi"}], "isError": False}
-        kept = await peer.ask("GET", f"/v1/streams/{answer['stream']}")
-        assert kept.json["result"] == answer["result"]
+async def test_call_that_is_done_in_time_is_answered_with_its_result(peer: RestPeer, accept: str | None) -> None:
+    response = await peer.call("echo", {"text": "hi"}, headers={"accept": accept}).ended()
+    answer = response.json
+    assert (response.status, answer["status"]) == (200, "completed")
+    assert answer["result"] == {"content": [{"type": "text", "text": "hi"}], "isError": False}
+    kept = await peer.ask("GET", f"/v1/streams/{answer['stream']}")
+    assert kept.json["result"] == answer["result"]
 
 
-async def test_call_that_takes_longer_is_accepted_and_goes_on(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_ = await peer.detached("hold", {"nonce": "a"})
-        await peer.tools.has_come("a")
-        assert (await peer.ask("GET", f"/v1/streams/{id_}")).json["status"] == "working"
-        peer.tools.go.set()
-        known = await peer.until(id_, "completed")
-        assert known["result"]["content"] == [{"type": "text", "text": "a"}]
-        assert (known["name"], known["tool"], known["server"], known["method"]) == (
-            "hold", "hold", "local", "tools/call",
-        )  # fmt: skip
+async def test_call_that_takes_longer_is_accepted_and_goes_on(peer: RestPeer) -> None:
+    id_ = await peer.detached("hold", {"nonce": "a"})
+    await peer.tools.has_come("a")
+    assert (await peer.ask("GET", f"/v1/streams/{id_}")).json["status"] == "working"
+    peer.tools.go.set()
+    known = await peer.until(id_, "completed")
+    assert known["result"]["content"] == [{"type": "text", "text": "a"}]
+    assert (known["name"], known["tool"], known["server"], known["method"]) == (
+        "hold", "hold", "local", "tools/call",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("prefer", ["wait=0", "respond-async", 'handling=lenient; wait="0"', "WAIT = 0"])
-async def test_caller_may_prefer_not_to_wait(tmp_path: Path, prefer: str) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = await peer.call("hold", {"nonce": "a"}, headers={"prefer": prefer}).ended()
-        assert response.status == 202
+async def test_caller_may_prefer_not_to_wait(peer: RestPeer, prefer: str) -> None:
+    response = await peer.call("hold", {"nonce": "a"}, headers={"prefer": prefer}).ended()
+    assert response.status == 202
 
 
-async def test_events_of_a_call_are_its_stored_lines_and_end_with_closed(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = peer.call("steps", {"n": 2}, headers=SSE)
-        await response.has(b"part 1")
-        assert response.status == 200 and response.headers["content-type"] == "text/event-stream"
-        peer.tools.go.set()
-        *events, closed = (await response.ended()).events
-        assert [event.id for event in events] == [str(number) for number in range(1, len(events) + 1)]
-        assert [event.event for event in events] == ["start", *["progress", "delta"] * 2, "end"]
-        assert all(json.loads(event.data)["type"] == event.event for event in events)
-        assert (closed.id, closed.event) == (None, "closed")
-        assert closed.message == {"cursor": len(events), "status": "completed"}
-        stream = json.loads(events[0].data)["stream"]
-        page = await peer.ask("GET", f"/v1/streams/{stream}/events", headers={"accept": "application/x-ndjson"})
-        assert page.body.splitlines() == response.lines
+async def test_events_of_a_call_are_its_stored_lines_and_end_with_closed(peer: RestPeer) -> None:
+    response = peer.call("steps", {"n": 2}, headers=SSE)
+    await response.has(b"part 1")
+    assert response.status == 200 and response.headers["content-type"] == "text/event-stream"
+    peer.tools.go.set()
+    *events, closed = (await response.ended()).events
+    assert [event.id for event in events] == [str(number) for number in range(1, len(events) + 1)]
+    assert [event.event for event in events] == ["start", *["progress", "delta"] * 2, "end"]
+    assert all(json.loads(event.data)["type"] == event.event for event in events)
+    assert (closed.id, closed.event) == (None, "closed")
+    assert closed.message == {"cursor": len(events), "status": "completed"}
+    stream = json.loads(events[0].data)["stream"]
+    page = await peer.ask("GET", f"/v1/streams/{stream}/events", headers={"accept": "application/x-ndjson"})
+    assert page.body.splitlines() == response.lines
 
 
-async def test_caller_of_both_forms_gets_json_for_a_quick_quiet_call_only(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        quiet = await peer.call("echo", {"text": "hi"}, headers=BOTH).ended()
-        assert quiet.headers["content-type"] == "application/json" and quiet.json["status"] == "completed"
-        loud = await peer.call("hurry", {"n": 1}, headers=BOTH).ended()
-        assert [event.event for event in loud.events] == ["start", "progress", "end", "closed"]
-        assert [event.id for event in loud.events] == ["1", "2", "3", None]
-        slow = peer.call("hold", {"nonce": "a"}, headers=BOTH)
-        await slow.has(b"event: start")
-        assert slow.headers["content-type"] == "text/event-stream"
-        peer.tools.go.set()
-        assert [event.event for event in (await slow.ended()).events] == ["start", "end", "closed"]
+async def test_caller_of_both_forms_gets_json_for_a_quick_quiet_call_only(peer: RestPeer) -> None:
+    quiet = await peer.call("echo", {"text": "hi"}, headers=BOTH).ended()
+    assert quiet.headers["content-type"] == "application/json" and quiet.json["status"] == "completed"
+    loud = await peer.call("hurry", {"n": 1}, headers=BOTH).ended()
+    assert [event.event for event in loud.events] == ["start", "progress", "end", "closed"]
+    assert [event.id for event in loud.events] == ["1", "2", "3", None]
+    slow = peer.call("hold", {"nonce": "a"}, headers=BOTH)
+    await slow.has(b"event: start")
+    assert slow.headers["content-type"] == "text/event-stream"
+    peer.tools.go.set()
+    assert [event.event for event in (await slow.ended()).events] == ["start", "end", "closed"]
 
 
-async def test_connection_that_closes_does_not_end_the_call(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = peer.call("hold", {"nonce": "a"})
-        await peer.tools.has_come("a")
-        response.leave()
-        await response.done.wait()
-        assert not response.status
-        (row,) = (await peer.ask("GET", "/v1/streams")).json["streams"]
-        assert row["status"] == "working"
-        peer.tools.go.set()
-        assert (await peer.until(row["stream"], "completed"))["result"]["isError"] is False
+async def test_connection_that_closes_does_not_end_the_call(peer: RestPeer) -> None:
+    response = peer.call("hold", {"nonce": "a"})
+    await peer.tools.has_come("a")
+    response.leave()
+    await response.done.wait()
+    assert not response.status
+    (row,) = (await peer.ask("GET", "/v1/streams")).json["streams"]
+    assert row["status"] == "working"
+    peer.tools.go.set()
+    assert (await peer.until(row["stream"], "completed"))["result"]["isError"] is False
 
 
 async def test_call_that_nobody_asks_after_ends_by_the_rule_of_its_tool(tmp_path: Path) -> None:
@@ -125,15 +118,14 @@ async def test_call_that_nobody_asks_after_ends_by_the_rule_of_its_tool(tmp_path
                 await peer.ask("GET", "/v1/tools")
 
 
-async def test_call_of_an_unknown_or_hidden_tool_is_refused_alike(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        unknown = problem(await peer.call("ecko", {"text": "hi"}).ended(), 404, "unknown_tool")
-        assert unknown["nearest"] == ["echo"]
-        problem(await peer.call("hold", {"nonce": "a"}, token=NARROW).ended(), 404, "unknown_tool")
-        selected = {"arguments": {"text": "hi"}, "tools": ["hold"]}
-        problem(await peer.ask("POST", "/v1/tools/echo/call", selected), 404, "unknown_tool")
-        assert (await peer.ask("POST", "/v1/tools/echo/call", {**selected, "tools": ["echo"]})).status == 200
-        assert len((await peer.ask("GET", "/v1/streams")).json["streams"]) == 1
+async def test_call_of_an_unknown_or_hidden_tool_is_refused_alike(peer: RestPeer) -> None:
+    unknown = problem(await peer.call("ecko", {"text": "hi"}).ended(), 404, "unknown_tool")
+    assert unknown["nearest"] == ["echo"]
+    problem(await peer.call("hold", {"nonce": "a"}, token=NARROW).ended(), 404, "unknown_tool")
+    selected = {"arguments": {"text": "hi"}, "tools": ["hold"]}
+    problem(await peer.ask("POST", "/v1/tools/echo/call", selected), 404, "unknown_tool")
+    assert (await peer.ask("POST", "/v1/tools/echo/call", {**selected, "tools": ["echo"]})).status == 200
+    assert len((await peer.ask("GET", "/v1/streams")).json["streams"]) == 1
 
 
 async def test_too_many_calls_without_a_client_are_refused_and_leave_nothing(tmp_path: Path) -> None:
@@ -166,39 +158,36 @@ async def test_call_that_waits_for_its_turn_has_a_stream_and_can_be_cancelled(tm
 # -- which requests are one call
 
 
-async def test_same_key_and_request_is_one_call_however_it_is_written(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        key = {"idempotency-key": "k"}
-        bodies = [b'{"arguments":{"n":2}}', b'{ "arguments" : {\n"n": 2 } }']
-        both = [peer.start("POST", "/v1/tools/steps/call", body, headers={**key, **SSE}) for body in bodies]
-        for response in both:
-            await response.has(b"part 1")
-        peer.tools.go.set()
-        first, second = [(await response.ended()).body for response in both]
-        assert first == second and b"event: closed" in first
-        later = await peer.call("steps", {"n": 2}, headers=key).ended()
-        assert later.json["result"]["content"][0]["text"] == "2 steps"
-        replayed = await peer.call("steps", {"n": 2}, headers={**key, **BOTH}).ended()
-        assert replayed.body == first
-        assert len((await peer.ask("GET", "/v1/streams")).json["streams"]) == 1
+async def test_same_key_and_request_is_one_call_however_it_is_written(peer: RestPeer) -> None:
+    key = {"idempotency-key": "k"}
+    bodies = [b'{"arguments":{"n":2}}', b'{ "arguments" : {\n"n": 2 } }']
+    both = [peer.start("POST", "/v1/tools/steps/call", body, headers={**key, **SSE}) for body in bodies]
+    for response in both:
+        await response.has(b"part 1")
+    peer.tools.go.set()
+    first, second = [(await response.ended()).body for response in both]
+    assert first == second and b"event: closed" in first
+    later = await peer.call("steps", {"n": 2}, headers=key).ended()
+    assert later.json["result"]["content"][0]["text"] == "2 steps"
+    replayed = await peer.call("steps", {"n": 2}, headers={**key, **BOTH}).ended()
+    assert replayed.body == first
+    assert len((await peer.ask("GET", "/v1/streams")).json["streams"]) == 1
 
 
-async def test_same_key_for_another_request_is_refused(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        await peer.detached("hold", {"nonce": "a"}, **{"idempotency-key": "k"})
-        for tool, arguments in [("hold", {"nonce": "b"}), ("echo", {"nonce": "a"}), ("hold", {"nonce": ["a"]})]:
-            refused = await peer.call(tool, arguments, headers={"idempotency-key": "k"}).ended()
-            problem(refused, 422, "idempotency_key_reused")
-        await peer.tools.has_come("a")
-        assert peer.tools.held == ["a"]
+async def test_same_key_for_another_request_is_refused(peer: RestPeer) -> None:
+    await peer.detached("hold", {"nonce": "a"}, **{"idempotency-key": "k"})
+    for tool, arguments in [("hold", {"nonce": "b"}), ("echo", {"nonce": "a"}), ("hold", {"nonce": ["a"]})]:
+        refused = await peer.call(tool, arguments, headers={"idempotency-key": "k"}).ended()
+        problem(refused, 422, "idempotency_key_reused")
+    await peer.tools.has_come("a")
+    assert peer.tools.held == ["a"]
 
 
-async def test_same_key_of_another_principal_is_another_call(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        mine = await peer.detached("hold", {"nonce": "a"}, **{"idempotency-key": "k"})
-        theirs = peer.call("hold", {"nonce": "b"}, token=BOB, headers={"prefer": "wait=0", "idempotency-key": "k"})
-        assert (await theirs.ended()).json["stream"] != mine
-        await peer.tools.has_come("b")
+async def test_same_key_of_another_principal_is_another_call(peer: RestPeer) -> None:
+    mine = await peer.detached("hold", {"nonce": "a"}, **{"idempotency-key": "k"})
+    theirs = peer.call("hold", {"nonce": "b"}, token=BOB, headers={"prefer": "wait=0", "idempotency-key": "k"})
+    assert (await theirs.ended()).json["stream"] != mine
+    await peer.tools.has_come("b")
 
 
 async def test_without_a_key_only_a_running_call_of_an_idempotent_tool_is_joined(tmp_path: Path) -> None:
@@ -215,84 +204,77 @@ async def test_without_a_key_only_a_running_call_of_an_idempotent_tool_is_joined
         assert await peer.detached("hold", {"nonce": "a"}) != first
 
 
-async def test_hub_that_was_sooner_with_the_key_has_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rest_hub(tmp_path) as peer:
-        key = {"idempotency-key": "k"}
-        first = await peer.call("hold", {"nonce": "a"}, headers={**key, "prefer": "wait=0"}).ended()
-        await peer.tools.has_come("a")
-        store, streams = peer.app.streams.store, peer.app.streams
-        find = store.find_key
-        answers = [None, find]  # not there yet when it is asked first
+async def test_hub_that_was_sooner_with_the_key_has_the_call(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = {"idempotency-key": "k"}
+    first = await peer.call("hold", {"nonce": "a"}, headers={**key, "prefer": "wait=0"}).ended()
+    await peer.tools.has_come("a")
+    store, streams = peer.app.streams.store, peer.app.streams
+    find = store.find_key
+    answers = [None, find]  # not there yet when it is asked first
 
-        async def find_key(principal: str, key: str) -> object:
-            answer = answers.pop(0)
-            return answer if answer is None else await answer(principal, key)
+    async def find_key(principal: str, key: str) -> object:
+        answer = answers.pop(0)
+        return answer if answer is None else await answer(principal, key)
 
-        monkeypatch.setattr(store, "find_key", find_key)
-        monkeypatch.setattr(streams, "running", lambda *about, **more: None)
-        second = await peer.call("hold", {"nonce": "a"}, headers={**key, "prefer": "wait=0"}).ended()
-        assert second.json["stream"] == first.json["stream"] and peer.tools.held == ["a"]
-        answers[:] = [None, find]
-        other = await peer.call("hold", {"nonce": "b"}, headers={**key, "prefer": "wait=0"}).ended()
-        problem(other, 422, "idempotency_key_reused")
-        assert peer.tools.held == ["a"]
-
-
-async def test_what_is_asked_for_again_after_its_end_stays_cancelled(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        key = {"idempotency-key": "k"}
-        id_ = await peer.detached("hold", {"nonce": "a"}, **key)
-        await peer.ask("DELETE", f"/v1/streams/{id_}")
-        await peer.until(id_, "cancelled")
-        cancelled = problem(await peer.call("hold", {"nonce": "a"}, headers=key).ended(), 409, "cancelled")
-        assert cancelled["stream"] == id_
+    monkeypatch.setattr(store, "find_key", find_key)
+    monkeypatch.setattr(streams, "running", lambda *about, **more: None)
+    second = await peer.call("hold", {"nonce": "a"}, headers={**key, "prefer": "wait=0"}).ended()
+    assert second.json["stream"] == first.json["stream"] and peer.tools.held == ["a"]
+    answers[:] = [None, find]
+    other = await peer.call("hold", {"nonce": "b"}, headers={**key, "prefer": "wait=0"}).ended()
+    problem(other, 422, "idempotency_key_reused")
+    assert peer.tools.held == ["a"]
 
 
-async def test_key_of_a_call_that_was_never_made_is_free_again(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        key = {"idempotency-key": "k"}
-        peer.tools.refusals.append(UpstreamUnavailable("not up yet"))
-        refused = problem(await peer.call("refuse", {"text": "a"}, headers=key).ended(), 503, "upstream_unavailable")
-        assert refused["retryable"] is True
-        made, again = [await peer.call("refuse", {"text": "a"}, headers=key).ended() for _ in range(2)]
-        assert made.status == 200 and made.json["stream"] != refused["stream"] and again.json == made.json
+async def test_what_is_asked_for_again_after_its_end_stays_cancelled(peer: RestPeer) -> None:
+    key = {"idempotency-key": "k"}
+    id_ = await peer.detached("hold", {"nonce": "a"}, **key)
+    await peer.ask("DELETE", f"/v1/streams/{id_}")
+    await peer.until(id_, "cancelled")
+    cancelled = problem(await peer.call("hold", {"nonce": "a"}, headers=key).ended(), 409, "cancelled")
+    assert cancelled["stream"] == id_
 
 
-async def test_key_of_a_call_that_may_have_been_made_is_kept_and_nobody_is_asked_to_come_again(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        key = {"idempotency-key": "k"}
-        peer.tools.refusals.append(UpstreamUnavailable("gone", data={"outcome": "unknown"}))
-        first, again = [await peer.call("refuse", {"text": "a"}, headers=key).ended() for _ in range(2)]
-        lost = problem(first, 502, "upstream_unavailable")
-        assert lost["retryable"] is False and again.json == lost and "retry-after" not in first.headers
+async def test_key_of_a_call_that_was_never_made_is_free_again(peer: RestPeer) -> None:
+    key = {"idempotency-key": "k"}
+    peer.tools.refusals.append(UpstreamUnavailable("not up yet"))
+    refused = problem(await peer.call("refuse", {"text": "a"}, headers=key).ended(), 503, "upstream_unavailable")
+    assert refused["retryable"] is True
+    made, again = [await peer.call("refuse", {"text": "a"}, headers=key).ended() for _ in range(2)]
+    assert made.status == 200 and made.json["stream"] != refused["stream"] and again.json == made.json
+
+
+async def test_key_of_a_call_that_may_have_been_made_is_kept_and_nobody_is_asked_to_come_again(peer: RestPeer) -> None:
+    key = {"idempotency-key": "k"}
+    peer.tools.refusals.append(UpstreamUnavailable("gone", data={"outcome": "unknown"}))
+    first, again = [await peer.call("refuse", {"text": "a"}, headers=key).ended() for _ in range(2)]
+    lost = problem(first, 502, "upstream_unavailable")
+    assert lost["retryable"] is False and again.json == lost and "retry-after" not in first.headers
 
 
 @pytest.mark.parametrize("key", ["", " ", "a" * 256, "\x7f", "é"])
-async def test_key_that_is_none_is_refused(tmp_path: Path, key: str) -> None:
-    async with rest_hub(tmp_path) as peer:
-        refused = await peer.call("echo", {"text": "hi"}, headers={"idempotency-key": key}).ended()
-        problem(refused, 400, "invalid_idempotency_key")
+async def test_key_that_is_none_is_refused(peer: RestPeer, key: str) -> None:
+    refused = await peer.call("echo", {"text": "hi"}, headers={"idempotency-key": key}).ended()
+    problem(refused, 400, "invalid_idempotency_key")
 
 
-async def test_hub_that_stops_gives_waiting_callers_the_ending_of_their_calls(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        waiting, following = (peer.call("hold", {"nonce": n}, headers=h) for n, h in [("a", {}), ("b", SSE)])
-        await peer.tools.has_come("a")
-        await peer.tools.has_come("b")
-        peer.rest.close()
-        await peer.app.stop()
-        stopped = problem(await waiting.ended(), 502, "hub_stopped")
-        assert stopped["outcome"] == "unknown" and stopped["jsonrpc"]["code"] == 1005
-        assert [event.event for event in (await following.ended()).events] == ["start", "error", "closed"]
+async def test_hub_that_stops_gives_waiting_callers_the_ending_of_their_calls(peer: RestPeer) -> None:
+    waiting, following = (peer.call("hold", {"nonce": n}, headers=h) for n, h in [("a", {}), ("b", SSE)])
+    await peer.tools.has_come("a")
+    await peer.tools.has_come("b")
+    peer.rest.close()
+    await peer.app.stop()
+    stopped = problem(await waiting.ended(), 502, "hub_stopped")
+    assert stopped["outcome"] == "unknown" and stopped["jsonrpc"]["code"] == 1005
+    assert [event.event for event in (await following.ended()).events] == ["start", "error", "closed"]
 
 
-async def test_listing_shows_only_the_caller_s_own_newest_first(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        ids = [await peer.detached("hold", {"nonce": nonce}) for nonce in "abc"]
-        await _owned_by_bob(peer)
-        listed = (await peer.ask("GET", "/v1/streams")).json["streams"]
-        assert [row["stream"] for row in listed] == ids[::-1]
-        assert [row["stream"] for row in (await peer.ask("GET", "/v1/streams?limit=2")).json["streams"]] == ids[:0:-1]
+async def test_listing_shows_only_the_caller_s_own_newest_first(peer: RestPeer) -> None:
+    ids = [await peer.detached("hold", {"nonce": nonce}) for nonce in "abc"]
+    await _owned_by_bob(peer)
+    listed = (await peer.ask("GET", "/v1/streams")).json["streams"]
+    assert [row["stream"] for row in listed] == ids[::-1]
+    assert [row["stream"] for row in (await peer.ask("GET", "/v1/streams?limit=2")).json["streams"]] == ids[:0:-1]
 
 
 async def _owned_by_bob(peer: RestPeer) -> None:

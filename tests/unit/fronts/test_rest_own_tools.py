@@ -1,19 +1,17 @@
 """The hub's own tools over REST."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.unit.fronts.rest_peer import rest_hub
+from tests.unit.fronts.rest_peer import RestPeer
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_call_of_the_hub_s_own_tool_goes_on_as_any_other(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        key = {"idempotency-key": "k"}
-        id_ = await peer.detached("find_tools", {"query": "hold"}, **key)
-        assert "hold" in json.dumps((await peer.until(id_, "completed", "cancelled")).get("result"))
-        again = await peer.call("find_tools", {"query": "hold"}, headers=key).ended()
-        assert (again.status, again.json["stream"]) == (200, id_)
+async def test_call_of_the_hub_s_own_tool_goes_on_as_any_other(peer: RestPeer) -> None:
+    key = {"idempotency-key": "k"}
+    id_ = await peer.detached("find_tools", {"query": "hold"}, **key)
+    assert "hold" in json.dumps((await peer.until(id_, "completed", "cancelled")).get("result"))
+    again = await peer.call("find_tools", {"query": "hold"}, headers=key).ended()
+    assert (again.status, again.json["stream"]) == (200, id_)

@@ -16,7 +16,7 @@ from mcp_hub.fronts.rest.routes import ROUTES
 from mcp_hub.protocol.rest.problems import FailedCall
 from mcp_hub.protocol.shape.stream_errors import error_data
 from mcp_hub.protocol.shape.stream_events import decoded
-from tests.unit.fronts.rest_peer import problem, rest_hub
+from tests.unit.fronts.rest_peer import RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
 
@@ -42,106 +42,94 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("body", "code"), BODIES)
-async def test_body_that_is_none_is_refused(tmp_path: Path, body: bytes, code: str) -> None:
-    async with rest_hub(tmp_path) as peer:
-        problem(await peer.ask("POST", ECHO, body), 400, code)
-        assert (await peer.ask("GET", "/v1/streams")).json == {"streams": []}
+async def test_body_that_is_none_is_refused(peer: RestPeer, body: bytes, code: str) -> None:
+    problem(await peer.ask("POST", ECHO, body), 400, code)
+    assert (await peer.ask("GET", "/v1/streams")).json == {"streams": []}
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", None])
-async def test_body_of_another_type_is_refused(tmp_path: Path, media: str | None) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = await peer.ask("POST", ECHO, {"arguments": {}}, headers={"content-type": media})
-        problem(response, 415, "unsupported_media_type")
+async def test_body_of_another_type_is_refused(peer: RestPeer, media: str | None) -> None:
+    response = await peer.ask("POST", ECHO, {"arguments": {}}, headers={"content-type": media})
+    problem(response, 415, "unsupported_media_type")
 
 
-async def test_body_may_have_a_charset_line_breaks_or_not_be_there_at_all(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        headers = {"content-type": "Application/JSON; charset=utf-8"}
-        response = await peer.ask("POST", ECHO, b'{\r\n"arguments":\n{"text":\n"x"}}', headers=headers)
-        assert response.json["result"]["content"][0]["text"] == "x"
-        assert (await peer.ask("POST", ECHO)).json["result"]["isError"] is True
+async def test_body_may_have_a_charset_line_breaks_or_not_be_there_at_all(peer: RestPeer) -> None:
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    response = await peer.ask("POST", ECHO, b'{\r\n"arguments":\n{"text":\n"x"}}', headers=headers)
+    assert response.json["result"]["content"][0]["text"] == "x"
+    assert (await peer.ask("POST", ECHO)).json["result"]["isError"] is True
 
 
-async def test_body_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_body_over_the_limit_is_refused(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_hub.fronts.rest.exchange._DISCARD", 0.01)
-    async with rest_hub(tmp_path) as peer:
-        response = await peer.ask("POST", ECHO, {"arguments": {"text": "x" * 100_000}})
-        problem(response, 413, "body_too_large")
-        assert response.headers["connection"] == "close"
+    response = await peer.ask("POST", ECHO, {"arguments": {"text": "x" * 100_000}})
+    problem(response, 413, "body_too_large")
+    assert response.headers["connection"] == "close"
 
 
-async def test_client_that_leaves_before_its_body_is_there_is_not_answered(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = peer.start("POST", ECHO, b"{")
-        response._parts.clear()
-        response.leave()
-        await response.done.wait()
-        assert not response.status
+async def test_client_that_leaves_before_its_body_is_there_is_not_answered(peer: RestPeer) -> None:
+    response = peer.start("POST", ECHO, b"{")
+    response._parts.clear()
+    response.leave()
+    await response.done.wait()
+    assert not response.status
 
 
 @pytest.mark.parametrize(
     "path",
     ["/v1/", "/v1/nothing", "/v1/tools/call", "/v1/tools//call", "/v1/tools/%ff/call", "/v1//tools", "/v1/tools//"],
 )
-async def test_path_that_is_none_is_not_found(tmp_path: Path, path: str) -> None:
-    async with rest_hub(tmp_path) as peer:
-        problem(await peer.ask("GET", path), 404, "not_found")
+async def test_path_that_is_none_is_not_found(peer: RestPeer, path: str) -> None:
+    problem(await peer.ask("GET", path), 404, "not_found")
 
 
-async def test_what_is_not_below_v1_is_none_of_its_business(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        for path in ("/v1", "/v10/tools", "/other"):
-            response = await peer.ask("GET", path)
-            assert (response.status, response.headers["content-type"]) == (404, "application/json")
+async def test_what_is_not_below_v1_is_none_of_its_business(peer: RestPeer) -> None:
+    for path in ("/v1", "/v10/tools", "/other"):
+        response = await peer.ask("GET", path)
+        assert (response.status, response.headers["content-type"]) == (404, "application/json")
 
 
-async def test_name_may_be_percent_encoded_and_the_path_end_in_a_slash(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = await peer.ask("POST", "/v1/tools/%65cho/call/", {"arguments": {"text": "x"}})
-        assert response.status == 200
-        unknown = await peer.ask("POST", "/v1/tools/a%2Fb%3F%C3%A9/call", {})
-        assert problem(unknown, 404, "unknown_tool")["detail"] == "Unknown tool: a/b?é"
+async def test_name_may_be_percent_encoded_and_the_path_end_in_a_slash(peer: RestPeer) -> None:
+    response = await peer.ask("POST", "/v1/tools/%65cho/call/", {"arguments": {"text": "x"}})
+    assert response.status == 200
+    unknown = await peer.ask("POST", "/v1/tools/a%2Fb%3F%C3%A9/call", {})
+    assert problem(unknown, 404, "unknown_tool")["detail"] == "Unknown tool: a/b?é"
 
 
-async def test_method_that_a_path_lacks_is_refused_with_those_that_it_has(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        for route in ROUTES:
-            path = re.sub(r"{\w+}", "x", route.path)
-            refused = await peer.ask("PATCH", path)
-            problem(refused, 405, "method_not_allowed")
-            told = await peer.ask("OPTIONS", path)
-            assert (told.status, told.body, "content-length" in told.headers) == (204, b"", False)
-            assert told.headers["allow"] == refused.headers["allow"]
-            assert {route.method, "OPTIONS"} <= set(told.headers["allow"].split(", "))
-        problem(await peer.ask("POST", "/v1/tools"), 405, "method_not_allowed")
+async def test_method_that_a_path_lacks_is_refused_with_those_that_it_has(peer: RestPeer) -> None:
+    for route in ROUTES:
+        path = re.sub(r"{\w+}", "x", route.path)
+        refused = await peer.ask("PATCH", path)
+        problem(refused, 405, "method_not_allowed")
+        told = await peer.ask("OPTIONS", path)
+        assert (told.status, told.body, "content-length" in told.headers) == (204, b"", False)
+        assert told.headers["allow"] == refused.headers["allow"]
+        assert {route.method, "OPTIONS"} <= set(told.headers["allow"].split(", "))
+    problem(await peer.ask("POST", "/v1/tools"), 405, "method_not_allowed")
 
 
-async def test_head_is_get_without_a_body_where_get_ends_by_itself(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        get, head = await peer.ask("GET", "/v1/tools"), await peer.ask("HEAD", "/v1/tools")
-        assert (head.status, head.body, head.headers) == (200, b"", get.headers)
-        refused = await peer.ask("HEAD", "/v1/streams/x/events")
-        assert (refused.status, refused.body) == (405, b"") and "HEAD" not in refused.headers["allow"]
+async def test_head_is_get_without_a_body_where_get_ends_by_itself(peer: RestPeer) -> None:
+    get, head = await peer.ask("GET", "/v1/tools"), await peer.ask("HEAD", "/v1/tools")
+    assert (head.status, head.body, head.headers) == (200, b"", get.headers)
+    refused = await peer.ask("HEAD", "/v1/streams/x/events")
+    assert (refused.status, refused.body) == (405, b"") and "HEAD" not in refused.headers["allow"]
 
 
-async def test_guard_s_refusals_are_problems(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        nobody = await peer.ask("GET", "/v1/tools", token=None)
-        problem(nobody, 401, "unauthorized")
-        assert nobody.headers["www-authenticate"] == "Bearer"
-        problem(await peer.ask("GET", "/v1/tools", token="x"), 401, "unauthorized")
-        elsewhere = await peer.ask("GET", "/v1/tools", headers={"host": "evil.example"})
-        problem(elsewhere, 421, "host_not_served")
-        page = await peer.ask("GET", "/v1/tools", headers={"origin": "https://evil.example"})
-        problem(page, 403, "origin_not_allowed")
+async def test_guard_s_refusals_are_problems(peer: RestPeer) -> None:
+    nobody = await peer.ask("GET", "/v1/tools", token=None)
+    problem(nobody, 401, "unauthorized")
+    assert nobody.headers["www-authenticate"] == "Bearer"
+    problem(await peer.ask("GET", "/v1/tools", token="x"), 401, "unauthorized")
+    elsewhere = await peer.ask("GET", "/v1/tools", headers={"host": "evil.example"})
+    problem(elsewhere, 421, "host_not_served")
+    page = await peer.ask("GET", "/v1/tools", headers={"origin": "https://evil.example"})
+    problem(page, 403, "origin_not_allowed")
 
 
-async def test_bug_is_a_problem_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rest_hub(tmp_path) as peer:
-        monkeypatch.setattr(peer.app.streams.store, "rows", None)
-        told = problem(await peer.ask("GET", "/v1/streams"), 500, "internal_error")
-        assert "NoneType" not in told["detail"]
+async def test_bug_is_a_problem_that_tells_nothing(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer.app.streams.store, "rows", None)
+    told = problem(await peer.ask("GET", "/v1/streams"), 500, "internal_error")
+    assert "NoneType" not in told["detail"]
 
 
 # -- errors

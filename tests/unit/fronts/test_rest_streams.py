@@ -31,91 +31,84 @@ async def finished(peer: RestPeer, n: int = 3) -> tuple[str, list[bytes]]:
     return json.loads(response.lines[0])["stream"], response.lines
 
 
-async def test_every_form_has_the_exact_suffix_from_any_place(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, lines = await finished(peer)
-        for after in range(len(lines) + 1):
-            url = f"/v1/streams/{id_}/events?after={after}"
-            page, again = await peer.ask("GET", url), await peer.ask("GET", url)
-            expected = b'{"events":[%b],"cursor":%d,"closed":true,"durable":false}' % (
-                b",".join(lines[after:]),
-                len(lines),
-            )
-            assert page.body == again.body == expected
-            ndjson = await peer.ask("GET", url, headers=NDJSON)
-            assert ndjson.body == b"".join(line + b"\n" for line in lines[after:])
-            sse = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={**SSE, "last-event-id": str(after)})
-            assert sse.lines == lines[after:] and sse.events[-1].event == "closed"
-            assert [event.id for event in sse.events[:-1]] == [str(seq) for seq in range(after + 1, len(lines) + 1)]
+async def test_every_form_has_the_exact_suffix_from_any_place(peer: RestPeer) -> None:
+    id_, lines = await finished(peer)
+    for after in range(len(lines) + 1):
+        url = f"/v1/streams/{id_}/events?after={after}"
+        page, again = await peer.ask("GET", url), await peer.ask("GET", url)
+        expected = b'{"events":[%b],"cursor":%d,"closed":true,"durable":false}' % (
+            b",".join(lines[after:]),
+            len(lines),
+        )
+        assert page.body == again.body == expected
+        ndjson = await peer.ask("GET", url, headers=NDJSON)
+        assert ndjson.body == b"".join(line + b"\n" for line in lines[after:])
+        sse = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={**SSE, "last-event-id": str(after)})
+        assert sse.lines == lines[after:] and sse.events[-1].event == "closed"
+        assert [event.id for event in sse.events[:-1]] == [str(seq) for seq in range(after + 1, len(lines) + 1)]
 
 
 @pytest.mark.parametrize("survives", [True, False])
 async def test_stream_that_is_in_memory_only_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: bool
+    peer: RestPeer, monkeypatch: pytest.MonkeyPatch, survives: bool
 ) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, _ = await finished(peer)
-        monkeypatch.setattr(peer.app.streams.store, "survives", lambda stream: survives)
-        bodies = [(await peer.ask("GET", f"/v1/streams/{id_}{more}")).json for more in ("", "/events")]
-        bodies += (await peer.ask("GET", "/v1/streams")).json["streams"]
-        assert [body.get("durable") for body in bodies] == [None if survives else False] * 3
+    id_, _ = await finished(peer)
+    monkeypatch.setattr(peer.app.streams.store, "survives", lambda stream: survives)
+    bodies = [(await peer.ask("GET", f"/v1/streams/{id_}{more}")).json for more in ("", "/events")]
+    bodies += (await peer.ask("GET", "/v1/streams")).json["streams"]
+    assert [body.get("durable") for body in bodies] == [None if survives else False] * 3
 
 
-async def test_client_that_takes_several_forms_gets_the_one_that_says_most(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, _ = await finished(peer)
-        for accept, media in [
-            ("application/json, text/event-stream, application/x-ndjson", "text/event-stream"),
-            ("application/x-ndjson, */*", "application/x-ndjson"),
-            ("*/*", "application/json"),
-        ]:
-            response = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={"accept": accept})
-            assert response.headers["content-type"] == media
+async def test_client_that_takes_several_forms_gets_the_one_that_says_most(peer: RestPeer) -> None:
+    id_, _ = await finished(peer)
+    for accept, media in [
+        ("application/json, text/event-stream, application/x-ndjson", "text/event-stream"),
+        ("application/x-ndjson, */*", "application/x-ndjson"),
+        ("*/*", "application/json"),
+    ]:
+        response = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={"accept": accept})
+        assert response.headers["content-type"] == media
 
 
-async def test_last_event_id_wins_over_after(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, lines = await finished(peer)
-        page = await peer.ask("GET", f"/v1/streams/{id_}/events?after=0", headers={"last-event-id": "4"})
-        assert page.body.startswith(b'{"events":[' + lines[4])
+async def test_last_event_id_wins_over_after(peer: RestPeer) -> None:
+    id_, lines = await finished(peer)
+    page = await peer.ask("GET", f"/v1/streams/{id_}/events?after=0", headers={"last-event-id": "4"})
+    assert page.body.startswith(b'{"events":[' + lines[4])
 
 
 @pytest.mark.parametrize("limit", [1, 3, 9])
-async def test_page_has_at_most_what_was_asked_for(tmp_path: Path, limit: int) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, lines = await finished(peer, 20)
-        seen: list[Any] = []
-        cursor, closed = 0, False
-        while not closed:
-            page = (await peer.ask("GET", f"/v1/streams/{id_}/events?after={cursor}&limit={limit}")).json
-            assert 1 <= len(page["events"]) <= limit
-            seen += page["events"]
-            cursor, closed = page["cursor"], page["closed"]
-        assert seen == [json.loads(line) for line in lines] and cursor == len(lines)
+async def test_page_has_at_most_what_was_asked_for(peer: RestPeer, limit: int) -> None:
+    id_, lines = await finished(peer, 20)
+    seen: list[Any] = []
+    cursor, closed = 0, False
+    while not closed:
+        page = (await peer.ask("GET", f"/v1/streams/{id_}/events?after={cursor}&limit={limit}")).json
+        assert 1 <= len(page["events"]) <= limit
+        seen += page["events"]
+        cursor, closed = page["cursor"], page["closed"]
+    assert seen == [json.loads(line) for line in lines] and cursor == len(lines)
 
 
-async def test_page_has_no_more_bytes_than_an_answer_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_has_no_more_bytes_than_an_answer_can_have(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_PAGE_BYTES", 10_000)
-    async with rest_hub(tmp_path) as peer:
-        response = await peer.call("flood", {"n": 60}, headers=SSE).ended()
-        url = f"/v1/streams/{json.loads(response.lines[0])['stream']}/events"
-        page = (await peer.ask("GET", url)).json
-        assert 1 < len(page["events"]) < len(response.lines) and not page["closed"]
+    response = await peer.call("flood", {"n": 60}, headers=SSE).ended()
+    url = f"/v1/streams/{json.loads(response.lines[0])['stream']}/events"
+    page = (await peer.ask("GET", url)).json
+    assert 1 < len(page["events"]) < len(response.lines) and not page["closed"]
 
 
-async def test_long_poll_waits_for_the_next_event_but_no_longer_than_it_may(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_ = await peer.detached("steps", {"n": 2})
-        url = f"/v1/streams/{id_}/events"
-        while (seen := (await peer.ask("GET", f"{url}?wait=0")).json)["cursor"] < 3:
-            await anyio.lowlevel.checkpoint()
-        at_once = (await peer.ask("GET", f"{url}?after=3&wait=0")).json
-        assert at_once == {"events": [], "cursor": 3, "closed": False, "durable": False} and not seen["closed"]
-        polling = peer.start("GET", f"{url}?after=3")
-        await anyio.wait_all_tasks_blocked()
-        assert not polling.status
-        peer.tools.go.set()
-        assert [event["seq"] for event in (await polling.ended()).json["events"]][0] == 4
+async def test_long_poll_waits_for_the_next_event_but_no_longer_than_it_may(peer: RestPeer) -> None:
+    id_ = await peer.detached("steps", {"n": 2})
+    url = f"/v1/streams/{id_}/events"
+    while (seen := (await peer.ask("GET", f"{url}?wait=0")).json)["cursor"] < 3:
+        await anyio.lowlevel.checkpoint()
+    at_once = (await peer.ask("GET", f"{url}?after=3&wait=0")).json
+    assert at_once == {"events": [], "cursor": 3, "closed": False, "durable": False} and not seen["closed"]
+    polling = peer.start("GET", f"{url}?after=3")
+    await anyio.wait_all_tasks_blocked()
+    assert not polling.status
+    peer.tools.go.set()
+    assert [event["seq"] for event in (await polling.ended()).json["events"]][0] == 4
 
 
 async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_it(tmp_path: Path) -> None:
@@ -141,41 +134,38 @@ async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_
         assert (await peer.until(record.call.id, "cancelled"))["reason"] == "its client did not come back"
 
 
-async def test_follower_that_takes_nothing_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_follower_that_takes_nothing_is_disconnected(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "_STALLED", 0.01)
-    async with rest_hub(tmp_path) as peer:
-        id_ = await peer.detached("steps", {"n": 2})
-        response = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
-        response.is_stalled = True
-        await response.ended()
-        assert response.status == 200 and not response.is_complete
-        writer = peer.app.streams.owned(CallId(id_))
-        assert writer is not None and writer.stream.readers == ()
+    id_ = await peer.detached("steps", {"n": 2})
+    response = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
+    response.is_stalled = True
+    await response.ended()
+    assert response.status == 200 and not response.is_complete
+    writer = peer.app.streams.owned(CallId(id_))
+    assert writer is not None and writer.stream.readers == ()
 
 
 # -- what is refused
 
 
 @pytest.mark.parametrize("cursor", ["-1", "x", "1.5", "", "9" * 19, "0x1", "st_1:2", "٣"])
-async def test_malformed_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, _ = await finished(peer)
-        by_query = cursor if cursor.isascii() else "%D9%A3"
-        problem(await peer.ask("GET", f"/v1/streams/{id_}/events?after={by_query}"), 400, "invalid_cursor")
-        if cursor.isascii():
-            by_header = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={"last-event-id": cursor})
-            problem(by_header, 400, "invalid_cursor")
+async def test_malformed_cursor_is_refused(peer: RestPeer, cursor: str) -> None:
+    id_, _ = await finished(peer)
+    by_query = cursor if cursor.isascii() else "%D9%A3"
+    problem(await peer.ask("GET", f"/v1/streams/{id_}/events?after={by_query}"), 400, "invalid_cursor")
+    if cursor.isascii():
+        by_header = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={"last-event-id": cursor})
+        problem(by_header, 400, "invalid_cursor")
 
 
-async def test_cursor_beyond_the_end_is_refused_and_one_at_the_end_closes_at_once(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, lines = await finished(peer)
-        beyond = await peer.ask("GET", f"/v1/streams/{id_}/events?after={len(lines) + 1}", headers=SSE)
-        assert problem(beyond, 400, "invalid_cursor")["last"] == len(lines)
-        at_end = await peer.ask("GET", f"/v1/streams/{id_}/events?after={len(lines)}", headers=SSE)
-        assert [event.event for event in at_end.events] == ["closed"]
-        polled = await peer.ask("GET", f"/v1/streams/{id_}/events?after={len(lines)}")
-        assert polled.json == {"events": [], "cursor": len(lines), "closed": True, "durable": False}
+async def test_cursor_beyond_the_end_is_refused_and_one_at_the_end_closes_at_once(peer: RestPeer) -> None:
+    id_, lines = await finished(peer)
+    beyond = await peer.ask("GET", f"/v1/streams/{id_}/events?after={len(lines) + 1}", headers=SSE)
+    assert problem(beyond, 400, "invalid_cursor")["last"] == len(lines)
+    at_end = await peer.ask("GET", f"/v1/streams/{id_}/events?after={len(lines)}", headers=SSE)
+    assert [event.event for event in at_end.events] == ["closed"]
+    polled = await peer.ask("GET", f"/v1/streams/{id_}/events?after={len(lines)}")
+    assert polled.json == {"events": [], "cursor": len(lines), "closed": True, "durable": False}
 
 
 async def test_trimmed_events_are_gone(tmp_path: Path) -> None:
@@ -194,18 +184,16 @@ async def test_trimmed_events_are_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["wait=x", "wait=-1", "wait=", "limit=0", "limit=-1", "limit=x", "limit=1.5"])
-async def test_parameter_that_is_none_is_refused(tmp_path: Path, parameter: str) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, _ = await finished(peer)
-        problem(await peer.ask("GET", f"/v1/streams/{id_}/events?{parameter}"), 400, "invalid_parameter")
+async def test_parameter_that_is_none_is_refused(peer: RestPeer, parameter: str) -> None:
+    id_, _ = await finished(peer)
+    problem(await peer.ask("GET", f"/v1/streams/{id_}/events?{parameter}"), 400, "invalid_parameter")
 
 
-async def test_form_that_is_not_offered_is_refused(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, _ = await finished(peer)
-        for accept in ("text/html", "application/json;q=0", ""):
-            response = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={"accept": accept})
-            problem(response, 406, "not_acceptable")
+async def test_form_that_is_not_offered_is_refused(peer: RestPeer) -> None:
+    id_, _ = await finished(peer)
+    for accept in ("text/html", "application/json;q=0", ""):
+        response = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={"accept": accept})
+        problem(response, 406, "not_acceptable")
 
 
 @pytest.mark.parametrize(
@@ -219,19 +207,18 @@ async def test_form_that_is_not_offered_is_refused(tmp_path: Path) -> None:
     ],
 )
 async def test_foreign_stream_is_as_unknown_as_one_that_never_was(
-    tmp_path: Path, method: str, rest: str, body: object
+    peer: RestPeer, method: str, rest: str, body: object
 ) -> None:
-    async with rest_hub(tmp_path) as peer:
-        running = await peer.detached("hold", {"nonce": "a"})
-        ended = (await peer.call("echo", {"text": "x"}).ended()).json["stream"]
-        answers = []
-        for id_ in (running, ended, UNKNOWN, "x", "%2e%2e"):
-            response = await peer.ask(method, f"/v1/streams/{id_}{rest}", body, token=BOB)
-            problem(response, 404, "unknown_stream")
-            answers.append((response.status, response.headers, response.body))
-        assert all(answer == answers[0] for answer in answers)
-        same_principal = await peer.ask("GET", f"/v1/streams/{running}", token=NARROW)
-        assert same_principal.json["status"] == "working"
+    running = await peer.detached("hold", {"nonce": "a"})
+    ended = (await peer.call("echo", {"text": "x"}).ended()).json["stream"]
+    answers = []
+    for id_ in (running, ended, UNKNOWN, "x", "%2e%2e"):
+        response = await peer.ask(method, f"/v1/streams/{id_}{rest}", body, token=BOB)
+        problem(response, 404, "unknown_stream")
+        answers.append((response.status, response.headers, response.body))
+    assert all(answer == answers[0] for answer in answers)
+    same_principal = await peer.ask("GET", f"/v1/streams/{running}", token=NARROW)
+    assert same_principal.json["status"] == "working"
 
 
 async def test_more_followers_than_may_be_are_refused(tmp_path: Path) -> None:
@@ -247,50 +234,47 @@ async def test_more_followers_than_may_be_are_refused(tmp_path: Path) -> None:
 
 
 async def test_store_that_cannot_be_read_is_said_so_in_the_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peer: RestPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_, _ = await finished(peer)
+    id_, _ = await finished(peer)
 
-        def fetch(stream: str, after: int, most: int, done: Any) -> None:
-            done(StoreError("the disk is gone"))
+    def fetch(stream: str, after: int, most: int, done: Any) -> None:
+        done(StoreError("the disk is gone"))
 
-        monkeypatch.setattr(peer.app.streams.store, "fetch", fetch)
-        sse = await peer.ask("GET", f"/v1/streams/{id_}/events", headers=SSE)
-        (event,) = sse.events
-        assert event.event == "problem" and event.message["code"] == "store_unavailable"
-        problem(await peer.ask("GET", f"/v1/streams/{id_}/events"), 503, "store_unavailable")
-        ndjson = await peer.ask("GET", f"/v1/streams/{id_}/events", headers=NDJSON)
-        assert (ndjson.status, ndjson.body) == (200, b"")
+    monkeypatch.setattr(peer.app.streams.store, "fetch", fetch)
+    sse = await peer.ask("GET", f"/v1/streams/{id_}/events", headers=SSE)
+    (event,) = sse.events
+    assert event.event == "problem" and event.message["code"] == "store_unavailable"
+    problem(await peer.ask("GET", f"/v1/streams/{id_}/events"), 503, "store_unavailable")
+    ndjson = await peer.ask("GET", f"/v1/streams/{id_}/events", headers=NDJSON)
+    assert (ndjson.status, ndjson.body) == (200, b"")
 
 
 # -- cancelling
 
 
-async def test_cancelling_ends_the_call_and_again_does_nothing(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        id_ = await peer.detached("hold", {"nonce": "a"})
-        await peer.tools.has_come("a")
-        assert (await peer.ask("DELETE", f"/v1/streams/{id_}")).status == 202
-        known = await peer.until(id_, "cancelled")
-        assert known["reason"] == "its client has cancelled it" and peer.tools.cancelled == ["a"]
-        again = await peer.ask("DELETE", f"/v1/streams/{id_}")
-        assert (again.status, again.json["status"]) == (200, "cancelled")
+async def test_cancelling_ends_the_call_and_again_does_nothing(peer: RestPeer) -> None:
+    id_ = await peer.detached("hold", {"nonce": "a"})
+    await peer.tools.has_come("a")
+    assert (await peer.ask("DELETE", f"/v1/streams/{id_}")).status == 202
+    known = await peer.until(id_, "cancelled")
+    assert known["reason"] == "its client has cancelled it" and peer.tools.cancelled == ["a"]
+    again = await peer.ask("DELETE", f"/v1/streams/{id_}")
+    assert (again.status, again.json["status"]) == (200, "cancelled")
 
 
 async def test_hub_that_stops_ends_followers_of_what_it_cannot_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peer: RestPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
-    async with rest_hub(tmp_path) as peer:
-        id_ = await peer.detached("hold", {"nonce": "a"})
-        following = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
-        await following.has(b"event: start")
-        polling = peer.start("GET", f"/v1/streams/{id_}/events?after=1")
-        await anyio.wait_all_tasks_blocked()
-        peer.rest.close()
-        assert (await following.ended()).is_complete and [event.event for event in following.events] == ["start"]
-        problem(await polling.ended(), 503, "hub_stopped")
+    id_ = await peer.detached("hold", {"nonce": "a"})
+    following = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
+    await following.has(b"event: start")
+    polling = peer.start("GET", f"/v1/streams/{id_}/events?after=1")
+    await anyio.wait_all_tasks_blocked()
+    peer.rest.close()
+    assert (await following.ended()).is_complete and [event.event for event in following.events] == ["start"]
+    problem(await polling.ended(), 503, "hub_stopped")
 
 
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/json", "text/event-stream, application/json"])

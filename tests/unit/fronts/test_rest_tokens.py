@@ -11,7 +11,7 @@ from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.rest.tokens import ANY_CLIENT
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.sessions.session import Caller
-from tests.unit.fronts.rest_peer import NARROW, Response, problem, rest_hub
+from tests.unit.fronts.rest_peer import NARROW, Response, RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
 
@@ -22,28 +22,27 @@ def account(response: Response) -> TokenAccount:
     return msgspec.json.decode(response.body, type=TokenAccount)
 
 
-async def test_account_is_of_all_tools_for_any_client(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        response = await peer.ask("GET", "/v1/tokens")
-        found = account(response)
-        assert (found.client, found.profile, found.current.expose) == (ANY_CLIENT, None, "auto")
-        assert [one.name for one in found.tools] == [
-            "echo",
-            "steps",
-            "hold",
-            "hurry",
-            "fail",
-            "refuse",
-            "flood",
-            "wait",
-            "big",
-        ]
-        assert [(one.server, one.tools) for one in found.servers] == [("local", 9)]
-        assert sorted(found.heaviest) == sorted(one.name for one in found.tools)
-        assert (await peer.ask("GET", "/v1/tokens")).body == response.body
-        head = await peer.ask("HEAD", "/v1/tokens")
-        assert (head.status, head.body, head.headers) == (200, b"", response.headers)
-        assert found == await peer.app.hub.token_account(Caller("alice"), ANY_CLIENT)
+async def test_account_is_of_all_tools_for_any_client(peer: RestPeer) -> None:
+    response = await peer.ask("GET", "/v1/tokens")
+    found = account(response)
+    assert (found.client, found.profile, found.current.expose) == (ANY_CLIENT, None, "auto")
+    assert [one.name for one in found.tools] == [
+        "echo",
+        "steps",
+        "hold",
+        "hurry",
+        "fail",
+        "refuse",
+        "flood",
+        "wait",
+        "big",
+    ]
+    assert [(one.server, one.tools) for one in found.servers] == [("local", 9)]
+    assert sorted(found.heaviest) == sorted(one.name for one in found.tools)
+    assert (await peer.ask("GET", "/v1/tokens")).body == response.body
+    head = await peer.ask("HEAD", "/v1/tokens")
+    assert (head.status, head.body, head.headers) == (200, b"", response.headers)
+    assert found == await peer.app.hub.token_account(Caller("alice"), ANY_CLIENT)
 
 
 async def test_a_kind_of_client_gets_what_the_configuration_says_of_it(tmp_path: Path) -> None:
@@ -58,33 +57,30 @@ async def test_a_kind_of_client_gets_what_the_configuration_says_of_it(tmp_path:
 
 
 @pytest.mark.parametrize("client", ["claude-cod", "", "x" * 5000], ids=["slip", "empty", "long"])
-async def test_unknown_client_is_refused(tmp_path: Path, client: str) -> None:
-    async with rest_hub(tmp_path) as peer:
-        told = problem(await peer.ask("GET", f"/v1/tokens?client={client}"), 400, "unknown_client")
-        assert "unknown client" in told["detail"] and len(told["detail"]) < 400
-        if client == "claude-cod":
-            assert 'did you mean "claude-code"' in told["detail"]
-        with pytest.raises(ConfigError):
-            await peer.app.hub.token_account(Caller(), "nobody")
+async def test_unknown_client_is_refused(peer: RestPeer, client: str) -> None:
+    told = problem(await peer.ask("GET", f"/v1/tokens?client={client}"), 400, "unknown_client")
+    assert "unknown client" in told["detail"] and len(told["detail"]) < 400
+    if client == "claude-cod":
+        assert 'did you mean "claude-code"' in told["detail"]
+    with pytest.raises(ConfigError):
+        await peer.app.hub.token_account(Caller(), "nobody")
 
 
-async def test_a_profile_s_account_is_of_what_it_lets_through(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        found = account(await peer.ask("GET", "/v1/tokens", token=NARROW))
-        assert (found.profile, [one.name for one in found.tools]) == ("narrow", ["echo"])
-        problem(await peer.ask("GET", "/v1/tokens?profile=none"), 404, "unknown_profile")
-        problem(await peer.ask("GET", "/v1/tokens", token=None), 401, "unauthorized")
-        problem(await peer.ask("POST", "/v1/tokens"), 405, "method_not_allowed")
+async def test_a_profile_s_account_is_of_what_it_lets_through(peer: RestPeer) -> None:
+    found = account(await peer.ask("GET", "/v1/tokens", token=NARROW))
+    assert (found.profile, [one.name for one in found.tools]) == ("narrow", ["echo"])
+    problem(await peer.ask("GET", "/v1/tokens?profile=none"), 404, "unknown_profile")
+    problem(await peer.ask("GET", "/v1/tokens", token=None), 401, "unauthorized")
+    problem(await peer.ask("POST", "/v1/tokens"), 405, "method_not_allowed")
 
 
-async def test_many_who_ask_at_once_are_all_answered_and_the_loop_goes_on(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path) as peer:
-        asked = [peer.start("GET", "/v1/tokens") for _ in range(10)]
-        gone = peer.start("GET", "/v1/tokens")
-        gone.leave()
-        with anyio.fail_after(20):
-            assert (await peer.call("echo", {"text": "x"}).ended()).status == 200
-            assert len({(await one.ended()).body for one in asked}) == 1
+async def test_many_who_ask_at_once_are_all_answered_and_the_loop_goes_on(peer: RestPeer) -> None:
+    asked = [peer.start("GET", "/v1/tokens") for _ in range(10)]
+    gone = peer.start("GET", "/v1/tokens")
+    gone.leave()
+    with anyio.fail_after(20):
+        assert (await peer.call("echo", {"text": "x"}).ended()).status == 200
+        assert len({(await one.ended()).body for one in asked}) == 1
 
 
 async def test_account_is_as_the_document_says(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from tests.unit.calls.virtual_time import virtual
-from tests.unit.upstreams.toy_servers import Kept, Toys, kept
+from tests.unit.upstreams.toy_servers import Kept, Toys, kept, up
 
 STARTING, READY, BACKING_OFF = UpstreamState.STARTING, UpstreamState.READY, UpstreamState.BACKING_OFF
 FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, UpstreamState.DRAINING
@@ -22,8 +22,7 @@ FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, Upstrea
 
 @virtual
 async def test_an_idle_server_is_stopped_after_its_time_and_started_by_the_next_call() -> None:
-    async with kept(idle_stop=600.0) as far:
-        await far.until(READY)
+    async with up(idle_stop=600.0) as far:
         assert far.now == 0.5
         await far.until(STOPPED)
         assert far.now == 600.5
@@ -37,8 +36,7 @@ async def test_an_idle_server_is_stopped_after_its_time_and_started_by_the_next_
 
 @virtual
 async def test_a_call_that_runs_keeps_it_up_and_the_time_begins_with_its_end() -> None:
-    async with kept(Toys(calls=3000.0), idle_stop=600.0) as far:
-        await far.until(READY)
+    async with up(Toys(calls=3000.0), idle_stop=600.0) as far:
         far.start_call()
         await far.until(STOPPED)
         assert far.outcomes == [(3000.5, "ok")]
@@ -95,8 +93,7 @@ async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> No
 
 @virtual
 async def test_drained_it_takes_no_calls_ends_those_that_run_and_stops() -> None:
-    async with kept(Toys(calls=10.0)) as far:
-        await far.until(READY)
+    async with up(Toys(calls=10.0)) as far:
         far.start_call()
         await anyio.sleep(1)
         far.tasks.start_soon(far.supervisor.drain, 60.0)
@@ -112,8 +109,7 @@ async def test_drained_it_takes_no_calls_ends_those_that_run_and_stops() -> None
 
 @virtual
 async def test_calls_that_outlast_the_drain_are_told_so() -> None:
-    async with kept(Toys(calls=100.0)) as far:
-        await far.until(READY)
+    async with up(Toys(calls=100.0)) as far:
         far.start_call()
         await anyio.sleep(1)
         await far.supervisor.drain(5.0)
@@ -123,8 +119,7 @@ async def test_calls_that_outlast_the_drain_are_told_so() -> None:
 
 @virtual
 async def test_a_drain_that_is_given_up_stops_it_all_the_same() -> None:
-    async with kept(Toys(calls=100.0)) as far:
-        await far.until(READY)
+    async with up(Toys(calls=100.0)) as far:
         far.start_call()
         await anyio.sleep(1)
         with anyio.move_on_after(2):
@@ -196,8 +191,7 @@ async def test_an_explicit_restart_begins_anew_whatever_has_been(
 
 @virtual
 async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures() -> None:
-    async with kept(Toys(calls=100.0), restart=RestartRule(1)) as far:
-        await far.until(READY)
+    async with up(Toys(calls=100.0), restart=RestartRule(1)) as far:
         assert far.toys.last is not None
         far.toys.last.die()
         await far.until(BACKING_OFF)
@@ -214,8 +208,7 @@ async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures()
 
 @virtual
 async def test_a_restart_while_what_died_is_cleared_away_is_not_lost() -> None:
-    async with kept(Toys(closing=5.0)) as far:
-        await far.until(READY)
+    async with up(Toys(closing=5.0)) as far:
         assert far.toys.last is not None
         far.toys.last.die()
         await anyio.sleep(1)
@@ -226,8 +219,8 @@ async def test_a_restart_while_what_died_is_cleared_away_is_not_lost() -> None:
 
 @virtual
 async def test_after_the_hub_is_done_with_it_nothing_starts_it() -> None:
-    async with kept() as far:
-        await far.until(READY)
+    async with up() as far:
+        pass
     far.supervisor.restart()
     await far.supervisor.drain(60.0)
     far.supervisor.wake()
@@ -268,8 +261,7 @@ async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -
 
 @virtual
 async def test_a_server_that_has_just_died_hears_of_a_log_level_when_it_is_back() -> None:
-    async with kept() as far:
-        await far.until(READY)
+    async with up() as far:
         assert far.toys.last is not None
         far.toys.last.can_send = False  # its exit is not known yet
         far.supervisor.set_log_level("debug")

@@ -6,15 +6,14 @@ import anyio
 
 from mcp_hub.types import Kind, UpstreamState
 from tests.unit.calls.virtual_time import virtual
-from tests.unit.upstreams.toy_servers import Toys, kept
+from tests.unit.upstreams.toy_servers import Toys, up
 
 READY = UpstreamState.READY
 
 
 @virtual
 async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_later_list_has_to_be_whole() -> None:
-    async with kept(Toys(cursor=5)) as far:
-        await far.until(READY)
+    async with up(Toys(cursor=5)) as far:
         first = far.supervisor.snapshot()
         assert first is not None and len(first.lists[Kind.TOOL]) == 1
         assert len(far.status.warnings) == 1 and "stopped after 1 entries" in far.status.warnings[0]
@@ -33,8 +32,7 @@ async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_
 
 @virtual
 async def test_a_list_that_nobody_needs_at_once_does_not_keep_the_tools_away_and_is_read_when_it_comes() -> None:
-    async with kept(Toys(slow={"resources/list": 30.0})) as far:
-        await far.until(READY)
+    async with up(Toys(slow={"resources/list": 30.0})) as far:
         assert far.now == 10.5 and await far.call() == "ok"
         first = far.supervisor.snapshot()
         assert first is not None and not first.lists[Kind.RESOURCE]
@@ -51,8 +49,7 @@ async def test_a_list_that_nobody_needs_at_once_does_not_keep_the_tools_away_and
 
 @virtual
 async def test_a_list_that_never_comes_costs_at_most_half_of_the_start() -> None:
-    async with kept(Toys(slow={"resources/list": math.inf}), start_timeout=4.0) as far:
-        await far.until(READY)
+    async with up(Toys(slow={"resources/list": math.inf}), start_timeout=4.0) as far:
         assert far.now == 2.5
         await anyio.sleep(1000)
         assert far.state is READY and await far.call() == "ok"

@@ -11,7 +11,7 @@ from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.calls.virtual_time import virtual
 from tests.unit.upstreams.local_calls import Recorder, request
-from tests.unit.upstreams.toy_servers import Kept, kept
+from tests.unit.upstreams.toy_servers import Kept, up
 
 READY, BACKING_OFF = UpstreamState.READY, UpstreamState.BACKING_OFF
 
@@ -25,8 +25,7 @@ async def give_up(far: Kept, *, is_overdue: bool = True) -> None:
 
 @virtual
 async def test_a_server_that_says_nothing_any_more_is_started_anew_and_serves_again() -> None:
-    async with kept(request_timeout=60.0) as far:
-        await far.until(READY)
+    async with up(request_timeout=60.0) as far:
         far.toys.frozen = True
         await give_up(far)
         await anyio.sleep(59)
@@ -47,8 +46,7 @@ async def test_a_server_that_says_nothing_any_more_is_started_anew_and_serves_ag
 @virtual
 async def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
     slow = {"ping": 1e6, "tools/list": 1e6, "tools/call": 1e6}
-    async with kept(request_timeout=60.0) as far:
-        await far.until(READY)
+    async with up(request_timeout=60.0) as far:
         far.toys.slow = {**slow, method: 50.0}
         await give_up(far)
         await anyio.sleep(1000)
@@ -65,8 +63,7 @@ SIGNS: dict[str, Callable[[Peer], None]] = {
 @pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
 @virtual
 async def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Peer], None]) -> None:
-    async with kept(request_timeout=60.0) as far:
-        await far.until(READY)
+    async with up(request_timeout=60.0) as far:
         far.toys.frozen = True
         await give_up(far)
         await anyio.sleep(30)
@@ -79,8 +76,7 @@ async def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Pee
 
 @virtual
 async def test_a_call_that_its_caller_gives_up_proves_nothing() -> None:
-    async with kept(request_timeout=60.0) as far:
-        await far.until(READY)
+    async with up(request_timeout=60.0) as far:
         far.toys.frozen = True
         await give_up(far, is_overdue=False)
         await anyio.sleep(1000)

@@ -200,3 +200,11 @@ async def kept(toys: Toys | None = None, **rules: Any) -> AsyncIterator[Kept]:
         yield Kept(toys, supervisor, tasks)
         tasks.cancel_scope.cancel()
     assert toys.alive == 0 and toys.most_alive <= 1
+
+
+@asynccontextmanager
+async def up(toys: Toys | None = None, **rules: Any) -> AsyncIterator[Kept]:
+    """A supervised toy server that is ready."""
+    async with kept(toys, **rules) as far:
+        await far.until(UpstreamState.READY)
+        yield far

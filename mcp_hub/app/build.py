@@ -61,7 +61,6 @@ from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import kept_key
 from mcp_hub.types import Kind, UpstreamStatus
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
-from mcp_hub.upstreams.lists.list_cache import ListCache
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.process.watchdog import Watchdog
@@ -214,7 +213,7 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     settings, current = loaded.settings, Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
     memory, guardian = EraCache(state_dir(env) / "eras.json"), Watchdog(clock, may_adopt=owns_process)
-    last_lists, logins = ListCache(state_dir(env) / "lists"), Logins(grant_store(state_dir(env)))
+    last_lists, logins = state_dir(env) / "lists", Logins(grant_store(state_dir(env)))
     fleet, folder, durations = UpstreamSet({}, changes), str(loaded.path.absolute().parent), time_limits(settings)
     approvals = _approvals(loaded, env, fleet, changes)
     sources = UpstreamFactory(env, folder, memory, clock, changes, guardian, last_lists, logins, approvals.check, turn)

@@ -22,7 +22,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
-from mcp_hub.upstreams.lists.list_cache import ListCache, list_key
+from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.process import commands
@@ -49,7 +49,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     clock: Clock
     changes: Notices
     guardian: Watchdog
-    last_lists: ListCache = ListCache(None)
+    last_lists: Path | None = None
     logins: Logins | None = None
     gate: Gate | None = None
     turn: Turn | None = None
@@ -72,7 +72,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if server.url is not None:
             connect = _remote(name, settings, server, server.url, self.memory, self.logins)
         rules = _supervisor_rules(settings, name)
-        lists = self.last_lists.of(name, _list_key(name, server))
+        lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
         has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
         first = ManagedUpstream(
             name,

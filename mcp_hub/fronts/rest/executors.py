@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import anyio
 from msgspec import UNSET, Raw
+from msgspec.json import encode
 from starlette.responses import Response
 
 from mcp_hub.call import Post
@@ -45,10 +46,6 @@ _RETRY_AFTER: Final = {"no_credit": b"1", "busy": b"5"}
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
-class _Offer(Protocol):
-    def encoded(self) -> bytes: ...
-
-
 class _Posted(Protocol):
     @property
     def credit(self) -> int: ...
@@ -66,7 +63,7 @@ class Executors(Protocol):
 
     async def calls(
         self, principal: str, executor_id: str, epoch: int, most: int, wait: float = ...
-    ) -> Sequence[_Offer]: ...
+    ) -> Sequence[object]: ...
 
     async def post(self, principal: str, tool_call_id: str, post: Post) -> _Posted: ...
 
@@ -117,7 +114,7 @@ class RestExecutors:
 
         async def offers(seconds: float) -> list[Raw]:
             with _told():
-                return [Raw(offer.encoded()) for offer in await executors.calls(caller, id_, epoch, most, seconds)]
+                return [Raw(encode(one)) for one in await executors.calls(caller, id_, epoch, most, seconds)]
 
         async def work() -> Response | None:
             first = await offers(0)  # refused as a whole if it has to be

@@ -9,8 +9,7 @@ import msgspec
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.types import RawObject
 from mcp_hub.upstreams.executors.posts import ProducerLimits, Production
 
 __all__ = [
@@ -36,47 +35,30 @@ class ExecutorLimits(msgspec.Struct, frozen=True):
     producer: ProducerLimits = ProducerLimits()
 
 
-class CallOffer(msgspec.Struct, frozen=True):
+class CallOffer(msgspec.Struct, frozen=True, tag_field="type", tag="call", rename={"meta": "_meta"}):
     """A call for the worker: the tool's own name, its arguments, the client's `_meta`, events that may be posted."""
 
     tool_call_id: str
     name: str
-    arguments: RawJson
+    arguments: msgspec.Raw
     meta: RawObject
     credit: int
 
-    def encoded(self) -> bytes:
-        """As the worker gets it."""
-        shown: dict[str, object] = {"type": "call", "tool_call_id": self.tool_call_id, "name": self.name}
-        return object_bytes(
-            {**shown, "arguments": msgspec.Raw(bytes(self.arguments)), "_meta": self.meta, "credit": self.credit}
-        )
 
-
-class CancelOffer(msgspec.Struct, frozen=True):
-    """A call that the worker has fetched is over, though not by its word; nobody waits for the result."""
+class CancelOffer(msgspec.Struct, frozen=True, tag_field="type", tag="cancel"):
+    """A call that the worker has fetched is over, though the worker did not end it; nobody waits for the result."""
 
     tool_call_id: str
     reason: str
 
-    def encoded(self) -> bytes:
-        """As the worker gets it."""
-        return object_bytes({"type": "cancel", "tool_call_id": self.tool_call_id, "reason": self.reason})
 
-
-class InputOffer(msgspec.Struct, frozen=True):
-    """The answer to a question under the worker's `key`: what the caller sent, or the error object instead."""
+class InputOffer(msgspec.Struct, frozen=True, tag_field="type", tag="input"):
+    """The answer to a question under the worker's `key`: the caller's result, or an error object instead."""
 
     tool_call_id: str
     key: str
-    result: RawJson | None
-    error: RawJson | None = None
-
-    def encoded(self) -> bytes:
-        """As the worker gets it."""
-        answer = self.error if self.result is None else self.result
-        shown: dict[str, object] = {"type": "input", "tool_call_id": self.tool_call_id, "key": self.key}
-        return object_bytes({**shown, "error" if self.result is None else "result": msgspec.Raw(answer or b"null")})
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 CANCELLED: Final = RpcError("The call was cancelled.")

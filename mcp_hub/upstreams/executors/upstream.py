@@ -187,8 +187,10 @@ class ExecutorUpstream(LocalSource):
             work.asking -= 1
             work.heard = self._clock.now()
             if not work.done.is_set():
-                result, error = (None, outcome.encoded()) if isinstance(outcome, RpcError) else (outcome, None)
-                work.executor.news.append(InputOffer(work.offer.tool_call_id, ask.key, result, error))
+                is_error = isinstance(outcome, RpcError)
+                answer = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
+                members = {"error" if is_error else "result": answer}
+                work.executor.news.append(InputOffer(work.offer.tool_call_id, ask.key, **members))
                 work.executor.ring()
 
         work.asking += 1

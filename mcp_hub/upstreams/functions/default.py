@@ -11,10 +11,10 @@
 of the modules in it that it has imported; tools of other modules belong to other servers.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar, overload
+from collections.abc import Callable
+from typing import Final, TypeVar, Unpack, overload
 
-from mcp_hub.upstreams.functions.registry import Registry
+from mcp_hub.upstreams.functions.registry import Registry, ToolOptions
 from mcp_hub.upstreams.functions.schemas import ToolFunction
 
 __all__ = ["default_registry", "tool"]
@@ -29,26 +29,10 @@ def tool(function: F, /) -> F: ...
 
 
 @overload
-def tool(
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    annotations: Mapping[str, object] | None = None,
-    output_schema: object = None,
-) -> Callable[[F], F]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
 
-def tool(
-    function: F | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    annotations: Mapping[str, object] | None = None,
-    output_schema: object = None,
-) -> F | Callable[[F], F]:
+def tool(function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
     """Make a tool of a function, as `Registry.tool` does, for the server that names the function's module.
 
     Raises: `TypeError` for a function that cannot be a tool, `ValueError` for a bad or taken name.
@@ -56,9 +40,7 @@ def tool(
 
     def register(function: F) -> F:
         registry = _by_module.setdefault(function.__module__, Registry())
-        return registry.tool(
-            name=name, title=title, description=description, annotations=annotations, output_schema=output_schema
-        )(function)
+        return registry.tool(**options)(function)
 
     return register if function is None else register(function)
 

@@ -25,7 +25,7 @@ import threading
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, UnionType
-from typing import TypeVar, overload
+from typing import TypedDict, TypeVar, Unpack, overload
 
 import anyio.from_thread
 import msgspec
@@ -41,7 +41,7 @@ from mcp_hub.upstreams.functions.schemas import (
     plain,
 )
 
-__all__ = ["Context", "Progress", "Registry", "Result", "Tool"]
+__all__ = ["Context", "Progress", "Registry", "Result", "Tool", "ToolOptions"]
 
 F = TypeVar("F", bound=ToolFunction)
 
@@ -150,6 +150,16 @@ class Tool(msgspec.Struct, frozen=True):
     """The output schema has "result" as its only property: values that are no such object are put under that key."""
 
 
+class ToolOptions(TypedDict, total=False):
+    """The options of the `tool` decorators."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    annotations: Mapping[str, object] | None
+    output_schema: object
+
+
 class Registry:
     """The tools of one local server, in the order of their definition."""
 
@@ -178,28 +188,9 @@ class Registry:
     def tool(self, function: F, /) -> F: ...
 
     @overload
-    def tool(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Mapping[str, object] | None = None,
-        output_schema: object = None,
-    ) -> Callable[[F], F]: ...
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
-    def tool(
-        self,
-        function: F | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Mapping[str, object] | None = None,
-        output_schema: object = None,
-    ) -> F | Callable[[F], F]:
+    def tool(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
         """Make a tool of a function, which stays as it is. Name and description come from the function unless given.
 
         `annotations` are MCP's hints (`{"readOnlyHint": True}`); `output_schema` is a JSON Schema or a Python type.
@@ -208,12 +199,12 @@ class Registry:
 
         def register(function: F) -> F:
             listed = {
-                "name": name or getattr(function, "__name__", ""),
-                "title": title,
-                "description": description or first_paragraph(inspect.getdoc(function)),
-                "annotations": annotations,
+                "name": options.get("name") or getattr(function, "__name__", ""),
+                "title": options.get("title"),
+                "description": options.get("description") or first_paragraph(inspect.getdoc(function)),
+                "annotations": options.get("annotations"),
             }
-            self._add(function, listed, output_schema)
+            self._add(function, listed, options.get("output_schema"))
             return function
 
         return register if function is None else register(function)

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from mcp_hub.logs import get_logger
 from mcp_hub.types import JsonObject, Kind, Snapshot
 
-__all__ = ["CachedList", "ListCache", "ListFile", "list_key"]
+__all__ = ["CachedList", "ListFile", "list_key"]
 
 log = get_logger(__name__)
 
@@ -58,29 +58,14 @@ def list_key(*identity: str | None | Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
 
-class ListCache:
-    """The lists in one folder; None: nothing is remembered."""
-
-    def __init__(self, folder: Path | None, *, most_bytes: int = _MOST_BYTES, most_files: int = _MOST_FILES) -> None:
-        self._folder = folder
-        self._most_bytes = most_bytes
-        self._most_files = most_files
-
-    def of(self, server: str, key: str) -> "ListFile | None":
-        """Where the list of `server` is kept; `key` as `list_key` makes it."""
-        if self._folder is None:
-            return None
-        return ListFile(self._folder, server, key, self._most_bytes, self._most_files)
-
-
 class ListFile(msgspec.Struct, frozen=True):
-    """The file of one server. `most_bytes` bounds it, `most_files` the folder that it is in."""
+    """The file of one server. `key` is a `list_key`; `most_bytes` bounds the file, `most_files` its folder."""
 
     folder: Path
     server: str
     key: str
-    most_bytes: int
-    most_files: int
+    most_bytes: int = _MOST_BYTES
+    most_files: int = _MOST_FILES
 
     @property
     def path(self) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
-from mcp_hub.upstreams.lists.list_cache import CachedList, ListCache, ListFile, list_key
+from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile, list_key
 
 TOOLS = (b'{"name":"a",  "inputSchema":{"type":"object"}, "x":1e400}', b'{ "name" : "\\u0062" }')
 
@@ -29,9 +29,7 @@ def last(*tools: bytes, at: float = 1.5, server: str = "git") -> CachedList:
 
 
 def place(folder: Path, server: str = "git", **bounds: int) -> ListFile:
-    found = ListCache(folder / "lists", **bounds).of(server, list_key(server))
-    assert found is not None
-    return found
+    return ListFile(folder / "lists", server, list_key(server), **bounds)
 
 
 def test_what_was_written_is_read_byte_for_byte_by_the_next_hub(tmp_path: Path) -> None:

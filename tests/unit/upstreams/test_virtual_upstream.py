@@ -3,6 +3,7 @@
 import json
 
 import anyio
+import msgspec
 import pytest
 
 from mcp_hub.call import Post
@@ -116,7 +117,7 @@ async def test_answers_come_on_the_feed_under_the_workers_key(hub: Hub) -> None:
     assert await hub.calls.all_run(), "silence counts from the answer"
     with pytest.raises(posts.Malformed):
         await hub.post(id_, 2, ASK, epoch=2)
-    assert await hub.fetch(epoch=2) == [InputOffer(id_, "mine", b'{"action":"accept"}')]
+    assert await hub.fetch(epoch=2) == [InputOffer(id_, "mine", msgspec.Raw(b'{"action":"accept"}'))]
     await hub.post(id_, 2, ASK, epoch=2)
     channel.asked[1].answered(RpcError("no"))
     (offer,) = await hub.fetch(epoch=2)

@@ -1,16 +1,18 @@
 """The files at the two ends of a pipe: which of them the event loop can wait for, and writing to the others."""
 
+import asyncio
 import contextlib
 import os
 import stat
 import sys
+import threading
 from collections.abc import Callable
 from typing import IO, Any
 
 if sys.platform == "linux":
     import fcntl
 
-__all__ = ["FileWriter", "can_poll", "widen"]
+__all__ = ["FileWriter", "can_poll", "read_in_thread", "widen"]
 
 
 class FileWriter:
@@ -30,6 +32,18 @@ class FileWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+def read_in_thread(file: IO[bytes], protocol: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:
+    """Feeds `protocol` from a file that cannot be polled: a regular file, `/dev/null`, a Windows pipe."""
+
+    def read() -> None:
+        with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: the loop is closed
+            while chunk := os.read(file.fileno(), 65536):
+                loop.call_soon_threadsafe(protocol.data_received, chunk)
+            loop.call_soon_threadsafe(protocol.eof_received)
+
+    threading.Thread(target=read, name="pipe-reader", daemon=True).start()
 
 
 def can_poll(file: IO[Any]) -> bool:

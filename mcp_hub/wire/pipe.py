@@ -8,14 +8,11 @@ everything that cannot be read is handed to the handler, never raised.
 
 import asyncio
 import contextlib
-import os
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import IO, cast
 
 from mcp_hub.aio import Turn
-from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
@@ -24,11 +21,10 @@ from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import Cause, RawJson
 from mcp_hub.wire.base import Cancellation, Pending, Requests, WireClosed, WireHandler
-from mcp_hub.wire.files import FileWriter, can_poll, widen
+from mcp_hub.wire.files import FileWriter, can_poll, read_in_thread, widen
+from mcp_hub.wire.pipe_state import CLOSED, PipeState, may_enter
 
 __all__ = ["Pipe"]
-
-log = get_logger(__name__)
 
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
@@ -50,6 +46,8 @@ class Pipe(asyncio.Protocol):
     read either, so that answers to what it sends cannot pile up. `patience`: seconds after which a congested peer that
     reads nothing at all is given up; None for never. `turn`: that of the event loop; without one it has its own.
     """
+
+    is_pipe = True
 
     def __init__(
         self,
@@ -74,14 +72,13 @@ class Pipe(asyncio.Protocol):
         self.on_end: Callable[[], object] | None = None  # called at the end of input, in place of `close`
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
-        self._flush_due = False
         self._writer: asyncio.WriteTransport | FileWriter | None = None
         self._reader: asyncio.ReadTransport | None = None
         self.requests = Requests()
         self.is_congested = False
+        self.state = PipeState.OPEN
+        self.can_send = True  # like `is_closed` it follows the state: both are read for each message
         self.is_closed = False
-        self.can_send = True
-        self.is_pipe = True
         self.bytes_read = 0
         self.counts = {"bad": 0, "late": 0, "stray": 0}
 
@@ -99,20 +96,25 @@ class Pipe(asyncio.Protocol):
             transport_r, _ = await self._loop.connect_read_pipe(lambda: self, read)
             self._reader = transport_r
         else:
-            threading.Thread(target=self._read_file, args=(read,), name="pipe-reader", daemon=True).start()
+            read_in_thread(read, self, self._loop)
+
+    def _enter(self, state: PipeState) -> bool:
+        """Changes the state if the table allows it."""
+        if not may_enter(self.state, state):
+            return False
+        self.state, self.can_send, self.is_closed = state, False, state is CLOSED
+        return True
 
     # -- sending ------------------------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
         """Queues one line (terminator included); it leaves with everything else queued in this turn."""
-        self._out.append(frame)
-        if not self._flush_due:
-            self._flush_due = True
+        if not self._out:
             self._turn.flush_later(self)
+        self._out.append(frame)
 
     def flush(self) -> None:
         """Writes what is queued now, as one write."""
-        self._flush_due = False
         out, self._out = self._out, []
         if out and self._writer is not None and self.can_send:
             self._writer.write(out[0] if len(out) == 1 else b"".join(out))
@@ -153,7 +155,7 @@ class Pipe(asyncio.Protocol):
 
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         """Flushes, closes both sides and fails what is pending. Idempotent."""
-        if self.is_closed:
+        if self.state is CLOSED:
             return
         backlog, self._backlog = self._backlog, deque()
         for line in backlog:  # what has been read counts, whatever ends the connection
@@ -161,11 +163,10 @@ class Pipe(asyncio.Protocol):
         self._shut(reason, code)
 
     def _shut(self, reason: str, code: str) -> None:
-        if self.is_closed:
+        if self.state is CLOSED:
             return
         self.flush()
-        self.is_closed = True
-        self.can_send = False
+        self._enter(CLOSED)
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
@@ -199,7 +200,7 @@ class Pipe(asyncio.Protocol):
             self._take_slice()
 
     def _take_slice(self) -> None:
-        if self.is_closed:
+        if self.state is CLOSED:
             return
         self._take_some(self._backlog)
         if self._backlog:
@@ -247,7 +248,7 @@ class Pipe(asyncio.Protocol):
             self.close(cause.reason, cause.code)
 
     def _take(self, line: bytes | TooLong) -> None:
-        if self.is_closed:
+        if self.state is CLOSED:
             return
         if isinstance(line, TooLong):
             bad = BadMessage(PARSE_ERROR, f"line over the limit of {self._line_limit} bytes", salvage_id(line.head))
@@ -296,7 +297,7 @@ class Pipe(asyncio.Protocol):
         else:
             for part in parts:
                 self._take(part)
-        if rest is not None and not self.is_closed:
+        if rest is not None and self.state is not CLOSED:
             self.counts["bad"] += 1
             self._handler.on_bad_line(*rest)
 
@@ -333,19 +334,10 @@ class Pipe(asyncio.Protocol):
             pending.settle(stand_in(bad, line, pending.method))
         self._handler.on_bad_line(bad, line)
 
-    def _read_file(self, read: IO[bytes]) -> None:
-        """The reader of what cannot be polled: a regular file, `/dev/null`, a Windows pipe."""
-        fd = read.fileno()
-        try:
-            while chunk := os.read(fd, 65536):
-                self._loop.call_soon_threadsafe(self.data_received, chunk)
-            self._loop.call_soon_threadsafe(self.eof_received)
-        except (OSError, RuntimeError) as exc:  # RuntimeError: the loop is closed, nobody is left to tell
-            log.debug("pipe_reader_ended", reason=str(exc))
-
     def _stop_sending(self) -> None:
         """The peer reads no more. What it may still have to say is read for a moment longer."""
-        self.can_send = False
+        if not self._enter(PipeState.UNREAD):
+            return
         self._listen_on(self._loop.time() + _ALL_ANSWERS, -1)
 
     def _listen_on(self, until: float, before: int) -> None:
@@ -361,7 +353,7 @@ class Pipe(asyncio.Protocol):
         self._set_reading()
         if congested and self._patience is not None:
             self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
-        if not congested and not self.is_closed:
+        if not congested and self.state is not CLOSED:
             self._handler.on_writable()
 
     @property
@@ -371,7 +363,7 @@ class Pipe(asyncio.Protocol):
 
     def _look_at_peer(self, before: int) -> None:
         """Gives up a peer that has read nothing since there were that many bytes for it; looks again at any other."""
-        if self.is_closed or not self.is_congested or self._patience is None:
+        if self.state is CLOSED or not self.is_congested or self._patience is None:
             return
         if self._waiting >= before:
             self.close(f"it has not read its input for {self._patience:g} s", "not_reading")

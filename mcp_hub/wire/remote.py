@@ -83,6 +83,8 @@ class RemoteWire(ABC):
     `limit`: bytes of one message that comes in. `http` must not follow redirects.
     """
 
+    is_pipe = False
+
     def __init__(
         self,
         handler: WireHandler,
@@ -95,7 +97,6 @@ class RemoteWire(ABC):
         explain: Explain | None = None,
     ) -> None:
         self.requests = Requests()
-        self.is_pipe = False
         self.can_send = True
         self._explain = explain
         self.counts = {"bad": 0, "late": 0, "stray": 0, "dropped": 0}
@@ -194,8 +195,6 @@ class RemoteWire(ABC):
     @abstractmethod
     async def _post(self, frame: bytes) -> None:
         """Sends a notification or an answer, and waits until it is accepted. May raise as `_exchange`."""
-
-    # -- tasks ----------------------------------------------------------------------------------------------------
 
     def _start(self, key: int | str, run: Callable[[], Awaitable[None]]) -> None:
         scope = self._scopes[key] = anyio.CancelScope()

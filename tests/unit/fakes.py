@@ -9,8 +9,11 @@ from typing import Any
 import anyio
 
 from mcp_hub.call import Call, CallChannel, Question, Upstream
+from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound
 from mcp_hub.events import CallEvent, Completed
+from mcp_hub.sessions.session import Session
 from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.wire.base import Requests
 
@@ -89,6 +92,22 @@ class IdleUpstream(Upstream):
 
     def unsubscribe(self, uri: str) -> None:
         """There was nothing to subscribe to."""
+
+
+class DeliveryPort:
+    """The part of a hub's port that the delivery of a call needs."""
+
+    def __init__(self) -> None:
+        self.parking = PendingInput(SystemClock(), 60, lambda record, why: None)
+
+    def mark_state(self, call: Call, state: str) -> str:
+        return self.parking.mark(call, state)
+
+    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
+        return result
+
+    def is_shared(self, *about: object) -> bool:
+        return False
 
 
 class KeptWire:

@@ -13,24 +13,11 @@ from mcp_hub.fronts.mcp.responder import CallResponder, level_admits
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.sessions.session import LOCAL, Session
-from mcp_hub.types import CallId, Era, RawJson
+from mcp_hub.types import CallId, Era
 from tests.unit.calls.call_scripts import handle_of
-from tests.unit.fakes import unused
+from tests.unit.fakes import DeliveryPort, unused
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
-
-
-class Hub:
-    """The part of the facade that a delivery needs."""
-
-    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
-        return result
-
-    def is_shared(self, *about: object) -> bool:
-        return False
-
-
-HUB = cast(HubPort, Hub())
 
 
 class Clock:
@@ -48,7 +35,9 @@ class Client:
         self.record = new_record(call, unused, TimeLimits(1, 1), Clock())
         self.woken = 0
         session = Session("s", LOCAL, era, "2025-11-25", log_level=level)
-        self.delivery = CallResponder(HUB, b'"r1"', session, handle_of(self.record), token, self.wake)
+        self.delivery = CallResponder(
+            cast(HubPort, DeliveryPort()), b'"r1"', session, handle_of(self.record), token, self.wake
+        )
         self.record.log.append(Started())
 
     def wake(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, Question
-from mcp_hub.calls.pending_input import PendingInput, is_parked
+from mcp_hub.calls.pending_input import is_parked
 from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
@@ -22,27 +22,11 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import Era, JsonObject, RawJson
 from tests.unit.calls.call_scripts import handle_of
-from tests.unit.fakes import unused
+from tests.unit.fakes import DeliveryPort, unused
 
 pytestmark = pytest.mark.anyio
 
 FORM: JsonObject = {"message": "name?", "requestedSchema": {"type": "object"}}
-
-
-class Hub:
-    """The part of the facade that a delivery needs."""
-
-    def __init__(self) -> None:
-        self.parking = PendingInput(SystemClock(), 60, lambda record, why: None)
-
-    def mark_state(self, call: Call, state: str) -> str:
-        return self.parking.mark(call, state)
-
-    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
-        return result
-
-    def is_shared(self, *about: object) -> bool:
-        return False
 
 
 class Client:
@@ -52,7 +36,7 @@ class Client:
         version = version if era is Era.HANDSHAKE else "2026-07-28"
         capabilities: JsonObject = {"elicitation": {"form": {}, "url": {}}}
         call = Call(new_call_id(), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", era, capabilities)
-        self.hub = Hub()
+        self.hub = DeliveryPort()
         self.record = new_record(call, unused, TimeLimits(9, 9), SystemClock())
         self.session = Session("s", LOCAL, era, version, capabilities)
         self.asking = ClientRequests() if asks else None

@@ -18,24 +18,15 @@ from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.types import Era, JsonObject
 from tests.unit.calls.call_scripts import LoneOwner, handle_of
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
+from tests.unit.fakes import DeliveryPort
 
 DONE = Completed(b'{"content":[]}')
 INFO = Log("info", b'{"level":"info","data":1}')
 TASK = Early(5.0, is_task=True)
 DELTA = Delta(b'[{"type":"text","text":"a"}]')
-
-
-class Hub:
-    """The part of the facade that a delivery needs."""
-
-    def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
-        return result
-
-    def is_shared(self, *about: object) -> bool:
-        return False
 
 
 class Client:
@@ -59,7 +50,7 @@ class Client:
         self.record.log.append(Started())
         self.woken = 0
         self.delivery = CallResponder(
-            cast(HubPort, Hub()),
+            cast(HubPort, DeliveryPort()),
             b"1",
             session,
             handle_of(self.record, self.streams, early=early),

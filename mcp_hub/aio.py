@@ -100,7 +100,7 @@ class Turn:
 
 
 class Bell:
-    """Wakes the one task that waits for it; one that was rung before is not waited for. An `anyio.Event` costs more."""
+    """Wakes the one task that waits for it; a bell that was rung before wakes at once. An `anyio.Event` costs more."""
 
     __slots__ = ("_is_rung", "_waiter")
 

@@ -76,16 +76,16 @@ class CallChannel(Protocol):
         ...
 
     def suspect(self) -> None:
-        """The upstream has answered nobody: it may have meant the call, which is given little time to be heard of."""
+        """An answer of the upstream belongs to no call. If it was meant for this one, nothing more will come for it."""
         ...
 
     def continuable(self, how: RawJson | None) -> None:
-        """From now on another hub could go on with the call by `Upstream.resume(…, how)`; None: no longer."""
+        """From now on another hub could continue the call by `Upstream.resume(…, how)`; None: no longer."""
         ...
 
     @property
     def survives(self) -> bool:
-        """Whether the hub stops and another one can go on with the call: then its upstream's work is not cancelled."""
+        """Whether the hub stops and another one can continue the call: then its upstream's work is not cancelled."""
         ...
 
     @property
@@ -126,7 +126,7 @@ class SentCall(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Nobody waits any more: cancels the request at the source, and leaves."""
+        """Cancels the request at the source, and leaves."""
         ...
 
     async def finish(self) -> Completed:
@@ -153,7 +153,7 @@ class Upstream(Protocol):
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
         """Continues a call that an earlier hub started and left; `how` is from its last `CallChannel.continuable`.
 
-        Raises `RpcError`, as `call` does; `HubRestarted` where nothing can be gone on with.
+        Raises `RpcError`, as `call` does; `HubRestarted` if the call cannot be continued.
         """
         ...
 
@@ -174,7 +174,7 @@ class Upstream(Protocol):
     async def subscribe(self, uri: str) -> None:
         """Takes a reference at once, then waits until updates of the resource are noted in `Changes`.
 
-        `uri` is the source's own. Each call, also one that fails or is cancelled, is made up for by an `unsubscribe`.
+        `uri` is the source's own. Each call, also one that fails or is cancelled, needs an `unsubscribe`.
         Raises `RpcError`: the source's error, `MethodNotFound` if it has no subscriptions, `UpstreamUnavailable`.
         """
         ...
@@ -190,7 +190,7 @@ class StreamInfo(msgspec.Struct, frozen=True, gc=False):
     `owner` is the instance id of the hub process that appends; `first` and `last` number the events that are kept
     (`first` > 1: older ones were let go; `last` 0: none yet). `name` is what the client called: exported tool name or
     URI. `session` is the handshake session that started it, else "". `message` is the last progress message.
-    `continuation` is what another hub needs to go on with the call (JSON), `info` what the front wants to keep (JSON).
+    `continuation` is what another hub needs to continue the call (JSON), `info` what the front wants to keep (JSON).
     `key` is the idempotency key and `digest` stands for the request that it was used for. `expires` is set at the end.
     """
 

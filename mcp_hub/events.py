@@ -115,7 +115,7 @@ class InputReceived(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
-    """The tool calls another one on the way; `arguments` is an encoded object. Only for whoever watches."""
+    """The tool calls another one on the way; `arguments` is an encoded object. Only for people who watch."""
 
     call: str
     name: str

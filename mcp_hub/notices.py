@@ -1,7 +1,7 @@
 """Notices that belong to no call, for readers that pull and wait.
 
 Changed states and lists are a version and carry no news. Updated resources are notices in a bounded ring, the newest of
-each; whoever fell behind takes every resource for updated.
+each; a reader that fell behind takes every resource for updated.
 """
 
 from collections import OrderedDict, deque
@@ -15,7 +15,7 @@ Origin = tuple[str, str]
 """A server and a URI of its own."""
 
 _MOST_RESOURCES: Final = 1024
-_MOST_LETTERS: Final = 256
+_MOST_MESSAGES: Final = 256
 _MOST_PARTS: Final = 16
 """Parts of one resource that are kept separately; with more, the whole counts as updated."""
 _MOST_BYTES: Final = 4096
@@ -31,7 +31,7 @@ class Notices:
         self._event: anyio.Event | None = None
         self._notices: OrderedDict[Origin, dict[str, tuple[int, bytes]]] = OrderedDict()
         self._lost = 0
-        self._letters: deque[tuple[int, str, bytes]] = deque(maxlen=_MOST_LETTERS)
+        self._messages: deque[tuple[int, str, bytes]] = deque(maxlen=_MOST_MESSAGES)
 
     def bump(self) -> None:
         """A state or a list has changed."""
@@ -64,12 +64,12 @@ class Notices:
     def tell(self, session: str, frame: bytes) -> None:
         """A message for one handshake session alone."""
         self.noted += 1
-        self._letters.append((self.noted, session, frame))
+        self._messages.append((self.noted, session, frame))
         self._wake()
 
-    def letters(self, session: str, after: int) -> list[bytes]:
+    def messages(self, session: str, after: int) -> list[bytes]:
         """The session's messages since `noted` was `after`, oldest first; of a reader far behind, the newest."""
-        return [frame for number, whose, frame in self._letters if number > after and whose == session]
+        return [frame for number, whose, frame in self._messages if number > after and whose == session]
 
     async def wait(self, after: int) -> int:
         """The version, as soon as it is above `after`."""

@@ -26,7 +26,7 @@ _PROGRESS_EVERY: Final = 0.25
 _DELTA_HELD: Final = 0.05
 """Seconds that partial content waits for more of it."""
 _DELTA_BYTES: Final = 4096
-"""Of merged content; what is larger by itself stays whole."""
+"""Of merged content; a larger one stays whole."""
 _LOGS: Final = 50
 """Log messages in any second; the count of the others waits as long for something that it can go before."""
 _SECOND: Final = 1.0
@@ -45,13 +45,13 @@ def suppressed(count: int) -> Log:
 
 
 class Coalescer:
-    """Between a call's log and its stored stream: what has to be written, and by when. Times are a clock's seconds.
+    """Merges the events of a call's log for its stored stream. Times are a clock's seconds.
 
     `is_eager` is for followers that keep up: nothing is merged and everything is due at once. Else progress that comes
     more than 50 times a second goes out at most 4 times a second, newest wins; adjacent partial content at one place is
     merged, for 50 ms or up to 4 KiB; 50 log messages a second are let through, then they are counted. Anything else may
-    not wait and lets nothing that came before it wait either. What is never dropped has no bound here: whoever feeds
-    this stops at some `size` (bytes of payload) or `count`.
+    not wait and lets nothing that came before it wait either. Events that are never dropped have no bound here: the
+    writer stops at some `size` (bytes of payload) or `count`.
     """
 
     __slots__ = (
@@ -140,7 +140,7 @@ class Coalescer:
         self._due = due if self._due is None else min(self._due, due)
 
     def _place_notice(self) -> None:
-        """Puts the count of suppressed messages behind what is pending."""
+        """Puts the count of suppressed messages behind pending events."""
         self._append(suppressed(self._suppressed), self._now)
         self._suppressed = 0
 

@@ -2,8 +2,8 @@
 
 One delivery path (architecture.md): every consumer pulls what follows its cursor; live is "resume from 0". What the
 slowest reader has seen is let go; what it has not is bounded: above `coalesce.LAG` unread events progress is held back,
-newest wins, and log messages are counted, until the reader has caught up or something comes that may not wait. What
-nobody follows keeps its last events only. Sequence numbers are 1, 2, 3… without holes.
+newest wins, and log messages are counted, until the reader has caught up or something comes that may not wait. A
+log without readers keeps its last events only. Sequence numbers are 1, 2, 3… without holes.
 
 Not here: what survives its readers. A call that is worth coming back to has a durable stream (`writer`), which is one
 more reader.

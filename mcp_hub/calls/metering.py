@@ -1,6 +1,6 @@
 """Counts calls by outcome and measures how long they took, of each server and method.
 
-Counted once where a call ends, by integer increments; sampled by whoever reports it (`fronts.monitoring.metrics`).
+Counted once where a call ends, by integer increments; sampled for reports (`fronts.monitoring.metrics`).
 What a server said on the way is taken from the call's log, so that no event costs anything. Buckets and names are
 those of the OpenTelemetry conventions for MCP (semantic-conventions-genai, gen-ai/mcp, "Metrics").
 """

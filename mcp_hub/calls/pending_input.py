@@ -117,14 +117,14 @@ class PendingInput:
         return self._new_key()
 
     def _sweep(self) -> None:
-        """Lets go of what nobody came back for. All wait equally long, so the first in order are the oldest."""
+        """Cancels calls whose clients did not come back. All wait equally long, so the first are the oldest."""
         now = self._clock.now()
         while self._parked and next(iter(self._parked.values())).until <= now:
             _, parked = self._parked.popitem(last=False)
             self._cancel(parked.record, "the client did not come back with its input")
 
     def _seal(self, call: Call, leg: str, id_: str | None = None) -> str:
-        """Binds a leg of a call to who asked and what for; `id_` is that of the call where `call` is a retry."""
+        """Binds a wait to caller and request; `id_` is that of the call where `call` is a retry."""
         what = [id_ or call.id, leg, call.principal, call.upstream, call.method, _digest(call)]
         return hmac.new(self._key, msgspec.json.encode(what), hashlib.sha256).hexdigest()
 

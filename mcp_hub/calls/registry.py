@@ -1,4 +1,4 @@
-"""The calls that run: owns their records and tasks, admits, cancels and times them.
+"""Owns the records and tasks of running calls, admits, cancels and times them.
 
 A call belongs to the registry, not to a client. Per principal at most `running`
 calls run and `waiting` wait in order of arrival; one more is refused with `Busy`.

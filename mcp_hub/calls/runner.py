@@ -58,7 +58,7 @@ class CallOwner(Protocol):
 
 
 class _NoOwner:
-    """Of a call that nobody looks after."""
+    """The owner of a call that does not run here."""
 
     def reschedule(self, due: float) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Starts calls at their upstreams, and takes up those that a dead hub has left."""
+"""Starts calls at their upstreams, and continues those of a hub that has died."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -105,7 +105,7 @@ class CallStarter:
         return await retention.fitted(call, done, may_drop_structured=may_drop)
 
     async def take_up(self, row: StreamInfo) -> None:
-        """Takes up a call that another hub has left behind: its stream is this one's now."""
+        """Continues a call of another hub that is gone: its stream belongs to this one now."""
         left = Continuation.of(row)
         limits, _ = self._limits.get(left.call.upstream, _UNKNOWN)
         progressed = await last_progress(self._streams.store, row)

@@ -53,7 +53,7 @@ async def opened(loaded: Loaded, env: Mapping[str, str], profile: str | None, wa
                 yield inner
             finally:
                 inner.stop()
-        inner.close()  # clients in this process have been given the endings of their calls
+        inner.close()  # clients in this process have the endings of their calls
         tasks.cancel_scope.cancel()
 
 
@@ -245,7 +245,7 @@ class CallFollower(ABC):
         ...
 
     def close(self) -> None:
-        """Nobody follows any more. Idempotent."""
+        """Stops following. Idempotent."""
         self._reader.close()
 
 

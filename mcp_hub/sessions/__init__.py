@@ -10,6 +10,6 @@ one as long as its request. `session.Sessions` is the bounded table of handshake
 maps a client to its kind, one object per kind; `subscriptions` pairs the wishes of sessions with references at
 upstreams.
 
-Not here: sessions with upstream servers (`upstreams.peer`), stored sessions (`fronts.http.session_store`), tokens
+Not here: sessions with upstream servers (`upstreams.peer`), tokens
 (`fronts.http.auth`), and the facts about clients (`config.schema.clients`).
 """

@@ -188,7 +188,7 @@ class _Waiting:
             return self._stream.follow(self._bell.ring, gone.earliest - 1)
 
     async def ending(self, seconds: float) -> Ending | None:
-        """The call's, if it comes in time. Nobody's time is over while a question is open."""
+        """The call's ending, if it comes in time. The time does not end while a question is open."""
         until = anyio.current_time() + seconds
         with anyio.CancelScope(deadline=until) as patience:
             await self._relay.begin()

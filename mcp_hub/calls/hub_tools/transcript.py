@@ -79,7 +79,7 @@ class _Tail:
 
 
 def still_running(stream: CallId, cursor: int, said: Transcript, heading: str) -> str:
-    """The text of an answer that is not the result: what was said, and how to go on from event `cursor`."""
+    """The text of an answer that is not the result: the output, and how to continue from event `cursor`."""
     text = said.text
     lines = [
         "Still running: this is not the result yet.",

@@ -1,7 +1,7 @@
 """Messages of other processes to the owner of a stream: its call is to end, a question has its answer, somebody reads
 the stream.
 
-The letters themselves lie in the store (`EventStore.post`, `inbox`).
+The store keeps them (`EventStore.post`, `inbox`).
 """
 
 import msgspec
@@ -47,7 +47,7 @@ def answering(stream: CallId, key: str, outcome: RawJson | RpcError) -> Letter:
 
 
 def answer_in(letter: Letter) -> InputAnswer:
-    """Raises `ValueError` for a letter that holds no answer."""
+    """Raises `ValueError` for a message without an answer."""
     try:
         body = msgspec.json.decode(letter.body, type=_Body)
     except (msgspec.DecodeError, RecursionError) as problem:

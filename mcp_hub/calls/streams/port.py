@@ -1,6 +1,6 @@
 """Durable streams as fronts see them: all of them (`StreamPort`), and one in its principal's hands (`StreamHandle`).
 
-A handle says what is known of a stream, is followed by cursor, and passes on answers and cancellations, whichever hub
+A handle shows the state of a stream, is followed by cursor, and passes on answers and cancellations, whichever hub
 runs the call. A stream of another principal is as unknown as one that never was. Not here: the table itself, which
 knows writers and other processes (`table`), and the shapes that fronts give to events.
 """
@@ -53,7 +53,7 @@ class StreamHandle:
         return writer is not None and writer.absence.until is not None
 
     def follow(self, wake: Callable[[], None], after: int) -> StreamReader:
-        """Reads the events behind `after` for somebody who asked for the stream; the call is not an orphan then.
+        """Reads the events behind `after` for a client that asked for the stream; the call is not an orphan then.
 
         Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
         """

@@ -2,7 +2,7 @@
 
 Followers see committed events only, so a cursor never points past what survives. They have no queue:
 what is recent comes from a bounded tail in memory, what is older from the store, a page at a time; being slow costs
-nobody else anything. A stream of another process has no tail: its news come with a look into the store.
+no other follower anything. A stream of another process has no tail: its events come from the store.
 """
 
 import math
@@ -47,7 +47,7 @@ class LogWriter(Protocol):
 
 
 class Committed(NamedTuple):
-    """One event that the store has: encoded, and decoded as far as that was asked for."""
+    """An event that the store has: its line, and the event if that is decoded already."""
 
     line: bytes
     event: CallEvent | None = None
@@ -139,7 +139,7 @@ class Stream:
     def reader(self, wake: Callable[[], None], after: int, *, is_follower: bool = False) -> "StreamReader":
         """Follows the stream from the event behind `after` on; `wake` is called (soon, often) when there is more.
 
-        `is_follower`: for somebody who asked for this stream, and not for what the hub itself has to know of it.
+        `is_follower`: for a client that asked for this stream, not for the hub itself.
         """
         reader = StreamReader(self, self._store, after, wake, is_follower=is_follower)
         self.readers += (reader,)
@@ -148,7 +148,7 @@ class Stream:
 
     @property
     def followers(self) -> int:
-        """Readers of somebody who asked for the stream."""
+        """Readers of clients that asked for the stream."""
         return sum(reader.is_follower for reader in self.readers)
 
     @property
@@ -245,7 +245,7 @@ class StreamReader:
             stream.readers = tuple(reader for reader in stream.readers if reader is not self)
 
     def look(self) -> None:
-        """There may be news: says so, or has what is missing fetched."""
+        """There may be news: wakes the follower, or fetches the missing events."""
         if self.has_more or self.at_end or self.failed is not None:
             self.wake()
         self._fill()

@@ -1,8 +1,8 @@
-"""All durable streams that this process knows: those of its own calls, and those that somebody here follows.
+"""The durable streams that this process knows: those of its own calls, and those that a client here follows.
 
 A call's stream is begun when the call first emits something, outlives `QUIET`, or is asked to be durable; a short quiet
-one never gets here. Streams of other processes are read from the same store; what is meant for their
-owner goes there through the inbox. Streams that an owner left behind get their ending, or are continued.
+one never gets here. Streams of other processes are read from the same store; messages for their
+owner go through the inbox. Streams that an owner left behind get their ending, or are continued.
 """
 
 from collections import Counter
@@ -63,8 +63,8 @@ class StreamTable:
         self._limits = limits
         self._owned: dict[CallId, StreamWriter] = {}
         self._foreign: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
-        """One object for each that somebody here has in hand: what is news to one reader is news to all."""
-        self._heirs = Takeover(store, self._inherited)
+        """One object for each that is in use here: news for one reader is news for all."""
+        self._takeover = Takeover(store, self._inherited)
         self._letters: list[Letter] = []
         self._is_behind = False
         self._detached: Counter[str] = Counter()
@@ -118,7 +118,7 @@ class StreamTable:
 
     def take_up(self, record: CallRecord, row: StreamInfo) -> StreamWriter:
         """Continues a claimed stream: the call that `record` runs now writes behind its last event."""
-        stream = self._known(row)  # those who followed it while it was another's go on
+        stream = self._known(row)  # readers that followed it at another hub continue
         writer = StreamWriter(record, stream, self.store, self.clock, self._written)
         self._owned[row.id] = writer
         self._detached[row.principal] += 1
@@ -135,7 +135,7 @@ class StreamTable:
         return None
 
     def detach(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
-        """The call is to go on whatever becomes of its client. Raises `Busy` when its principal has too many such.
+        """Has the call continue whatever becomes of its client. Raises `Busy` when its principal has too many such.
 
         A call with an idempotency `key` must have been started just now: it goes upstream once the key is stored, and
         not at all if another hub was sooner.
@@ -199,11 +199,11 @@ class StreamTable:
                     writer.stream.seen(kept)
                 return writer.stream
         row = await self._found(principal, id_)
-        if not row.has_ended and (self._heirs.is_at(row.id) or await self.store.is_orphan(row)):
-            await self._heirs.take_over(row, self.go_on)
+        if not row.has_ended and (self._takeover.is_at(row.id) or await self.store.is_orphan(row)):
+            await self._takeover.take_over(row, self.go_on)
             row = await self._found(principal, id_)
         if not row.has_ended and row.owner != self.store.instance:
-            await self._touch(row.id)  # whoever asks after a call wants it to go on
+            await self._touch(row.id)  # a client that asks after a call wants it to continue
         return self._known(row)
 
     async def _found(self, principal: str, id_: str) -> StreamInfo:
@@ -214,7 +214,7 @@ class StreamTable:
         return row
 
     def _known(self, row: StreamInfo) -> Stream:
-        """The stream as everybody here has it, which is at least as far as the row."""
+        """The stream as all here know it, which is at least as far as the row."""
         writer = self._owned.get(row.id)
         if writer is not None:
             return writer.stream
@@ -276,7 +276,7 @@ class StreamTable:
     # -- other processes ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Looks after what other processes write and leave behind, and what has expired; until `close`."""
+        """Follows other processes, takes over from those that are gone, and sweeps expired streams; until `close`."""
         next_orphans, next_sweep = self.clock.now(), self.clock.now() + _SWEEP
         problem = ""
         with anyio.CancelScope() as self._running:
@@ -304,7 +304,7 @@ class StreamTable:
         return [stream for stream in self._foreign.values() if stream.readers and not stream.row.has_ended]
 
     async def _look(self) -> None:
-        """Takes in what others have written: letters for our calls, events of streams that somebody follows here."""
+        """Takes in messages for our calls, and events of other processes' streams that a client here follows."""
         if not (self._followed or self._owned):
             return
         if await self.store.has_news():
@@ -326,8 +326,8 @@ class StreamTable:
     def _take(self, letter: Letter) -> None:
         writer = self._owned.get(letter.stream)
         if writer is None:
-            if self._heirs.is_at(letter.stream):
-                self._letters.append(letter)  # its call is about to be gone on with
+            if self._takeover.is_at(letter.stream):
+                self._letters.append(letter)  # its call is about to be continued
             return
         if letter.kind == "cancel":
             writer.record.cancel(reason_in(letter))
@@ -351,12 +351,12 @@ class StreamTable:
             await self._touch(stream.row.id)
         for row in await self.store.orphans():
             try:
-                await self._heirs.take_over(row, self.go_on)
+                await self._takeover.take_over(row, self.go_on)
             except HubError as error:
                 log.warning("stream_not_inherited", stream=row.id, reason=str(error))
 
     async def _touch(self, id_: CallId) -> None:
-        with suppress(StoreError):  # there are too many letters, or the file is locked: the next one may get through
+        with suppress(StoreError):  # there are too many messages, or the file is locked: the next one may get through
             await self.store.post(touching(id_))
 
     def _inherited(self, row: StreamInfo) -> None:

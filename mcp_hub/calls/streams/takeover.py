@@ -40,8 +40,8 @@ class Takeover:
     async def take_over(self, row: StreamInfo, go_on: GoOn | None) -> None:
         """Does so, or waits until it is done; nothing happens if the stream is no longer as `row` says.
 
-        Raises `StoreError`. What has been begun is brought to its end even if the caller stops waiting: a stream that
-        is owned but written by nobody would never end.
+        Raises `StoreError`. A takeover that has begun is completed even if the caller stops waiting: a stream that
+        has an owner but no writer would never end.
         """
         if (other := self._under_way.get(row.id)) is not None:
             await other.wait()
@@ -75,7 +75,7 @@ class Takeover:
             log.info("stream_taken_up", stream=row.id, upstream=row.server)
 
     async def _give_up(self, row: StreamInfo, problem: Exception) -> None:
-        """Nobody will ever write to the stream: it ends here."""
+        """Ends the stream, to which nothing will ever be written."""
         log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))
         wall = wall_time()
         line = _ending(row, wall, f"the hub that ran this call is gone, and this one cannot go on: {problem}")

@@ -37,9 +37,9 @@ __all__ = ["StreamWriter"]
 log = get_logger(__name__)
 
 _PAUSE: Final = 0.01
-"""Seconds between two looks into a log that nobody follows by cursor: nothing waits for its events."""
+"""Seconds between two looks into a log whose stream has no reader: nothing waits for its events."""
 _HURRY: Final = LAG // 4
-"""Events after which a look is not put off any longer: nobody else is to be kept waiting by a log that fills up."""
+"""Events after which a look is not put off any longer: a log that fills up must not keep others waiting."""
 _BEHIND: Final = 8192
 """Committed events that the best of the followers may be behind before progress is merged: what stays in memory."""
 _MOST: Final = 4096

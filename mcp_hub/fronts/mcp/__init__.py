@@ -9,7 +9,7 @@ delivers its events and its answer. `duplex` serves a client on a connection tha
 `client_requests` asks handshake clients, `announcer` and `subscriptions` deliver changes that belong to no call.
 
 Clients that cannot wait get an early answer (`early_answer`): a task (`tasks`, `task_state`, `task_notices`) or the
-output so far (`soft_deadline`). `partials` and `stream_reads` are the hub's extension, `methods` its table.
+output so far. `partials` and `stream_reads` are the hub's extension, `methods` its table.
 
 Not here: HTTP, pipes, authentication, and the decision which tools a client sees.
 """

@@ -50,8 +50,8 @@ class Announcer:
             place = self._hub.changes.version, self._hub.changes.noted
             lists = self._digests() if place[0] != self._place[0] else {}
             self._untold = lists, place
-            letters = self._hub.changes.letters(self._session.id, self._place[1])
-            frames = [*self._changed(lists), *self._updated(), *letters]
+            messages = self._hub.changes.messages(self._session.id, self._place[1])
+            frames = [*self._changed(lists), *self._updated(), *messages]
             if frames:
                 return frames
             self.told()

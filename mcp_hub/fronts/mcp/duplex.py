@@ -165,7 +165,7 @@ class Duplex:
     def _admit(self, message: Envelope) -> None:
         """Raises `RpcError` for a request that is too deep, or one too many."""
         limits = self._binding.limits
-        # each level takes two bytes, so what is short is not looked at
+        # each level takes two bytes, so short params are not looked at
         if message.params is not Unset and len(memoryview(message.params)) >= 2 * limits.depth:
             limits.check_depth(message.params)
         if len(self._open) >= limits.open_requests:

@@ -181,7 +181,7 @@ class CallResponder:
     def _partial_frames(self, partials: Partials, reader: Reader, most: int | None) -> list[tuple[int, bytes]]:
         """Every event for a client of the extension; log messages, questions and the like in their usual form, too.
 
-        Only the last of an event's messages has its number: who has that has them all.
+        Only the last of an event's messages has its number: a client that has that has them all.
         """
         seq = reader.cursor
         frames: list[tuple[int, bytes]] = []
@@ -280,7 +280,7 @@ class CallResponder:
         return results.progress_frame(self.token, event)
 
     def _park(self) -> None:
-        """Answers with what is asked; the call waits, and the client comes back for it."""
+        """Answers with the open questions; the call waits, and the client comes back for it."""
         wanted = {
             key: (open_.method, questions.for_version(open_.method, open_.params, self._session.version, ""))
             for key, open_ in self.call.open_questions.items()

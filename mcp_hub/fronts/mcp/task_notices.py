@@ -27,7 +27,7 @@ log = get_logger(__name__)
 MOST_TASKS: Final = 256
 """Of one stream of notifications; some times what one client may have running."""
 _DEBOUNCE: Final = 0.1
-"""Seconds between a change and its notification: nobody reads messages faster."""
+"""Seconds between a change and its notification: people do not read faster."""
 
 _Face = tuple[str, str | None, tuple[str, ...]]
 """The parts of a task whose changes are announced: status, message, open questions."""

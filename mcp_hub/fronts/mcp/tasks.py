@@ -54,7 +54,7 @@ class TaskRequests:
         return await self._hub.stream(session.caller.principal, task_shape.task_id(params))
 
     def _renew(self, stream: StreamHandle) -> None:
-        """Its client is there, so the time that the call may go on without one begins anew."""
+        """Its client is there, so the time that the call may continue without one begins again."""
         if stream.is_orphan:
             stream.let_go()
 

@@ -158,7 +158,8 @@ async def test_interrupt_of_a_follower_leaves_the_call_alone(place: Place, url: 
         code, said = await ended(process)
     assert code == 130
     words, _, cursor = said.removesuffix("\n").rpartition(" ")
-    assert words == f"Stopped following {stream}. The call continues: mcp-hub resume {stream} --after"
+    place_of_hub = f" --url {place.hub.url}" if url else ""
+    assert words == f"Stopped following {stream}. The call continues: mcp-hub resume {stream}{place_of_hub} --after"
     async with place.running("resume", stream, "--json", "--after", cursor) as process:
         event = await first_line(process)
         assert event["type"] == "progress"

@@ -48,10 +48,12 @@ def resume(
     call; use `mcp-hub cancel` to end the call.
     """
     chosen = output or ("jsonl" if json_lines else "text")
-    run_with_streams(url, token, config, lambda access: _resume(access, stream, after, chosen), stream)
+    again = f"mcp-hub resume {stream}" if url is None else f"mcp-hub resume {stream} --url {url}"
+    run_with_streams(url, token, config, lambda access: _resume(access, stream, after, chosen, again), stream)
 
 
-async def _resume(access: "StreamAccess", stream: str, after: int | None, output: str) -> int:
+async def _resume(access: "StreamAccess", stream: str, after: int | None, output: str, again: str) -> int:
+    """`again` is the command that continues where this one stops, without its `--after`."""
     status = await access.status(stream)
     begin = status.first - 1 if after is None else after
     show = show_for(output, status.name or stream)
@@ -59,12 +61,12 @@ async def _resume(access: "StreamAccess", stream: str, after: int | None, output
         if begin and after is None:
             show.note(f"events 1 to {begin} are no longer kept")
         async with access.resume(stream, begin, on_pause=show.note) as events:
-            return await _followed(events, show, stream)
+            return await _followed(events, show, stream, again)
     finally:
         show.close()
 
 
-async def _followed(events: "HubStream | LocalStream", show: Show, stream: str) -> int:
+async def _followed(events: "HubStream | LocalStream", show: Show, stream: str, again: str) -> int:
     """Follows the events; the exit code. Raises `RpcError` for a stream that cannot be followed."""
 
     async def waits(question: InputRequired) -> str:
@@ -76,7 +78,7 @@ async def _followed(events: "HubStream | LocalStream", show: Show, stream: str) 
         return refuse(show, error)
     except anyio.get_cancelled_exc_class():
         show.close()
-        show.note(f"Stopped following {stream}. The call continues: mcp-hub resume {stream} --after {events.cursor}")
+        show.note(f"Stopped following {stream}. The call continues: {again} --after {events.cursor}")
         raise
     if code is None:
         show.note(f"{stream} has ended; event {events.cursor} is its last")

@@ -1,11 +1,10 @@
 """The `hub.http.oauth` section: whose access tokens the HTTP front takes (OAuth 2.1, resource server)."""
 
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
-from mcp_hub.config.schema.remote import is_this_machine
+from mcp_hub.config.schema.remote import refused_place
 from mcp_hub.config.schema.scalars import Duration, Text
 from mcp_hub.config.schema.section import Section, finding
 
@@ -19,18 +18,11 @@ _LONGEST_LEEWAY = 300.0
 
 
 def _url(text: str) -> str:
-    """An https URL, or http to this machine, without parts that programs drop or read in different ways."""
-    try:
-        parts = urlsplit(text)
-        has_place = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        raise ValueError("is not a URL") from None
-    if not has_place or not text.isascii() or not text.isprintable() or any(char in text for char in ' "\\<>'):
-        raise ValueError("expected https:// with a host, for example https://auth.example.com")
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(parts.hostname or "")):
-        raise ValueError("must be https:// (http:// only for this machine): others could change the keys")
-    if "@" in parts.netloc or "#" in text:
-        raise ValueError("must not have a user, password or fragment")
+    """An https URL, or http to this machine: others could change keys that come over http."""
+    if (problem := refused_place(text, is_near=True)) is not None:
+        raise ValueError(f"expected https:// with a host (http:// only for this machine), but {problem}")
+    if "#" in text:
+        raise ValueError("must not have a fragment")
     return text
 
 

@@ -22,7 +22,7 @@ from mcp_hub.cli.setup import (
     quiet_logs,
     run_with,
 )
-from mcp_hub.errors import ConfigError, ConfigFinding, RpcError
+from mcp_hub.errors import ConfigError, ConfigFinding, InvalidParams, RpcError
 from mcp_hub.types import Kind
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _run(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[
             return EXIT_CONFIG
         except RpcError as error:
             click.echo(visible(with_code(error)), err=True)
-            return EXIT_UNAVAILABLE
+            return EXIT_CONFIG if isinstance(error, InvalidParams) else EXIT_UNAVAILABLE
 
     run_with(opened, checked)
 

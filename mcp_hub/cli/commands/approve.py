@@ -154,10 +154,14 @@ def _is_anybody_there() -> bool:
     return sys.stdin.isatty()
 
 
-def _agrees(found: UnapprovedTool) -> bool:
+def _confirmed(question: str) -> bool:
     if not _is_anybody_there():
-        fail("no_terminal", "Cannot ask: stdin is not a terminal. Add --yes to approve without asking.", EXIT_CONFIG)
-    return click.confirm(f"Approve {decoded(found.tool)}?", default=False)
+        fail("no_terminal", "Cannot ask: stdin is not a terminal. Add --yes.", EXIT_CONFIG)
+    return click.confirm(question, default=False)
+
+
+def _agrees(found: UnapprovedTool) -> bool:
+    return _confirmed(f"Approve {decoded(found.tool)}?")
 
 
 def _approve(store: KeyedFiles, one: Waiting) -> bool:
@@ -182,11 +186,8 @@ def _approve(store: KeyedFiles, one: Waiting) -> bool:
 
 def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
     name, key = decoded(server), record_key(loaded.place, server)
-    if not yes:
-        if not _is_anybody_there():
-            fail("no_terminal", "Cannot ask: stdin is not a terminal. Add --yes.", EXIT_CONFIG)
-        if not click.confirm(f"Forget the approvals of {name}, and trust its next list?", default=False):
-            raise SystemExit(EXIT_TOOL)
+    if not yes and not _confirmed(f"Forget the approvals of {name}, and trust its next list?"):
+        raise SystemExit(EXIT_TOOL)
     try:
         store.update(key, lambda text: encoded(Record(server=server, config=loaded.place)))
     except OSError as problem:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcp_hub.cli.access.hub import run_with_url, url_options
-from mcp_hub.cli.render.results import visible, with_code
-from mcp_hub.errors import InvalidParams
+from mcp_hub.cli.render.results import visible
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
@@ -15,8 +14,6 @@ __all__ = ["reload", "restart"]
 
 _HERE: Final = "http://127.0.0.1:8765"
 """Where a hub listens by default."""
-_REFUSED: Final = 2
-"""The exit code if the hub refuses the request."""
 _WORDS: Final = {
     "added": "added",
     "removed": "removed",
@@ -41,11 +38,7 @@ def reload(url: str | None, token: str | None) -> None:
 
 
 async def _reload(client: "HubClient") -> int:
-    try:
-        done = await client.reload()
-    except InvalidParams as refused:
-        click.echo(visible(with_code(refused)), err=True)
-        return _REFUSED
+    done = await client.reload()
     for key, word in _WORDS.items():
         if found := getattr(done, key):
             click.echo(visible(f"{word}: {', '.join(found)}"))
@@ -65,10 +58,6 @@ def restart(name: str, url: str | None, token: str | None) -> None:
 
 
 async def _restart(client: "HubClient", server: str) -> int:
-    try:
-        await client.restart(server)
-    except InvalidParams as refused:
-        click.echo(visible(with_code(refused)), err=True)
-        return _REFUSED
+    await client.restart(server)
     click.echo(visible(f"{server} is restarting"), err=True)
     return 0

@@ -145,7 +145,7 @@ class HubPort:
             self.changes.version,
             view,
             deadline,
-            self.max_result_tokens(session),
+            results_of(self.catalog.rules(profile), audience),
             self._starter.truncation(view.shows_output),
             partial(self.catalog.unlisted, profile),
             lambda: self.catalog.is_settled,
@@ -157,11 +157,7 @@ class HubPort:
 
     def audience(self, session: Session) -> ClientKind:
         """The kind of the session's client."""
-        found = session.audience
-        if found is None:
-            found = self._audience(session)
-            session.set_audience(found)
-        return found
+        return session.audience or self._audience(session)
 
     selected = staticmethod(meta_tools.selected)
 

@@ -139,7 +139,6 @@ class InnerHub:
             SUPERSET if asks else {},
             audience=PROGRAM,
             mode="full",
-            epoch=self._hub.epoch,
         )
 
     def result(self, id_: CallId, server: str, done: Completed) -> bytes:

@@ -34,9 +34,9 @@ class Session(msgspec.Struct):
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`);
-    `audience` is the kind of client that lists are made for, once it was looked up; `mode` is how it was first listed
-    tools, which it keeps.
-    `lists` are the digests of the lists that the client knows, if changes are announced to it at all.
+    A program has an `audience` of its own, the kind of client that lists are made for; that of others is looked up.
+    `mode` is how the client was first listed tools, which it keeps. `lists` are the digests of the lists that the
+    client knows, if changes are announced to it at all.
     `epoch` counts the settings that this was looked up in; `facts` is what the hub derived from all this, its own.
     """
 
@@ -57,16 +57,13 @@ class Session(msgspec.Struct):
 
     def renew(self, epoch: int) -> None:
         """Other settings hold since the session last looked: all that was derived from them is looked up again."""
-        self.epoch = epoch
-        self.audience = self.mode = self.facts = None
+        self.epoch, self.facts = epoch, None
+        if self.audience is None:
+            self.mode = None
 
     def derive(self, facts: object) -> None:
         """The hub has looked up what calls of the session depend on."""
         self.facts = facts
-
-    def set_audience(self, audience: ClientKind) -> None:
-        """The hub has looked up what kind of client this is."""
-        self.audience = audience
 
     def settle(self, mode: Mode) -> None:
         """The client has been listed tools in this mode for the first time, and keeps it."""

@@ -13,6 +13,7 @@ import pytest
 from mcp_hub.app.build import App, open_app
 from mcp_hub.config.load.load import load
 from mcp_hub.fronts.mcp.announcer import Announcer
+from mcp_hub.fronts.rest.calls import rest_session
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, Kind, UpstreamState
@@ -111,6 +112,14 @@ async def test_a_session_is_listed_what_another_exposure_means(tmp_path: Path) -
         await hub.to(hub={"clients": {"special": {"soft_deadline": "9s"}}})
         hub.names(session)
         assert hub.app.hub._facts(session).deadline == 9
+
+
+async def test_a_program_gets_every_tool_and_whole_results_after_a_reload_too(tmp_path: Path) -> None:
+    async with changing(tmp_path) as hub:
+        await hub.to(hub={"expose": "search", "max_result_tokens": 100})
+        session = rest_session(Caller(), "s1")
+        assert {"a_echo", "a_hold"} <= set(hub.names(session))
+        assert hub.app.hub.max_result_tokens(session) == 0
 
 
 async def test_who_has_a_profile_that_is_gone_is_listed_nothing(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import click
 import msgspec
 
@@ -152,19 +151,14 @@ async def _told(hub: "HubPort", wanted: _Wanted) -> str:
 
 
 async def _called(hub: "HubPort", session: "Session", name: str, arguments: dict[str, object]) -> Completed:
+    from mcp_hub.aio import Bell
     from mcp_hub.protocol.meta import RequestMeta
 
     params = {"name": _raw(name), "arguments": _raw(arguments)}
-    log = hub.call(session, "tools/call", params, RequestMeta(None, None, None, None, None, {})).record.log
-    ended = anyio.Event()
-
-    def look() -> None:
-        if log.ended:
-            ended.set()
-
-    reader = log.reader(look)
-    look()
-    await ended.wait()
+    call, bell = hub.call(session, "tools/call", params, RequestMeta(None, None, None, None, None, {})), Bell()
+    reader = call.reader(bell.ring)
+    while not call.has_ended:
+        await bell.wait()
     match reader.take()[-1]:
         case Completed() as done:
             return done

@@ -11,21 +11,6 @@ from bench.ledger import Call, RelayFailed, Stats, percentile
 from bench.load import PipeClient
 from bench.relays import Setup, Side, Unavailable, launched, started
 
-__all__ = [
-    "CASES",
-    "Figures",
-    "Named",
-    "Options",
-    "Result",
-    "Run",
-    "echoes",
-    "measure_all",
-    "merged",
-    "share",
-    "timed",
-    "warm",
-]
-
 Figures = dict[str, float]
 Action = Callable[[Side], tuple[Figures, Stats]]
 Named = dict[str, Callable[[list[Side]], None]]

@@ -17,8 +17,6 @@ from bench.follow import Follower, Requests, StreamList, follow_request
 from bench.ledger import Call, RelayFailed, Stats
 from bench.relays import STORES, Setup, Side, Unavailable, await_port, spawn
 
-__all__ = ["idle", "restart", "settings"]
-
 # what the cases need above the defaults: long streams that are kept whole, and many calls without a client
 LIMITS = {"stream_events": 200_000, "detached_calls": 2_000}
 # hub-restart: streams that have ended, and such as are left behind by a kill

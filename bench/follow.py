@@ -15,8 +15,6 @@ from bench.ledger import RelayFailed, Stats
 from bench.load import SILENCE
 from bench.load_http import Response
 
-__all__ = ["Event", "Follower", "Requests", "StreamList", "check", "follow_all", "follow_request", "call_request"]
-
 READ_SIZE = 1 << 18
 # the empty chunk that ends a response; no event holds a carriage return
 LAST_CHUNK = b"\r\n0\r\n\r\n"

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from bench.cases import Result
 
-__all__ = ["Goal", "goals", "verdicts"]
-
 # "flat" allows this much for noise
 FLAT = 1.25
 # ten processes started in parallel on two cores are up within this many seconds of each other

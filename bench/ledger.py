@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Call", "Ledger", "RelayFailed", "Stats", "percentile"]
-
 # a run can have a thousand failures with one cause; the first few name it
 KEPT_ERRORS = 5
 

@@ -15,8 +15,6 @@ import msgspec
 
 from bench.ledger import Call, Ledger, Message, RelayFailed, Stats, decode_message
 
-__all__ = ["CLIENT_INFO", "HANDSHAKE", "Client", "Listing", "PipeClient", "follow_pages"]
-
 HANDSHAKE = "2025-11-25"
 CLIENT_INFO = {"name": "bench", "version": "1"}
 READ_SIZE = 1 << 18

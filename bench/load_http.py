@@ -14,8 +14,6 @@ import msgspec
 from bench.ledger import Call, Ledger, RelayFailed, Stats, decode_message
 from bench.load import CLIENT_INFO, HANDSHAKE, SILENCE, Listing, follow_pages
 
-__all__ = ["HttpClient", "Response"]
-
 MODERN = "2026-07-28"
 READ_SIZE = 1 << 17
 # servers close connections that are idle (uvicorn after 5 s): those older than this are not used again

@@ -17,14 +17,13 @@ import uvloop
 from bench.cases import Figures, Result, Run, merged
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.calls.streams.table import StreamLimits, StreamTable
+from mcp_hub.calls.rules import StreamLimits, TimeLimits
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed, Ending
-from mcp_hub.stores.open import StoreLimits, open_store
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.open import open_store
 from mcp_hub.types import CallId, Era
-
-__all__ = ["machinery"]
 
 DEPTH = 32
 VARIANT = "in one process"

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "machine", "median", "python_process", "rss_mb"]
-
 PACKAGES = ("mcp", "anyio", "uvloop", "httptools", "uvicorn", "starlette", "msgspec", "pydantic")
 
 

@@ -20,8 +20,6 @@ from bench.ledger import RelayFailed
 from bench.load import Client, PipeClient
 from bench.load_http import HttpClient
 
-__all__ = ["HUBS", "RELAYS", "STORES", "Setup", "Side", "Unavailable", "await_port", "launched", "spawn", "started"]
-
 HERE = Path(__file__).parent
 # direct is the client at the upstream's own pipe: what a call costs without any relay
 # before is another installation of the hub, whose command BENCH_BEFORE names

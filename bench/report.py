@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from bench.cases import Result
 
-__all__ = ["machine_lines", "tables"]
-
 # figure → (heading, format); a figure that is not named here is not shown
 COLUMNS = {
     "cpu_us": ("CPU µs", ",.1f"),

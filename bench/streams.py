@@ -13,8 +13,6 @@ from bench.ledger import RelayFailed, Stats, percentile
 from bench.machinery import machinery
 from bench.relays import STORES, Setup, Side
 
-__all__ = ["measure_streams"]
-
 SSE = "Accept: text/event-stream"
 # streams-replay, streams-latency
 REPLAYED = 10_000

@@ -28,8 +28,6 @@ from mcp_hub.config.load.load import load
 from mcp_hub.fronts.stdio import StdioFront
 from mcp_hub.sessions.session import Caller
 
-__all__ = ["Trace", "traced", "written"]
-
 PACKAGE = f"{Path(mcp_hub.__file__).parent}{os.sep}"
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 WARM, LOOKS, PASSES = 49, 10, 1000

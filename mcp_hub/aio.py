@@ -10,8 +10,6 @@ from typing import Final, Protocol, TypeVarTuple
 
 from mcp_hub.logs import get_logger
 
-__all__ = ["Bell", "Beside", "Flushes", "Timer", "Turn", "call_later", "call_soon"]
-
 log = get_logger(__name__)
 
 Timer = asyncio.TimerHandle

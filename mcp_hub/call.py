@@ -9,11 +9,6 @@ from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import CallEvent, Completed
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, Status, UpstreamStatus
 
-__all__ = [
-    "Call", "CallChannel", "CallHandler", "Early", "EarlyAnswer", "EarlyOutput", "Gate", "Post",
-    "Question", "Reader", "SentCall", "StoredEvent", "StreamInfo", "Upstream",
-]  # fmt: skip
-
 
 class Call(msgspec.Struct, frozen=True, gc=False):
     """One upstream request: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.

@@ -3,8 +3,6 @@
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "wall_time"]
-
 
 class Clock(Protocol):
     """Seconds on a clock that never goes back. Only differences mean anything."""

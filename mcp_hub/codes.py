@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["CALLS", "CODES", "COMMANDS", "CONFIGURATION", "GROUPS", "HTTP", "SERVERS", "Advice"]
-
 
 class Advice(NamedTuple):
     """The meaning of a code and the advice for it."""

@@ -12,39 +12,6 @@ import msgspec
 from mcp_hub.masking import hide_within, shown
 from mcp_hub.types import Cause, JsonObject, RawJson
 
-__all__ = [
-    "Busy",
-    "CallCancelled",
-    "ConfigError",
-    "ConfigFinding",
-    "DeadlineExceeded",
-    "EventsGone",
-    "ExecutorLost",
-    "Fenced",
-    "FrameTooLong",
-    "HttpRefused",
-    "HubError",
-    "HubMisuse",
-    "HubRestarted",
-    "HubStopping",
-    "InvalidParams",
-    "KeyReused",
-    "KeyTaken",
-    "MethodNotFound",
-    "ModelMismatch",
-    "NotApproved",
-    "NotKept",
-    "PostRefused",
-    "ProtocolError",
-    "RpcError",
-    "StartFailed",
-    "StoreError",
-    "UnknownEntry",
-    "UnknownStream",
-    "UpstreamLost",
-    "UpstreamUnavailable",
-]
-
 
 class HubError(Exception):
     """Any error of the hub itself. The message names the thing and says what to do."""

@@ -11,24 +11,6 @@ import msgspec
 from mcp_hub.errors import RpcError
 from mcp_hub.types import Era, RawJson, RawObject
 
-__all__ = [
-    "BY_CLIENT",
-    "CallEvent",
-    "Cancelled",
-    "Completed",
-    "Delta",
-    "Ending",
-    "Failed",
-    "InputReceived",
-    "InputRequired",
-    "Log",
-    "Progressed",
-    "Started",
-    "ToolCall",
-    "ToolResult",
-]
-
-
 BY_CLIENT: Final = "cancelled by the client"
 """The reason of a call whose client has taken its request back, or ended its session."""
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Collection, Iterable
 from fnmatch import translate
 from functools import lru_cache
 
-__all__ = ["any_matches", "first_match", "is_glob"]
-
 
 def any_matches(patterns: Collection[str], names: Iterable[str]) -> bool:
     """Whether one of the names matches one of the globs."""

@@ -18,8 +18,7 @@ from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.rules import CallRules
-from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.calls.rules import CallRules, TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stored import asked, own_name

@@ -10,8 +10,6 @@ from typing import Final
 
 from mcp_hub.types import CallId
 
-__all__ = ["RandomBytes", "ids", "new_call_id", "new_session_id"]
-
 RandomBytes = Callable[[int], bytes]
 
 _LENGTH: Final = 26

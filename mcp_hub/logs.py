@@ -20,9 +20,6 @@ import structlog
 
 from mcp_hub.masking import hide, hide_within
 
-__all__ = ["HubLogger", "configure", "get_logger", "own_process"]
-
-
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 

@@ -17,8 +17,6 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["MASK", "Mask", "Secrets", "forget", "hide", "hide_within", "learn", "shown"]
-
 MASK: Final = "***"
 _SHORTEST: Final = 4
 """Characters: blacking out less would leave nothing readable."""

@@ -9,8 +9,6 @@ from typing import Final
 
 import anyio
 
-__all__ = ["Notices", "Origin"]
-
 Origin = tuple[str, str]
 """A server and a URI of its own."""
 

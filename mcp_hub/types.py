@@ -10,30 +10,6 @@ from typing import Any, Final, Literal, NamedTuple, NewType
 
 import msgspec
 
-__all__ = [
-    "OWN",
-    "PROGRAM",
-    "ClientKind",
-    "CacheHint",
-    "CallId",
-    "Cause",
-    "Era",
-    "FileStamp",
-    "JsonObject",
-    "Kind",
-    "Expose",
-    "HANDSHAKE",
-    "MODERN",
-    "Mode",
-    "RawJson",
-    "RawObject",
-    "Snapshot",
-    "Status",
-    "StoreState",
-    "UpstreamState",
-    "UpstreamStatus",
-]
-
 JsonObject = dict[str, Any]
 RawJson = bytes | msgspec.Raw
 """Encoded JSON text of one value, relayed byte for byte."""

@@ -5,8 +5,6 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
-__all__ = ["arguments", "crashes", "reported", "say"]
-
 _MOST_FAULTS = 20
 _CRASH = re.compile(r'Traceback|"event": "\w+_crashed"')
 """An exception that nobody expected; the code of a server that crashed looks similar and is not meant."""

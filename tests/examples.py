@@ -2,8 +2,6 @@
 
 import os
 
-__all__ = ["examples"]
-
 _FULL = os.environ.get("PROOF") == "1"
 
 

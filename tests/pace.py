@@ -7,8 +7,6 @@ from pathlib import Path
 
 import anyio
 
-__all__ = ["Pace", "paced"]
-
 _TICK = 0.01
 
 

@@ -8,8 +8,6 @@ from mcp_hub.app.status import HubStatus
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.protocol.rest.servers import ReloadAnswer, ServerInfo
 
-__all__ = ["Admin"]
-
 
 class Admin(msgspec.Struct, frozen=True):
     """Restarts and reloads, as a `rest_servers.Operator`; `watch` sees how it is."""

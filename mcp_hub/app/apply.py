@@ -9,7 +9,7 @@ from mcp_hub.app.limits import Current, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.config.plan import Plan
 from mcp_hub.config.schema.settings import Settings
@@ -17,8 +17,6 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.hub import HubPort
 from mcp_hub.sessions.client_kinds import ClientKinds
 from mcp_hub.types import UpstreamState
-
-__all__ = ["Applier"]
 
 _SEEN_BY_SESSIONS: Final = ("hub.expose", "hub.budget", "hub.clients", "profiles.")
 """Settings whose effect a session looks up once, when it begins."""

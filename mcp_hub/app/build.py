@@ -66,8 +66,6 @@ from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
-__all__ = ["App", "open_app", "state_dir"]
-
 log = get_logger(__name__)
 
 _LAST_CALLS: Final = 0.3

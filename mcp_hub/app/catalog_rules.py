@@ -16,8 +16,6 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.types import RawObject
 
-__all__ = ["policies", "view_rules", "virtual_name"]
-
 
 def view_rules(settings: Settings, virtual: str | None = None) -> dict[str | None, ViewRules]:
     """One view of everything (None) and one for each profile. `virtual`: the `virtual_name` that the hub began with."""

@@ -15,8 +15,6 @@ import anyio.to_thread
 
 from mcp_hub.types import FileStamp
 
-__all__ = ["changed", "stamp_of"]
-
 _LOOK: Final = 1.0
 """Seconds between two looks."""
 _SETTLED: Final = 0.25

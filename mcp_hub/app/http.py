@@ -39,19 +39,6 @@ if TYPE_CHECKING:
     from mcp_hub.fronts.http.oauth.keys import KeyRing
     from mcp_hub.fronts.http.oauth.tokens import Issuer, Resource, TokenVerifier
 
-__all__ = [
-    "HttpAuthFactory",
-    "HttpFront",
-    "admission_of",
-    "check_stays_authenticated",
-    "connections_of",
-    "is_authenticated",
-    "metadata_routes",
-    "monitoring_of",
-    "sessions_of",
-    "why_not_listen",
-]
-
 log = get_logger(__name__)
 
 _MCP = ("/mcp", "/sse", "/messages")

@@ -11,9 +11,7 @@ import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import virtual_name
-from mcp_hub.calls.rules import CallRules
-from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.calls.streams.table import StreamLimits
+from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.discovery.instructions import compose
 from mcp_hub.clock import SystemClock, wall_time
@@ -26,18 +24,7 @@ from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import ClientKind
 from mcp_hub.upstreams.executors.posts import ProducerLimits
-from mcp_hub.upstreams.executors.upstream import ExecutorLimits
-
-__all__ = [
-    "Current",
-    "instructions",
-    "open_documents",
-    "open_store",
-    "state_dir",
-    "stream_limits",
-    "time_limits",
-    "virtual_limits",
-]
+from mcp_hub.upstreams.executors.registry import ExecutorLimits
 
 _ANYBODY: Final = ClientKind()
 

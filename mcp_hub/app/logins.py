@@ -21,8 +21,6 @@ from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 if TYPE_CHECKING:
     from mcp_hub.upstreams.auth.access import Access
 
-__all__ = ["Logins", "client_of", "grant_store"]
-
 log = get_logger(__name__)
 
 _LOOK: Final = 1.0

@@ -10,8 +10,6 @@ from mcp_hub.types import UpstreamState, UpstreamStatus
 if TYPE_CHECKING:
     from mcp_hub.hub import HubPort
 
-__all__ = ["all_settled", "has_settled", "not_ready", "wait_until"]
-
 
 def has_settled(status: UpstreamStatus) -> bool:
     """Whether the server has left `starting` once: what it does on its second try says nothing new."""

@@ -21,8 +21,6 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.logs import get_logger
 from mcp_hub.types import FileStamp, UpstreamState
 
-__all__ = ["Reload", "Reloader", "Target"]
-
 log = get_logger(__name__)
 
 _READING: Final = 30.0

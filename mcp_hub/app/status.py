@@ -28,8 +28,6 @@ from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, ServerInfo, Unap
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import Kind, StoreState, UpstreamState, UpstreamStatus
 
-__all__ = ["HubStatus"]
-
 _LINES: Final = 20
 """Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
 _TEXT: Final = 500

@@ -16,8 +16,6 @@ from mcp_hub.types import UpstreamStatus
 if TYPE_CHECKING:
     from mcp_hub.app.tracing import Tracing
 
-__all__ = ["tracing_of"]
-
 _HEADERS: Final = (
     "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
 )  # fmt: skip

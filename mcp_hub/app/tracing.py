@@ -39,8 +39,6 @@ from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.masking import hide
 from mcp_hub.types import OWN, RawObject, UpstreamStatus
 
-__all__ = ["Places", "Providers", "Tracing", "exporting"]
-
 _CONTEXT: Final = ("traceparent", "tracestate")
 _LONGEST: Final = 8192
 """Bytes of a member of `_meta` that is read as context."""

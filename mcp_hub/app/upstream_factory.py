@@ -31,10 +31,9 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream, SupervisorRules
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
-
-__all__ = ["UpstreamFactory"]
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
 _IDLE: Final = 600.0
 """`idle_stop` in seconds where it is not set: of a server that is started when it is needed, as it will be again."""

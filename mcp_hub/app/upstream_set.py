@@ -18,8 +18,6 @@ from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
 
-__all__ = ["UpstreamSet"]
-
 log = get_logger(__name__)
 
 _MOST_OLD: Final = 4

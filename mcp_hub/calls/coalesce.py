@@ -13,8 +13,6 @@ from msgspec.structs import replace
 from mcp_hub.events import CallEvent, Completed, Delta, Failed, InputRequired, Log, Progressed, ToolCall, ToolResult
 from mcp_hub.types import RawJson
 
-__all__ = ["LAG", "OFTEN", "Coalescer", "merge", "suppressed"]
-
 LAG: Final = 8192
 """Unread events above which a reader counts as slow and merging begins: more than one read of an upstream's pipe can
 hold (256 KiB of the shortest notifications), so that a reader which takes all there is each time never loses any."""

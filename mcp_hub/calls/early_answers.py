@@ -14,8 +14,6 @@ from mcp_hub.calls.streams.stream import StreamReader
 from mcp_hub.errors import Busy
 from mcp_hub.logs import get_logger
 
-__all__ = ["OutputSoFar", "TaskAnswer"]
-
 log = get_logger(__name__)
 
 _SOON: Final = 1.0

@@ -8,8 +8,6 @@ from mcp_hub.calls.metering import BOUNDS, Meter, Outcome
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.types import OWN
 
-__all__ = ["Durations", "Figures", "LoadFigures", "MethodFigures", "figures"]
-
 
 class Durations(msgspec.Struct, frozen=True):
     """`counts` by bucket, the last one without an upper end; `seconds` in all."""

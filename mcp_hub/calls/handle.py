@@ -18,8 +18,6 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
 from mcp_hub.types import RawJson
 
-__all__ = ["CallHandle", "RemoteCall", "call_handle", "remote_call"]
-
 _NO_LIMITS: Final = TimeLimits(0, 0)
 
 

@@ -21,8 +21,6 @@ from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance
 from mcp_hub.errors import HubError
 from mcp_hub.events import CallEvent, Completed, Ending, Log, Progressed, Started
 
-__all__ = ["CallLog", "DurableReader", "LogReader", "nobody"]
-
 _KEPT: Final = 64
 """Seen events that may stay before they are let go together: most calls end sooner and never pay for it."""
 

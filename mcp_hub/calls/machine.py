@@ -22,8 +22,6 @@ from mcp_hub.events import (
     ToolResult,
 )
 
-__all__ = ["CallStatus", "IllegalEvent", "advance"]
-
 
 class CallStatus(StrEnum):
     """The status of a call."""

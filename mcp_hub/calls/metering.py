@@ -18,8 +18,6 @@ from mcp_hub.errors import CallCancelled, DeadlineExceeded
 from mcp_hub.events import Completed, Ending, Failed
 from mcp_hub.types import RawJson
 
-__all__ = ["BOUNDS", "Meter", "Meters", "Outcome", "is_tool_error", "outcome_of"]
-
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper ends of the buckets in seconds; one more has no end."""
 _MOST: Final = 4096

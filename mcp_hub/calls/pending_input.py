@@ -21,8 +21,6 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock
 from mcp_hub.errors import InvalidParams
 
-__all__ = ["ParkedCall", "PendingInput", "is_parked"]
-
 _MARK: Final = "hub1."
 _UPSTREAM: Final = "up1."
 _BOND: Final = 32

@@ -10,8 +10,6 @@ from mcp_hub.call import Call, CallHandler, Upstream
 from mcp_hub.events import Completed
 from mcp_hub.types import RawJson
 
-__all__ = ["ENDED", "SENT", "WITHOUT_PLAN", "CallPlan", "CallState", "ResumePoint", "Truncate", "resumed"]
-
 Truncate = Callable[[Call, Completed], Awaitable[Completed]]
 """Makes what stands for a result that is too long."""
 

@@ -17,14 +17,13 @@ from mcp_hub.aio import Timer, Turn, call_later
 from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState
-from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits, new_record
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.runner import QUIET, CallRecord, new_record
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.logs import get_logger
 from mcp_hub.types import CallId
-
-__all__ = ["CallRegistry", "Tracer"]
 
 log = get_logger(__name__)
 

@@ -4,8 +4,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["CallRules", "StreamLimits", "TimeLimits"]
-
 
 class CallRules(msgspec.Struct, frozen=True):
     """`task`: whether modern clients are answered with a task: when it takes long, always, only so, never.

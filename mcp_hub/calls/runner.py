@@ -25,8 +25,6 @@ from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.protocol.questions import action_of
 from mcp_hub.types import RawJson
 
-__all__ = ["QUIET", "CallOwner", "CallRecord", "TimeLimits"]
-
 log = get_logger(__name__)
 
 QUIET: Final = 0.25

@@ -8,7 +8,8 @@ from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, Truncate, resumed
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.continuation import Continuation
 from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.stored import asked, last_progress
@@ -16,8 +17,6 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.events import Completed
 from mcp_hub.protocol import questions
 from mcp_hub.types import Era
-
-__all__ = ["CallStarter", "FollowUp"]
 
 FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Completed]]
 """Asks the caller what a modern server's result asks for and repeats the call with it, until there is a result."""

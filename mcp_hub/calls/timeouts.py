@@ -13,8 +13,6 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
 
-__all__ = ["CallTimes"]
-
 _EARLY: Final = 0.01
 """Seconds before its time that an alarm may ring: timers may be a little early, and the next turn would be late."""
 _DOUBT: Final = 30.0

@@ -19,15 +19,14 @@ from mcp_hub.catalog.names import begins_with
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources.links import Remembered, readdress
 from mcp_hub.catalog.routes import text
+from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchAnswer
-from mcp_hub.catalog.view import CatalogView, ViewRules, build
+from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.types import ClientKind, Era, Kind, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
-
-__all__ = ["Catalog"]
 
 log = get_logger(__name__)
 

@@ -20,19 +20,6 @@ from mcp_hub.protocol.jsonrpc.salvage import flat
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_KEY_LENGTH",
-    "Definition",
-    "Quarantined",
-    "encode_as",
-    "first_line",
-    "in_era",
-    "parse",
-    "prepare",
-    "without_output",
-]
-
 MAX_KEY_LENGTH = 1024
 # serde_json gives up at 128 levels counted from the envelope, jiter at 200; the deepest of 611 real tools has 19
 MAX_DEPTH = 100

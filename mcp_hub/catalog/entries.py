@@ -13,8 +13,6 @@ from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.globs import any_matches
 from mcp_hub.types import Kind, Snapshot
 
-__all__ = ["Entry", "Offer", "Origin", "claims_read_only", "entry_of", "is_admitted", "offered", "present"]
-
 Origin = tuple[str, str]
 """A server, and its own name, URI or template."""
 

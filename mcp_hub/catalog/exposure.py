@@ -15,11 +15,11 @@ from mcp_hub.catalog.compact.schema import compact_tool
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.definitions import parse, without_output
 from mcp_hub.catalog.discovery import definitions as discovery
-from mcp_hub.catalog.view import CatalogView, Entry, ViewRules
+from mcp_hub.catalog.entries import Entry
+from mcp_hub.catalog.rules import ViewRules
+from mcp_hub.catalog.view import CatalogView
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
-
-__all__ = ["MOST_IN_FULL", "decided", "exposed", "results_of"]
 
 MOST_IN_FULL: Final = 60
 """Tools that `auto` lists in full to a client that does not defer them by itself."""

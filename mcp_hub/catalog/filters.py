@@ -8,8 +8,6 @@ import msgspec
 
 from mcp_hub.globs import any_matches
 
-__all__ = ["EVERYTHING", "UNTOLD", "Filter", "Hints", "Selector", "Traits"]
-
 
 class Hints(msgspec.Struct, frozen=True):
     """The behaviour that a tool declares (server/tools, `ToolAnnotations`); a missing hint counts as the worse case."""

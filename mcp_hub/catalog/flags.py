@@ -14,8 +14,6 @@ import msgspec
 
 from mcp_hub.types import RawObject
 
-__all__ = ["MOST_FLAGS", "Flag", "FlagKind", "decoded", "folded", "hidden_in", "orders_in", "texts_of"]
-
 FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "other_tool", "lookalike"]
 MOST_FLAGS: Final = 20
 """Of one tool; what is beyond is not looked for."""

@@ -12,8 +12,6 @@ from hashlib import sha256
 
 import msgspec
 
-__all__ = ["MIN_LENGTH", "RESERVED", "Origin", "Wanted", "assign", "begins_with"]
-
 Origin = tuple[str, str]
 """Server, and the name that the server itself uses."""
 

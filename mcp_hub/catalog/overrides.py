@@ -16,8 +16,6 @@ from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import RawObject
 
-__all__ = ["Override", "Supplied", "find_override", "overridden"]
-
 _required = msgspec.json.Decoder(list[str]).decode
 _NONE: Final[RawObject] = {}
 

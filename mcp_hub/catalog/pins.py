@@ -15,24 +15,6 @@ from msgspec.structs import replace
 
 from mcp_hub.types import RawObject
 
-__all__ = [
-    "MEMBERS",
-    "MOST_DEFINITION",
-    "MOST_TOOLS",
-    "UnapprovedTool",
-    "Pin",
-    "Policy",
-    "Record",
-    "Fingerprint",
-    "approved",
-    "encoded",
-    "findings_of",
-    "read",
-    "seen",
-    "fingerprint",
-    "without_texts",
-]
-
 Policy = Literal["off", "warn", "block"]
 MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "outputSchema", "annotations")
 """Of a definition: what a pin is the hash of."""

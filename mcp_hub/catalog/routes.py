@@ -16,8 +16,6 @@ from mcp_hub.errors import InvalidParams, NotApproved, UnknownEntry
 from mcp_hub.masking import hide
 from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus
 
-__all__ = ["Route", "Unlisted", "not_approved", "route"]
-
 Unlisted = Callable[[str], UpstreamStatus | None]
 """The server that a name must be of, going by its prefix, if nobody knows its list."""
 

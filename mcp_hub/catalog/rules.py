@@ -9,8 +9,6 @@ from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.overrides import Override
 from mcp_hub.types import Expose
 
-__all__ = ["ServerRules", "ViewRules"]
-
 
 class ServerRules(msgspec.Struct, frozen=True):
     """The settings of one server's listing. No `prefix` means `never`; `rename` maps upstream names.

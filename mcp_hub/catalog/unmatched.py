@@ -14,8 +14,6 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.globs import any_matches
 from mcp_hub.types import Kind, Snapshot
 
-__all__ = ["Unmatched", "has_patterns", "unmatched"]
-
 _LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}
 """Keys of filters, and what each is for."""
 

@@ -24,12 +24,10 @@ from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.links import Remembered
 from mcp_hub.catalog.resources.uri_variants import spellings
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
-
-__all__ = ["CatalogView", "Entry", "ServerRules", "ViewRules", "build", "same_list"]
 
 _TOOL: Final = Kind.TOOL
 

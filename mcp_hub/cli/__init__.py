@@ -27,8 +27,6 @@ from mcp_hub.cli import lean as lean  # before anything that imports structlog
 from mcp_hub.cli.render.output import kept_output
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
 
-__all__ = ["main", "open_standard_streams"]
-
 _COMMANDS: Final = {
     "serve": "serve:serve",
     "list": "list:list_servers",

@@ -14,8 +14,6 @@ import msgspec
 
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
-__all__ = ["compose", "read_object", "spelled_out", "split_pairs"]
-
 _DEEPEST: Final = 8
 """Steps through `$ref` and `anyOf` of a property; real schemas need two or three."""
 _KINDS: Final = {str: "string", bool: "boolean", type(None): "null", list: "array", dict: "object", float: "number"}

@@ -10,8 +10,6 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.sessions.session import Caller
 
-__all__ = ["check_started_as", "keep_reloading"]
-
 
 async def keep_reloading(reloader: Reloader, signals: Signals) -> None:
     """Until cancelled."""

@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-__all__ = ["Seconds", "output_option", "stream_argument"]
-
 
 class Seconds(click.FloatRange):
     """A finite number within bounds; without this class, NaN would be within all bounds."""

@@ -10,8 +10,6 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import StartFailed
 from mcp_hub.upstreams.process import commands
 
-__all__ = ["find_program"]
-
 
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
     """The path of the server's program, its `local` reference, or its URL without the query, which may be secret.

@@ -22,27 +22,6 @@ if TYPE_CHECKING:
     from mcp_hub.app.build import App
     from mcp_hub.config.load.load import Loaded
 
-__all__ = [
-    "EXIT_CONFIG",
-    "EXIT_INTERRUPTED",
-    "EXIT_TOOL",
-    "EXIT_UNAVAILABLE",
-    "check_profile",
-    "check_servers",
-    "config_option",
-    "fail",
-    "fail_with",
-    "leave",
-    "load_config",
-    "quiet_logs",
-    "read_config",
-    "run",
-    "run_with",
-    "run_with_app",
-    "verbose_option",
-    "wait_option",
-]
-
 EXIT_TOOL = 1
 EXIT_CONFIG = 2
 EXIT_UNAVAILABLE = 3

@@ -16,8 +16,6 @@ import anyio.abc
 
 from mcp_hub.logs import get_logger
 
-__all__ = ["Signals", "hold_hangups", "received_signals"]
-
 log = get_logger(__name__)
 
 

@@ -16,8 +16,6 @@ from mcp_hub.client.hub_client import HubClient
 from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
 from mcp_hub.errors import ConfigError, ConfigFinding
 
-__all__ = ["HttpTransport", "connect", "endpoint"]
-
 _CONNECT: Final = 5.0
 _TIMEOUT: Final = httpx2.Timeout(60.0, connect=_CONNECT, write=30.0)
 """A hub that has nothing to say sends a comment every 15 s: a minute of silence is a connection that is gone."""

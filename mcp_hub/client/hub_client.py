@@ -20,8 +20,6 @@ from mcp_hub.protocol.rest.streams import ErrorBody, InputBody, StreamList, Stre
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import RawJson
 
-__all__ = ["HubClient"]
-
 
 class HubClient:
     """A hub whose MCP endpoint is `url`. An `async with` block; nothing is sent before it is asked.

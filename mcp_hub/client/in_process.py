@@ -10,8 +10,6 @@ from anyio.abc import TaskGroup
 
 from mcp_hub.client.transport import Answer, ConnectionLost
 
-__all__ = ["Application", "AsgiTransport"]
-
 _Message = MutableMapping[str, Any]
 Application = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
 """An ASGI application; `Any` as in ASGI itself."""

@@ -10,8 +10,6 @@ from mcp_hub.client.transport import Answer, ConnectionLost, HubTransport, NotCo
 from mcp_hub.errors import ConfigError, HubError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.protocol.rest.problems import RestProblem
 
-__all__ = ["LIMIT", "RequestRefused", "RestClient", "unreachable"]
-
 LIMIT: Final = 128 << 20
 """Bytes of one message: four times what a hub takes from a server by default."""
 _OVERLOADED: Final = (429, 502, 503, 504)

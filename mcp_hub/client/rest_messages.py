@@ -26,8 +26,6 @@ from mcp_hub.protocol.rest.problems import RestProblem
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_errors import error_of
 
-__all__ = ["error_for", "problem_of", "rest_url"]
-
 _REASON: Final = 500
 """Characters of a foreign text that go into a message."""
 _REFUSED: Final = (401, 403, 421)

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Patience"]
-
 _FIRST: Final = 0.2
 _LONGEST: Final = 3.0
 """Seconds that the first pause may take, doubled each time up to the longest."""

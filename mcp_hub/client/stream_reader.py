@@ -8,8 +8,6 @@ from mcp_hub.protocol.jsonrpc.event_stream import EventParser
 from mcp_hub.protocol.jsonrpc.framing import TooLong
 from mcp_hub.protocol.shape.stream_events import decoded
 
-__all__ = ["EventDecoder"]
-
 
 class _Head(msgspec.Struct):
     seq: int

@@ -21,8 +21,6 @@ from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 
-__all__ = ["HubStream", "OnPause", "Start", "StreamInterrupted", "ignore", "started"]
-
 _EVENTS: Final = "text/event-stream"
 _CLOSING: Final = 2.0
 _HELD: Final = 5.0

@@ -4,8 +4,6 @@ from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
-__all__ = ["Answer", "ConnectionLost", "NotConnected", "HubTransport"]
-
 
 class ConnectionLost(Exception):
     """The connection broke before the answer was complete. The text says why."""

@@ -9,8 +9,6 @@ import msgspec
 
 from mcp_hub.errors import ConfigError, ConfigFinding
 
-__all__ = ["DataPath", "Finding", "Findings", "Flaw", "nearest", "on_one_line", "quoted"]
-
 DataPath = tuple[str | int, ...]
 """Where a value sits: keys and list indexes from the root, as written in the file."""
 

@@ -14,8 +14,6 @@ from mcp_hub.config.schema.section import Section, holds_at_once
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 
-__all__ = ["Plan", "apply", "leaves", "plan"]
-
 Path = tuple[str, ...]
 
 

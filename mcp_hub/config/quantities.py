@@ -7,13 +7,6 @@ import math
 import re
 from decimal import Decimal
 
-__all__ = [
-    "LONGEST",
-    "as_flag",
-    "parse_duration",
-    "parse_size",
-]
-
 LONGEST = 366 * 86400.0  # more is a slip of the unit, such as milliseconds written as seconds
 _LARGEST = 1 << 40  # 1 TiB: as above
 _LONGEST_TEXT = 64  # bounds the arithmetic on hostile input

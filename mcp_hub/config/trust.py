@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["OVERRIDE", "problem_of_config", "problem_of_secret"]
-
 OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
 """Set to 1, any file is trusted: for containers, where files of the host belong to unknown users. It is a variable, and
 not a key of the file, because a file cannot vouch for itself.

@@ -14,8 +14,6 @@ from pydantic import Field
 
 from mcp_hub import Context, Progress, Registry, Result
 
-__all__ = ["registry"]
-
 registry = Registry()
 
 Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]

@@ -8,8 +8,6 @@ from mcp_hub.aio import Bell
 from mcp_hub.hub import StreamHandle
 from mcp_hub.types import CallId
 
-__all__ = ["Following"]
-
 _FEW: Final = 8
 """Events between two looks at how large a page has become."""
 _PAGE_BYTES: Final = 1 << 20

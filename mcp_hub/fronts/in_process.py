@@ -20,8 +20,6 @@ from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.wire.base import Requests
 
-__all__ = ["InProcessFront"]
-
 _CONGESTED: Final = 1 << 20
 """Bytes that wait to be fetched, above which calls wait with what they have to say."""
 

@@ -29,8 +29,6 @@ from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, UNSUPPORTED_VERSION
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.wire.base import WireClosed
 
-__all__ = ["LegacySse"]
-
 _STALLED: Final = 60.0
 """Seconds in which a client has to take a chunk."""
 _STREAM: Final = "/sse"

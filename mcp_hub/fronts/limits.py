@@ -7,8 +7,6 @@ from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.protocol.rpc_errors import PARSE_ERROR
 from mcp_hub.types import RawJson
 
-__all__ = ["FrontLimits"]
-
 
 class FrontLimits(msgspec.Struct, frozen=True):
     """Parts of `hub.limits`: levels of JSON, messages in one array, unanswered requests of one stdio or SSE client,

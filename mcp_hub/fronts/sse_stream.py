@@ -16,8 +16,6 @@ from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.wire.base import Requests, WireClosed
 
-__all__ = ["EventStream"]
-
 _CHUNK: Final = 1 << 18
 """Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
 _CONGESTED: Final = 1 << 20

@@ -17,8 +17,6 @@ from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.wire.pipe import Pipe
 
-__all__ = ["StdioFront", "take_stdio"]
-
 _LAST_ANSWERS: Final = 1.0
 """Seconds that the answers to a client which will ask no more may take; then the hub ends, and says so."""
 

@@ -24,8 +24,6 @@ from mcp_hub.types import UpstreamStatus
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["AsgiApplication", "Hub"]
-
 _Message = MutableMapping[str, Any]
 AsgiApplication = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
 """An application for Starlette, FastAPI and every ASGI server; `Any` as in ASGI itself."""

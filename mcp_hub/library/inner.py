@@ -34,8 +34,6 @@ from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import PROGRAM, CallId, Era, Kind, RawJson, UpstreamStatus
 
-__all__ = ["CallFollower", "InnerHub", "opened"]
-
 _TOKEN: Final = b'"library"'
 """Progress is wanted; each server is given a token of the hub's own."""
 _BATCH: Final = 256

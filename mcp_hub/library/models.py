@@ -14,8 +14,6 @@ from pydantic import BaseModel, ValidationError
 from mcp_hub.errors import ModelMismatch, RpcError
 from mcp_hub.logs import get_logger
 
-__all__ = ["Answer", "encoded_answer", "encoded_arguments", "encoded_meta", "result_model", "tool_models"]
-
 log = get_logger(__name__)
 
 Answer = Mapping[str, object] | BaseModel | None

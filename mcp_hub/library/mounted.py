@@ -16,8 +16,6 @@ from mcp_hub.fronts.http.auth import is_loopback
 from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
 from mcp_hub.library.inner import InnerHub
 
-__all__ = ["MountedHub"]
-
 _PLACES: Final = b"/v1/"
 """The prefix of each Location that the hub sends."""
 

@@ -11,8 +11,6 @@ from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, Inpu
 from mcp_hub.library.inner import CallFollower
 from mcp_hub.library.models import Answer, encoded_answer
 
-__all__ = ["OnEvent", "OnQuestion", "completed", "to_end"]
-
 OnEvent = Callable[[CallEvent], Awaitable[None] | None]
 """Called with each event before the ending, in order; the next event waits until it has returned."""
 OnQuestion = Callable[[InputRequired], Awaitable[Answer] | Answer]

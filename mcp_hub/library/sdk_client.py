@@ -14,8 +14,6 @@ from mcp_types import jsonrpc_message_adapter
 from mcp_hub.fronts.in_process import InProcessFront
 from mcp_hub.library.inner import InnerHub
 
-__all__ = ["client_on"]
-
 _Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 

@@ -12,8 +12,6 @@ from mcp_hub.library.inner import CallFollower
 from mcp_hub.library.models import Answer, encoded_answer, result_model
 from mcp_hub.library.questions import completed
 
-__all__ = ["ToolStream"]
-
 
 class ToolStream:
     """The events of one call, to be iterated once; the last one is `Completed`, `Failed` or `Cancelled`.

@@ -10,8 +10,6 @@ import msgspec
 
 from mcp_hub.types import JsonObject
 
-__all__ = ["MAX_RELAYED", "OWN", "SUPERSET", "TASKS", "missing", "relayed", "to_modern"]
-
 SUPERSET: Final[JsonObject] = {
     "roots": {},
     "sampling": {"tools": {}, "context": {}},

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple, Self
 
 from mcp_hub.types import CallId
 
-__all__ = ["Cursor", "place"]
-
 _FORM: Final = re.compile(r"(st_[0-9A-HJKMNP-TV-Z]{26}):(0|[1-9][0-9]{0,14})")
 """One way only to write each; 15 digits are more than any stream has events, and fit every reader's numbers."""
 

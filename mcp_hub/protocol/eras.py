@@ -8,21 +8,6 @@ from typing import Final
 
 from mcp_hub.types import Era, JsonObject
 
-__all__ = [
-    "CALL_METHODS",
-    "HANDSHAKE_VERSIONS",
-    "LATEST_HANDSHAKE",
-    "LATEST_MODERN",
-    "LOG_LEVELS",
-    "MODERN_VERSIONS",
-    "SUBSCRIPTION_METHODS",
-    "era_of",
-    "is_at_least",
-    "negotiate",
-    "serves",
-    "unsupported_version",
-]
-
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS: Final = ("2026-07-28",)
 LATEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]

@@ -10,8 +10,6 @@ import msgspec
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import CallId, Era, JsonObject, RawJson
 
-__all__ = ["STREAMS", "TASKS", "declares", "offered", "with_mark"]
-
 STREAMS: Final = "dev.mcp-hub/streams"
 """Partial content and cursors in progress notifications, and the method `dev.mcp-hub/streams.read`."""
 TASKS: Final = "io.modelcontextprotocol/tasks"

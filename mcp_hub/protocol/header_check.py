@@ -18,8 +18,6 @@ from mcp_hub.protocol.meta import CAPABILITIES, VERSION
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION
 from mcp_hub.types import JsonObject
 
-__all__ = ["NAMED_BY", "check_arguments", "check_request", "check_version", "header_text", "repeated"]
-
 NAMED_BY: Final[Mapping[str, str]] = {
     **{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"},
     **{"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"},

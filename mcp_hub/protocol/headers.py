@@ -14,18 +14,6 @@ import msgspec
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawJson, RawObject
 
-__all__ = [
-    "Mirrors",
-    "Path",
-    "annotated",
-    "header_value",
-    "mirrored",
-    "param_headers",
-    "rendered",
-    "request_headers",
-    "value_at",
-]
-
 Path = tuple[str, ...]
 """The chain of `properties` keys that leads to a parameter."""
 

@@ -7,8 +7,6 @@ import msgspec
 
 from mcp_hub.types import Kind
 
-__all__ = ["BY_LIST_METHOD", "KINDS", "KindSpec"]
-
 
 class KindSpec(msgspec.Struct, frozen=True):
     """The listing of one kind: method, member of the result, identifying member, capability that offers it."""

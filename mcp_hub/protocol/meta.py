@@ -11,19 +11,6 @@ from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
-__all__ = [
-    "CAPABILITIES",
-    "CLIENT_INFO",
-    "LOG_LEVEL",
-    "PROGRESS_TOKEN",
-    "SERVER_INFO",
-    "VERSION",
-    "RequestMeta",
-    "modern_meta",
-    "take_meta",
-    "take_params",
-]
-
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"

@@ -13,8 +13,6 @@ import msgspec
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind
 
-__all__ = ["ACKNOWLEDGED", "CANCELLED", "SUBSCRIPTION_ID", "UPDATED", "ListenFilter", "covering", "list_changed"]
-
 UPDATED: Final = "notifications/resources/updated"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 CANCELLED: Final = "notifications/cancelled"

@@ -11,8 +11,6 @@ from msgspec.structs import replace
 
 from mcp_hub.events import Progressed
 
-__all__ = ["CEILING", "ProgressGuard"]
-
 CEILING: Final = 1e15
 """Above it doubles have steps of more than 1/8, and `last + step` would soon not be larger than `last`."""
 _STEP: Final = 1e-6

@@ -17,22 +17,6 @@ from mcp_hub.protocol.meta import PROGRESS_TOKEN
 from mcp_hub.protocol.shape.complete import is_complete
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 
-__all__ = [
-    "MAX_QUESTIONS",
-    "MAX_STATE",
-    "QUESTIONS",
-    "InputRequiredResult",
-    "Question",
-    "action_of",
-    "can_answer",
-    "capability_for",
-    "for_version",
-    "input_requests",
-    "may_ask",
-    "input_required_result",
-    "take_retry",
-]
-
 Question = tuple[str, RawJson]
 """Method and params."""
 

@@ -14,24 +14,6 @@ from mcp_hub.masking import shown
 from mcp_hub.protocol.capabilities import missing
 from mcp_hub.types import Era, JsonObject, RawJson
 
-__all__ = [
-    "HEADER_MISMATCH",
-    "HTTP_STATUS",
-    "INTERNAL_ERROR",
-    "INVALID_PARAMS",
-    "INVALID_REQUEST",
-    "METHOD_NOT_FOUND",
-    "MISSING_CAPABILITY",
-    "PARSE_ERROR",
-    "RESOURCE_NOT_FOUND",
-    "UNSUPPORTED_VERSION",
-    "URL_ELICITATION_REQUIRED",
-    "for_caller",
-    "from_wire",
-    "is_reserved",
-    "url_elicitations",
-]
-
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601

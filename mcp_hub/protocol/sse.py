@@ -1,7 +1,5 @@
 """Server-Sent Events: the frames a front writes. Pure. Source: WHATWG HTML, "Server-sent events"."""
 
-__all__ = ["COMMENT", "message", "priming"]
-
 COMMENT = b": keep-alive\n\n"
 """Keeps proxies and idle time-outs away; clients ignore it."""
 

@@ -8,8 +8,6 @@ from mcp_hub.protocol.extensions import TASKS, declares
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import ClientKind, Era, Mode
 
-__all__ = ["ClientKinds", "ClientFacts"]
-
 _NAME: Final = 256
 """Characters of a client's name that count."""
 _NAMES: Final = 1024

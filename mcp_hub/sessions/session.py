@@ -8,8 +8,6 @@ import msgspec
 from mcp_hub.errors import Busy
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind, Mode
 
-__all__ = ["LOCAL", "Caller", "Session", "Sessions"]
-
 _CROWD: Final = 4
 """Sessions that were never used are a crowd above this part of a principal's: a quarter."""
 

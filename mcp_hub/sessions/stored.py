@@ -12,8 +12,6 @@ from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.stores.base import EventStore, SessionRow
 from mcp_hub.types import Era, JsonObject
 
-__all__ = ["StoredSession", "SessionStore"]
-
 log = get_logger(__name__)
 
 _AHEAD: Final = 3600.0

@@ -12,8 +12,6 @@ from mcp_hub.errors import Busy, RpcError
 from mcp_hub.notices import Origin
 from mcp_hub.sessions.session import Session
 
-__all__ = ["MOST_SUBSCRIPTIONS", "SessionSubscriptions"]
-
 MOST_SUBSCRIPTIONS: Final = 1000
 """Of one session."""
 

@@ -15,15 +15,6 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
 from mcp_hub.types import CallId, Status
 
-__all__ = [
-    "Change",
-    "Chunk",
-    "EventStore",
-    "Letter",
-    "EventPage",
-    "SessionRow",
-]
-
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
     """Consecutive events from number `first` on: `lines` are encoded, one JSON object each without a line break."""

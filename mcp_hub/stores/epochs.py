@@ -12,8 +12,6 @@ from mcp_hub.clock import wall_time
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.keyed_files import KeyedFiles
 
-__all__ = ["Epochs"]
-
 log = get_logger(__name__)
 
 _MOST: Final = 4096

@@ -6,8 +6,6 @@ from typing import Final, Literal
 
 from mcp_hub.errors import StoreError
 
-__all__ = ["Fault", "StoreFault", "faulty", "is_busy", "unfit"]
-
 Fault = Literal["corrupt", "full", "locked", "unusable", "busy"]
 """`corrupt`: the file is damaged or no database. `full`: nothing more can be written. `locked`: other processes hold it
 for too long. `unusable`: it may not be opened or written, or a newer hub made it. `busy`: too much waits to be written.

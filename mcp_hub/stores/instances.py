@@ -14,8 +14,6 @@ from typing import Final
 from mcp_hub.ids import ids
 from mcp_hub.stores.locks import is_at, lock_file, make_folder, take
 
-__all__ = ["Instances", "new_instance_id"]
-
 _fresh: Final = ids(os.urandom)
 
 

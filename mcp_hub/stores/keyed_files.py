@@ -13,8 +13,6 @@ from typing import Final
 
 from mcp_hub.stores.locks import lock_file, make_folder, take
 
-__all__ = ["KeyedFiles"]
-
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read; the hub writes far smaller ones."""
 _PATIENCE: Final = 2.0

@@ -10,8 +10,6 @@ from typing import Final
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.keyed_files import KeyedFiles
 
-__all__ = ["kept_key"]
-
 log = get_logger(__name__)
 
 _SIZE: Final = 32

@@ -5,8 +5,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["LETTERS", "PAGE_BYTES", "StoreLimits", "surplus"]
-
 LETTERS: Final = 256
 """Letters that may wait for one stream: an owner that is alive reads them every second."""
 PAGE_BYTES: Final = 1 << 20

@@ -12,8 +12,6 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["is_at", "lock_file", "make_folder", "take"]
-
 
 def make_folder(path: Path) -> None:
     """A folder for nobody else's eyes, unless it is there. Raises `OSError`."""

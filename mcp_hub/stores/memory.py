@@ -16,8 +16,6 @@ from mcp_hub.stores.limits import LETTERS, PAGE_BYTES, StoreLimits, surplus
 from mcp_hub.stores.rules import begin, changed, joined, refuse, unknown
 from mcp_hub.types import CallId
 
-__all__ = ["MemoryStore"]
-
 
 class _Stream:
     """One stream: its row, its chunks with the events and bytes in each."""

@@ -9,8 +9,6 @@ from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 
-__all__ = ["StoreLimits", "open_store"]
-
 
 def open_store(kind: Literal["sqlite", "memory"], folder: Path, limits: StoreLimits, clock: Clock) -> EventStore:
     """A store that is still to be opened. `folder` is the hub's state directory."""

@@ -9,8 +9,6 @@ from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import Change, Chunk
 from mcp_hub.types import CallId
 
-__all__ = ["Head", "begin", "changed", "expiry", "joined", "refuse", "unknown"]
-
 ENDINGS: Final = frozenset({"completed", "failed", "cancelled"})
 
 

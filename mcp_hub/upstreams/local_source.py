@@ -7,8 +7,6 @@ from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound
 from mcp_hub.events import Completed
 from mcp_hub.types import RawJson
 
-__all__ = ["LocalSource"]
-
 
 class LocalSource:
     """The base of an `Upstream` that keeps nothing for a session and watches no resources."""

@@ -13,8 +13,6 @@ import msgspec
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.types import RawJson
 
-__all__ = ["Cancellation", "NotSent", "Pending", "Requests", "Wire", "WireClosed", "WireHandler"]
-
 _LATE_IDS = 1024
 """Abandoned request ids remembered, so that their late answers are not taken for strays."""
 _NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})

@@ -12,8 +12,6 @@ from typing import Final
 import anyio.lowlevel
 import httpx2
 
-__all__ = ["BadEncoding", "Inflater", "chunks"]
-
 _PIECE: Final = 1 << 18
 """Bytes that come out of one piece of a compressed body."""
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}

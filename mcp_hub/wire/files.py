@@ -12,8 +12,6 @@ from typing import IO, Any
 if sys.platform == "linux":
     import fcntl
 
-__all__ = ["FileWriter", "can_poll", "read_in_thread", "widen"]
-
 
 class FileWriter:
     """Writes to what cannot be polled; blocks, as regular files do not."""

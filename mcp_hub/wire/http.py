@@ -32,8 +32,6 @@ from mcp_hub.wire.base import NotSent, Pending, WireHandler
 from mcp_hub.wire.remote import Explain, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import ACCEPT, DENIED, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, reason_of
 
-__all__ = ["HttpWire"]
-
 log = get_logger(__name__)
 
 _DISCOVER: Final = "server/discover"

@@ -24,8 +24,6 @@ from mcp_hub.wire.base import Cancellation, Pending, Requests, WireClosed, WireH
 from mcp_hub.wire.files import FileWriter, can_poll, read_in_thread, widen
 from mcp_hub.wire.pipe_state import CLOSED, PipeState, may_enter
 
-__all__ = ["Pipe"]
-
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
 read has to reach its readers before they count as slow."""

@@ -3,8 +3,6 @@
 from enum import Enum
 from typing import Final
 
-__all__ = ["CLOSED", "PipeState", "may_enter"]
-
 
 class PipeState(Enum):
     """The state of a pipe. `UNREAD`: the peer has closed its input and may still answer what it has read."""

@@ -34,8 +34,6 @@ from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import DENIED, NO_CONNECTION, code_of, origin, reason_of, refusal
 from mcp_hub.wire.unfinished import Unfinished
 
-__all__ = ["AT_ONCE", "TAIL_SECONDS", "Explain", "HttpStreams", "RemoteWire"]
-
 log = get_logger(__name__)
 
 AT_ONCE: Final = 128

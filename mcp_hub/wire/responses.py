@@ -11,20 +11,6 @@ import httpx2
 
 from mcp_hub.errors import HttpRefused
 
-__all__ = [
-    "ACCEPT",
-    "DENIED",
-    "EVENT_STREAM",
-    "JSON",
-    "NO_CONNECTION",
-    "code_of",
-    "is_stream",
-    "kind_of",
-    "origin",
-    "reason_of",
-    "refusal",
-]
-
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
 ACCEPT: Final = f"{JSON}, {EVENT_STREAM}"

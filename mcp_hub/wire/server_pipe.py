@@ -13,8 +13,6 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.wire.pipe import Pipe
 
-__all__ = ["ServerPipe"]
-
 _MOST: Final = 128
 """Messages of one array: nobody else has a turn meanwhile."""
 

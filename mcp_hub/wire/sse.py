@@ -31,8 +31,6 @@ from mcp_hub.wire.responses import (
     reason_of,
 )
 
-__all__ = ["SseWire"]
-
 
 class SseWire(RemoteWire):
     """A `RemoteWire` whose answers come on one stream; when that ends, the connection has ended."""

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["Unfinished"]
-
 _SMALL: Final = 1 << 16
 """Bytes that any message may have, however much others hold."""
 

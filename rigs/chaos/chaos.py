@@ -17,8 +17,6 @@ import httpx2
 from rigs.chaos.hubs import Fleet
 from rigs.chaos.jobs import Job, check, run_job
 
-__all__ = ["Outcome", "chaos"]
-
 
 @dataclass
 class Outcome:

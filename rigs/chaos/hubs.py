@@ -13,8 +13,6 @@ from pathlib import Path
 import anyio
 import httpx2
 
-__all__ = ["Fleet", "Hub", "Life"]
-
 _UP = 20.0
 """Seconds that a hub may take to serve."""
 _CONFIG = """

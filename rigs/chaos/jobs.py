@@ -11,8 +11,6 @@ import httpx2
 
 from rigs.chaos.hubs import Fleet, Hub, Life
 
-__all__ = ["Job", "check", "run_job"]
-
 _TASKS = "io.modelcontextprotocol/tasks"
 _META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

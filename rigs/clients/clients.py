@@ -8,8 +8,6 @@ from typing import Any
 
 from rigs.clients.install import ROOT, node, node_package, node_version, python_version, python_with
 
-__all__ = ["CLIENTS", "HANDSHAKE_VERSION", "MODERN_VERSION", "STEPS", "Client"]
-
 DRIVERS = Path(__file__).parent / "drivers"
 HANDSHAKE_VERSION, MODERN_VERSION = "2025-11-25", "2026-07-28"
 

@@ -6,8 +6,6 @@ from typing import Any, Self
 import anyio
 from anyio.abc import SocketStream
 
-__all__ = ["Cutter"]
-
 
 class Cutter:
     """Passes everything on to `port`, until on one connection `marker` went there and `sign` came back so often.

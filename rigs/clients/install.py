@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ROOT", "NotInstalled", "node", "node_package", "node_version", "python_version", "python_with"]
-
 ROOT = Path(__file__).parents[2]
 SIDE = ROOT / ".venv" / "clients"
 SECONDS = 180

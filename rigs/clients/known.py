@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from rigs.clients.run import Outcome, Results, Row
 
-__all__ = ["DIRECT", "KNOWN", "KnownFault", "Shown", "known_fault", "known_faults"]
-
 HUB = frozenset({"stdio", "http"})
 DIRECT = frozenset({"direct", "direct-http"})
 

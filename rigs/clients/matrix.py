@@ -11,8 +11,6 @@ from rigs.clients.install import NotInstalled
 from rigs.clients.known import DIRECT, Shown, known_faults
 from rigs.clients.run import Outcome, Row, run
 
-__all__ = ["FRONTS", "Choice", "Measured", "measure", "rows"]
-
 FRONTS = ("stdio", "http")
 ERAS = ("handshake", "modern")
 QUICK = ("connect", "list", "call", "progress", "cancel", "error", "elicit")

@@ -20,8 +20,6 @@ from tests.e2e.client import Hub, running_hub
 from tests.upstreams.child import GRACE
 from tests.upstreams.launch import argv, servers_yaml
 
-__all__ = ["Rig", "arranged", "left_running"]
-
 NAMES = {"handshake": "h", "modern": "m"}
 MARKER = "cut-here"
 # seconds between the notifications: a client that is asked to wait 5 s comes back when a few are still to come

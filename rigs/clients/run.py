@@ -15,8 +15,6 @@ from rigs.clients.rig import Rig, arranged, left_running
 from tests.upstreams.child import PeerClosed
 from tests.upstreams.stdio_client import StdioClient
 
-__all__ = ["ENDS", "Outcome", "Results", "Row", "run"]
-
 SECONDS = 120.0
 """For all steps of a driver together; each has its own limit besides."""
 ENDS = "ends"

@@ -6,8 +6,6 @@ from rigs.clients.clients import STEPS
 from rigs.clients.known import KNOWN, Shown, known_fault, known_faults
 from rigs.clients.run import ENDS, Outcome, Results, Row
 
-__all__ = ["failures", "markdown"]
-
 COLUMNS = (*STEPS, ENDS)
 
 

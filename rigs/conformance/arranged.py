@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rigs.conformance.suite import ROOT
-from tests.e2e.client import HttpClient, modern
+from tests.e2e.client import HttpClient
 from tests.interaction.fronts import http_hub, is_alive
 from tests.upstreams.child import WAIT, Child
-
-__all__ = ["arranged"]
+from tests.upstreams.messages import modern
 
 MAIN = "rigs.conformance.server.main"
 TASK_TOOLS = {

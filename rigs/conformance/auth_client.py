@@ -29,8 +29,6 @@ from mcp_hub.upstreams.auth.login import log_in
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.local_calls import Recorder
 
-__all__ = ["forwarded"]
-
 ADVICE = 'run "mcp-hub login suite"'
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
 """The one that the suite wants to see where the scenario is about it."""

@@ -18,18 +18,6 @@ from typing import Any
 from rigs.clients.install import node, node_package
 from tests.upstreams.child import Child
 
-__all__ = [
-    "SERVER_SCENARIOS",
-    "TASK_SCENARIOS",
-    "Run",
-    "Verdict",
-    "run_client_scenario",
-    "run_client_suite",
-    "run_server_scenarios",
-    "run_task_scenario",
-    "suite_command",
-]
-
 SERVER_SCENARIOS = {"2025-06-18": 27, "2025-11-25": 33, "2026-07-28": 40}
 """How many scenarios a server of each version has."""
 

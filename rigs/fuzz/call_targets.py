@@ -19,8 +19,6 @@ from mcp_hub.types import CallId, Era
 from rigs.fuzz.mutate import json_bytes, mutated, mutated_json
 from rigs.fuzz.target import Target, seeded
 
-__all__ = ["CALL_TARGETS"]
-
 # -- cursors and request states
 
 _STREAM = "st_01JABCDEFGHJKMNPQRSTVWXYZ0"

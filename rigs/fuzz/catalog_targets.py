@@ -11,14 +11,13 @@ import jsonschema_rs
 from mcp_hub.catalog.compact.schema import compact_schema, compact_tool
 from mcp_hub.catalog.resources.links import Remembered, readdress
 from mcp_hub.catalog.resources.uris import Templates, UriTable, assign, assign_templates
-from mcp_hub.catalog.search.ranker import Searchable, SearchIndex
+from mcp_hub.catalog.search.documents import Searchable
+from mcp_hub.catalog.search.ranker import SearchIndex
 from mcp_hub.catalog.search.words import clauses, key, words
 from rigs.fuzz.mutate import json_bytes, mutated, mutated_json
 from rigs.fuzz.target import Target, from_corpus, seeded
 from tests.property.compact_instances import Instances
 from tests.property.compact_schemas import DRAFT_2020_12, Schemas, asks_itself
-
-__all__ = ["CATALOG_TARGETS"]
 
 Verdict = Callable[[Any], bool]
 

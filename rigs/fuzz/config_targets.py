@@ -16,8 +16,6 @@ from mcp_hub.errors import ConfigError
 from rigs.fuzz.mutate import json_bytes, mutated, mutated_json
 from rigs.fuzz.target import Target, from_corpus, seeded
 
-__all__ = ["CONFIG_TARGETS"]
-
 SECRET = "s3cr3t-from-outside"
 ENV = {"A": SECRET, "HOME": "/home/nobody", "OFF": "false", "N": "3"}
 NAMES = ("s.yaml", "s.json", "s.json5", "s")

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-__all__ = ["LARGEST", "json_bytes", "mutated", "mutated_json", "pieces"]
-
 LARGEST = 1 << 16
 """Bytes that a mutated input has at most; targets make larger ones on purpose."""
 

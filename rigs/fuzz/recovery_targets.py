@@ -11,8 +11,6 @@ from rigs.fuzz.mutate import json_bytes, mutated_json
 from rigs.fuzz.target import Target
 from rigs.fuzz.wire_targets import HEADER_KEYS, KEYS, SCHEMAS
 
-__all__ = ["RECOVERY_TARGETS"]
-
 NOISE = ("", "INFO done ", "{model} ", '{"level":"info"} ', "\ufeff", "[INFO] ", "caf\xe9: ")
 LAYOUTS = (
     '{"jsonrpc":"2.0","id":7,"result":R}',

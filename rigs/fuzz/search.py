@@ -15,8 +15,6 @@ from types import FrameType
 
 from rigs.fuzz.target import Target
 
-__all__ = ["HANG", "Finding", "Search", "drawn", "fault_of", "smaller"]
-
 HANG = 3.0
 """Seconds of the process's own time; the slowest promised input takes a few tenths."""
 _MOST_FINDINGS = 10

@@ -7,8 +7,6 @@ from zlib import crc32
 
 from rigs.fuzz.mutate import mutated
 
-__all__ = ["Target", "from_corpus", "seeded"]
-
 
 @dataclass(frozen=True)
 class Target:

@@ -7,8 +7,6 @@ from rigs.fuzz.recovery_targets import RECOVERY_TARGETS
 from rigs.fuzz.target import Target
 from rigs.fuzz.wire_targets import WIRE_TARGETS
 
-__all__ = ["TARGETS"]
-
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (*WIRE_TARGETS, *RECOVERY_TARGETS, *CONFIG_TARGETS, *CATALOG_TARGETS, *CALL_TARGETS)

@@ -33,8 +33,6 @@ from mcp_hub.protocol.jsonrpc.salvage import is_answer
 from rigs.fuzz.mutate import json_bytes, mutated_json, pieces
 from rigs.fuzz.target import Target, from_corpus, seeded
 
-__all__ = ["WIRE_TARGETS"]
-
 LINES = (
     b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a"}}}',
     b'{"jsonrpc":"2.0","id":"7","result":{"content":[{"type":"text","text":"\\ud83d\\ude00"}]}}',

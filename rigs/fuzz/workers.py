@@ -12,8 +12,6 @@ from multiprocessing.sharedctypes import Synchronized
 from rigs.fuzz.search import HANG, Finding, Search, drawn
 from rigs.fuzz.targets import TARGETS
 
-__all__ = ["Outcome", "run_all"]
-
 _MEMORY = 4 << 30
 """Bytes of address space: an input that asks for more fails with MemoryError instead of taking the machine along."""
 _STUCK = 10 * HANG + 60

@@ -5,8 +5,6 @@ from typing import Self
 import anyio
 import anyio.abc
 
-__all__ = ["Canary"]
-
 
 class Canary:
     """`async with Canary() as canary`: `url` is to be leaked, `seen` has the first bytes of every connection."""

@@ -6,8 +6,6 @@ from typing import Any
 
 from rigs.hostile.client import Answer
 
-__all__ = ["CASES", "Case"]
-
 MB = 1_000_000
 STDIO, HTTP = ("stdio",), ("http",)
 BOTH = (*STDIO, *HTTP)

@@ -14,8 +14,6 @@ import anyio
 from tests.upstreams.child import Child, Chunks
 from tests.upstreams.messages import CLIENT
 
-__all__ = ["Answer", "JudgingClient"]
-
 _HUGE = 8 << 20
 """Bytes of a line above which it is not decoded: only who it answers is looked at."""
 _HEAD = re.compile(rb'\{"jsonrpc":"2\.0","id":(\d+),"(result|error)":')

@@ -11,8 +11,6 @@ from rigs.hostile.client import JudgingClient
 from tests.interaction.fronts import children
 from tests.pace import Pace, paced
 
-__all__ = ["Healthy", "Process"]
-
 _START = 15.0
 _GUARD = 2.0
 """Seconds that no call of the good server may take, beside those that the machine's other work takes."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from rigs.hostile.cases import CASES
 from rigs.hostile.run import Outcome, Row, run_together
 
-__all__ = ["TOGETHER", "every_row", "groups", "run_groups", "usual_rows"]
-
 TOGETHER = 4
 """Bad servers behind one hub in `make test`."""
 _IN_A_ROW = 6

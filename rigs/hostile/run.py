@@ -23,8 +23,6 @@ from tests.interaction.fronts import is_alive
 from tests.upstreams.http_child import HttpUpstream
 from tests.upstreams.launch import argv
 
-__all__ = ["Outcome", "Row", "run_together"]
-
 _UP = 20.0
 """Seconds in which every server has to be ready or given up; several start at once on a slow machine."""
 _BACK = 15.0

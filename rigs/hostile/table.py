@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from rigs.hostile.run import Outcome
 
-__all__ = ["COLUMNS", "failures", "markdown", "with_table"]
-
 _MARK = "<!-- python -m rigs.hostile --write docs/hostile.md -->"
 COLUMNS = ("fault", "transport", "era", "the caller got", "after", "healthy p99", "worst", "memory", "left behind")
 

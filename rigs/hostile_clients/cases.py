@@ -10,27 +10,12 @@ from typing import Any
 import anyio
 
 from rigs.hostile_clients.doors import DOORS, Door, HandshakeDoor, Said, SseDoor, StdioDoor, through
-from tests.e2e.client import HttpClient, Hub, Message, StdioClient
+from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import HANDSHAKE, http_hub, stdio_hub
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, servers_yaml
-
-__all__ = [
-    "ALICE",
-    "BATCH",
-    "BOB",
-    "CASES",
-    "DEPTH",
-    "EXPECTED",
-    "LIMIT",
-    "RUNNING",
-    "WAITING",
-    "Site",
-    "flooded",
-    "http_site",
-    "site",
-    "told",
-]
+from tests.upstreams.messages import Message
+from tests.upstreams.stdio_client import StdioClient
 
 ALICE, BOB = "alice-secret-token", "bob-secret-token"
 LIMIT = 250_000

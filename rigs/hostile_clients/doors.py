@@ -9,11 +9,9 @@ from typing import Any
 import anyio
 
 from rigs.hostile_clients.sockets import Raw, Socket, exchanged, head, opened
-from tests.e2e.client import Message, StdioClient
 from tests.upstreams.child import WAIT
-from tests.upstreams.messages import CLIENT, MODERN_VERSION, modern, rpc
-
-__all__ = ["DOORS", "Door", "HandshakeDoor", "ModernDoor", "RestDoor", "Said", "SseDoor", "StdioDoor", "through"]
+from tests.upstreams.messages import CLIENT, MODERN_VERSION, Message, modern, rpc
+from tests.upstreams.stdio_client import StdioClient
 
 DOORS = ("stdio", "handshake", "modern", "sse", "rest")
 BOTH = "application/json, text/event-stream"

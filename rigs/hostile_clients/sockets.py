@@ -12,8 +12,6 @@ import anyio.abc
 
 from tests.upstreams.child import WAIT
 
-__all__ = ["Raw", "Socket", "exchanged", "head", "opened"]
-
 
 @dataclass(frozen=True)
 class Raw:

@@ -20,8 +20,6 @@ from pathlib import Path
 from tests.upstreams.family import start_time
 from tests.upstreams.launch import argv
 
-__all__ = ["Outcome", "orphans"]
-
 SECONDS = 5.0
 """That anything may take to be gone; the hub looks for zombies every 2 s."""
 _SERVERS = 2

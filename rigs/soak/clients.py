@@ -10,8 +10,6 @@ from typing import Any
 
 from rigs.soak.wire import Http, Message, Pipe, Response
 
-__all__ = ["Client", "HandshakeHttp", "ModernHttp", "Rest", "Stdio", "Wrong", "initialize", "new_job"]
-
 VERSION = "2025-11-25"
 MODERN = "2026-07-28"
 INFO = {"name": "soak", "version": "1"}

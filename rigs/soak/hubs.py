@@ -17,8 +17,6 @@ from random import Random
 from rigs.soak.wire import Http, Pipe, until
 from tests.upstreams.launch import argv
 
-__all__ = ["KILLED", "SAFE", "Killer", "Sample", "SoakHub", "answers"]
-
 SAFE = "good"
 KILLED = ("h", "m", "q", "w")
 """`h` and `q` are of the handshake era, `m` of the modern one, `w` is a remote one of both. Only `q` and `m` are asked

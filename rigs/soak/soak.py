@@ -19,8 +19,6 @@ from rigs.soak.clients import Client, HandshakeHttp, ModernHttp, Rest, Stdio, Wr
 from rigs.soak.hubs import KILLED, SAFE, Killer, Sample, SoakHub, answers
 from rigs.soak.wire import Broken, Pipe, until
 
-__all__ = ["Outcome", "Plan", "soak"]
-
 _PATIENCE = 60.0
 """Seconds after which a call that has not been answered is lost."""
 _REST = 60.0

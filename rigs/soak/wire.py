@@ -5,8 +5,6 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-__all__ = ["Broken", "Event", "Http", "Message", "Pipe", "Response", "until"]
-
 Message = dict[str, Any]
 _LIMIT = 1 << 26
 

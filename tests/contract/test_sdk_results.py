@@ -11,9 +11,11 @@ from pydantic import ValidationError
 
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.streams.table import StreamLimits, StreamTable
+from mcp_hub.calls.rules import StreamLimits
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed
 from mcp_hub.fronts.mcp.binding import Binding, Identity

@@ -14,8 +14,6 @@ import anyio
 from tests.upstreams.child import PeerClosed
 from tests.upstreams.messages import Id, Message
 
-__all__ = ["EVERYTHING", "Answers", "Reply", "Script", "error", "follow_input", "form", "never", "result"]
-
 METHOD_NOT_FOUND = -32601
 
 CAPABILITIES: Mapping[str, Message] = {

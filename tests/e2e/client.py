@@ -22,26 +22,8 @@ import yaml
 from anyio.abc import TaskGroup
 
 from tests.e2e.answers import Answers
-from tests.upstreams.child import GRACE, WAIT, Child, PeerClosed, until
-from tests.upstreams.messages import CLIENT, MODERN_VERSION, PREFIX, Id, Message, Params, modern, rpc
-from tests.upstreams.stdio_client import StdioClient
-
-__all__ = [
-    "MODERN_VERSION",
-    "Answer",
-    "Child",
-    "HttpClient",
-    "Hub",
-    "Message",
-    "PeerClosed",
-    "SseEvent",
-    "SseParser",
-    "SseStream",
-    "StdioClient",
-    "modern",
-    "running_hub",
-    "until",
-]
+from tests.upstreams.child import GRACE, WAIT, Child, PeerClosed
+from tests.upstreams.messages import CLIENT, PREFIX, Id, Message, Params, rpc
 
 Headers = Mapping[str, str | None] | None
 

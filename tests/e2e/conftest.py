@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.e2e.bad_input import ALICE, LIMIT, TOKENS
-from tests.e2e.client import HttpClient, Hub, StdioClient
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.raw_wire import Wire, config
 from tests.interaction.fronts import ERAS, FRONTS, connected, http_hub, stdio_hub
 from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.stdio_client import StdioClient
 
 pytest.register_assert_rewrite("tests.e2e.bad_upstreams")
 

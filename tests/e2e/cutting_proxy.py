@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.abc import SocketStream
 
-__all__ = ["CuttingProxy", "cutting_proxy"]
-
 
 @dataclass
 class CuttingProxy:

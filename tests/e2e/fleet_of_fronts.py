@@ -15,12 +15,11 @@ from typing import Any
 import anyio
 import httpx2
 
-from tests.e2e.client import Hub, StdioClient
+from tests.e2e.client import Hub
 from tests.interaction.fronts import http_hub, stdio_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.messages import PREFIX, Message, modern
-
-__all__ = ["STEPS", "STREAMS", "TASKS", "Fleet", "Job", "config", "ending", "fleet", "ndjson", "said", "whole"]
+from tests.upstreams.stdio_client import StdioClient
 
 STREAMS = "dev.mcp-hub/streams"
 TASKS = PREFIX + "tasks"

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULT", "TEXT", "Held", "config"]
-
 _MODULE = """
 from collections.abc import AsyncIterator
 from pathlib import Path

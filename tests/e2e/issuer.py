@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.unit.fronts.oauth_tokens import jwk, rsa_key, token
 
-__all__ = ["FakeIssuer", "running_issuer"]
-
 
 class FakeIssuer:
     """Key sets at `/<name>/keys`, one for each issuer `url/<name>`; `broken` ones answer with 500."""

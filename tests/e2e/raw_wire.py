@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.client import Message
 from tests.interaction.fronts import HANDSHAKE, MODERN, Peer
 from tests.upstreams.launch import argv, received, servers_yaml
+from tests.upstreams.messages import Message
 
 UPSTREAMS = {"h": HANDSHAKE, "m": MODERN}
 

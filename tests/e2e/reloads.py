@@ -13,8 +13,6 @@ from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events
 from tests.upstreams.stdio_client import StdioClient
 
-__all__ = ["File", "names", "notices", "params", "reload", "reloaded", "running", "told"]
-
 CHANGED = "notifications/tools/list_changed"
 HUB = {"prefix": "always", "expose": "full", "store": {"type": "memory"}, "watch": False}
 

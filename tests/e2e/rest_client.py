@@ -11,8 +11,6 @@ import httpx2
 from tests.e2e.client import Hub, SseEvent, SseStream
 from tests.upstreams.child import WAIT
 
-__all__ = ["SSE", "RestClient", "cut", "lines"]
-
 SSE = {"accept": "text/event-stream"}
 
 

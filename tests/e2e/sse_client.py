@@ -13,8 +13,6 @@ from tests.e2e.client import SseParser
 from tests.upstreams.child import WAIT
 from tests.upstreams.messages import CLIENT, Id, Message, Params, rpc
 
-__all__ = ["SseClient", "sse_url"]
-
 
 def sse_url(mcp_url: str) -> str:
     """`/sse` beside `/mcp`, of the same profile if the URL names one."""

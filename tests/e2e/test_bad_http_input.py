@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tests.e2e.bad_input import BAD, PARAMS, bearer, headers_of, line, send
-from tests.e2e.client import HttpClient, Hub, modern
+from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN
+from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
 

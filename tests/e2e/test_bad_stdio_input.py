@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.e2e.bad_input import ALICE, BAD, LIMIT, PARAMS, line
-from tests.e2e.client import Hub, StdioClient
+from tests.e2e.client import Hub
 from tests.interaction.fronts import ERAS, Peer, connected, stdio_hub
 from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,11 @@ import anyio
 import pytest
 
 from tests.e2e.bad_upstreams import AT_ONCE, LOST, UNAVAILABLE, config, echoes, listed
-from tests.e2e.client import HttpClient, StdioClient, until
+from tests.e2e.client import HttpClient
 from tests.interaction.fronts import FRONTS, HANDSHAKE, Peer, connected, http_hub, stdio_hub
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, received
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

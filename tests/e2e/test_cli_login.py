@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from mcp_hub.cli import main
-from tests.e2e.client import Message
 from tests.interaction.fronts import stdio_hub
 from tests.unit.cli.command import COMMAND, command_env
 from tests.unit.upstreams.authorization import Authorization, browse
 from tests.unit.wire.http_server import HttpServer, serving
+from tests.upstreams.messages import Message
 from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio

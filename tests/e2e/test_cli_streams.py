@@ -16,12 +16,13 @@ from click.testing import CliRunner
 
 from mcp_hub.cli import main
 from tests.e2e.bad_input import ALICE, TOKENS
-from tests.e2e.client import Hub, until
+from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import cutting_proxy
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import COMMAND, SECONDS, command_env
 from tests.unit.cli.command import hub as run_command
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, received
 
 pytestmark = pytest.mark.anyio

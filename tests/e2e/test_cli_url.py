@@ -12,9 +12,10 @@ import anyio
 import pytest
 
 from tests.e2e.bad_input import ALICE, TOKENS
-from tests.e2e.client import Hub, until
+from tests.e2e.client import Hub
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import COMMAND, SECONDS
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, received, servers_yaml
 
 pytestmark = pytest.mark.anyio

@@ -9,12 +9,14 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, StdioClient, modern
+from tests.e2e.client import HttpClient
 from tests.e2e.sse_client import SseClient
 from tests.interaction.fronts import HANDSHAKE, MODERN, Peer, http_hub, stdio_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.held_start import __file__ as HELD_START
 from tests.upstreams.launch import argv
+from tests.upstreams.messages import modern
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

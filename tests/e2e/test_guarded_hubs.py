@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.client import Child, until
 from tests.interaction.fronts import HANDSHAKE, Peer, children, connected, http_hub, is_alive, stdio_hub
+from tests.upstreams.child import Child, until
 from tests.upstreams.launch import argv, events, received, servers_yaml
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")]

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, StdioClient
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, http_hub, stdio_hub
 from tests.upstreams.launch import argv, received
 from tests.upstreams.messages import Message
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,7 @@ import pytest
 from rigs.hostile_clients.cases import ALICE, BOB, HTTP, LIMIT, Site, http_site
 from rigs.hostile_clients.doors import BOTH, HandshakeDoor, HttpDoor, ModernDoor, RestDoor, through
 from rigs.hostile_clients.sockets import Raw, Socket, exchanged, head, opened
-from tests.e2e.client import until
-from tests.upstreams.child import WAIT
+from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import events, received
 
 pytestmark = pytest.mark.anyio

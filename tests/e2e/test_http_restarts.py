@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
-from tests.e2e.client import HttpClient, Hub, SseEvent, SseStream, until
+from tests.e2e.client import HttpClient, Hub, SseEvent, SseStream
 from tests.interaction.fronts import http_hub
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, received, servers_yaml
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,11 @@ import anyio
 import httpx2
 import pytest
 
-from tests.e2e.client import Answer, HttpClient, Hub, Message, PeerClosed, SseEvent, SseStream
+from tests.e2e.client import Answer, HttpClient, Hub, SseEvent, SseStream
 from tests.interaction.fronts import http_hub
+from tests.upstreams.child import PeerClosed
 from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 

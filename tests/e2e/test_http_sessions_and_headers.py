@@ -9,9 +9,11 @@ import httpx2
 import pytest
 
 from tests.e2e.bad_input import BOTH, VERSION, bearer, headers_of, line, send
-from tests.e2e.client import Answer, HttpClient, Hub, modern, until
+from tests.e2e.client import Answer, HttpClient, Hub
 from tests.interaction.fronts import HANDSHAKE
+from tests.upstreams.child import until
 from tests.upstreams.launch import events, received
+from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
 

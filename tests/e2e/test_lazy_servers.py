@@ -11,10 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import StdioClient, until
 from tests.interaction.fronts import is_alive, stdio_hub
 from tests.unit.cli.command import hub as command
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -16,10 +16,11 @@ from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 
 from tests.e2e.answers import Answers, form
-from tests.e2e.client import HttpClient, Hub, until
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.sse_client import SseClient, sse_url
 from tests.interaction.fronts import http_hub
 from tests.pace import paced
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, received, servers_yaml
 
 pytestmark = pytest.mark.anyio

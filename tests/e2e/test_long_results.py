@@ -13,11 +13,12 @@ import pytest
 
 from mcp_hub.catalog.costs.tokens import estimate
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
-from tests.e2e.client import HttpClient, Hub, StdioClient, modern
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
 from tests.upstreams import large_results as large
-from tests.upstreams.messages import PREFIX, Message
+from tests.upstreams.messages import PREFIX, Message, modern
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,10 @@ import anyio.abc
 import anyio.to_thread
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, modern, running_hub, until
+from tests.e2e.client import HttpClient, Hub, running_hub
 from tests.unit.cli.command import hub
-from tests.upstreams.child import Child
+from tests.upstreams.child import Child, until
+from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
 

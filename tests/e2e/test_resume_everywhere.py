@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, modern
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.fleet_of_fronts import STEPS, Fleet, Job, config, ending, fleet, said, whole
 from tests.e2e.rest_client import RestClient
 from tests.e2e.ways_to_read import Shown, Way, check_rest, every_way, wander
@@ -19,7 +19,7 @@ from tests.e2e.ways_to_start import ENDS, GOES_ON, TAKES, Begun, Start, asked_ov
 from tests.interaction.fronts import http_hub
 from tests.upstreams.http_child import HttpUpstream
 from tests.upstreams.launch import received
-from tests.upstreams.messages import Message
+from tests.upstreams.messages import Message, modern
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
-from tests.e2e.client import HttpClient, Message, modern
+from tests.e2e.client import HttpClient
 from tests.e2e.fleet_of_fronts import STREAMS, Fleet, config, ending, fleet, ndjson, said, whole
 from tests.e2e.rest_client import RestClient
 from tests.e2e.ways_to_read import check_rest, every_way, read_page
@@ -18,6 +18,7 @@ from tests.e2e.ways_to_start import TAKES
 from tests.unit.cli.command import COMMAND, SECONDS
 from tests.upstreams.child import WAIT
 from tests.upstreams.launch import argv
+from tests.upstreams.messages import Message, modern
 
 pytestmark = pytest.mark.anyio
 

@@ -10,13 +10,13 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from tests.e2e.client import StdioClient
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import HANDSHAKE, Peer, connected, http_hub, stdio_hub
 from tests.unit.cli.command import hub as command_line
 from tests.upstreams.child import WAIT
 from tests.upstreams.launch import argv, received
 from tests.upstreams.messages import Message
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

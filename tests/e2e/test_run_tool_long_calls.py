@@ -15,9 +15,10 @@ import pytest
 from tests.e2e import test_soft_deadlines as early
 from tests.e2e import test_streams_extension as streams
 from tests.e2e import test_tasks as tasks
-from tests.e2e.client import HttpClient, Message
+from tests.e2e.client import HttpClient
 from tests.e2e.held_tools import Held, config
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, http_hub, through_run_tool
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 

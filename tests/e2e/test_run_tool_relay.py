@@ -11,23 +11,12 @@ import anyio
 import pytest
 
 from tests.e2e import test_wire_relay as direct
-from tests.e2e.client import HttpClient, StdioClient, until
+from tests.e2e.client import HttpClient
 from tests.e2e.raw_wire import Wire
-from tests.e2e.test_wire_relay import (
-    test_error_codes_that_an_era_has_no_place_for_are_translated,
-    test_meta_reaches_the_upstream_without_what_is_the_hubs,
-    test_progress_comes_before_the_result_under_the_token_that_was_given,
-    upstream,
-)
 from tests.interaction.fronts import ERAS, HANDSHAKE, connected, through_run_tool
+from tests.upstreams.child import until
 from tests.upstreams.launch import events, received
-
-__all__ = [
-    "test_error_codes_that_an_era_has_no_place_for_are_translated",
-    "test_meta_reaches_the_upstream_without_what_is_the_hubs",
-    "test_progress_comes_before_the_result_under_the_token_that_was_given",
-    "upstream",
-]
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.e2e.client import Message
 from tests.e2e.reloads import File, names, notices, params, reload, reloaded, running, told
 from tests.interaction.fronts import is_alive, stdio_hub
 from tests.upstreams.child import until
 from tests.upstreams.launch import argv, received
+from tests.upstreams.messages import Message
 from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio

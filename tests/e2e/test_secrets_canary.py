@@ -22,10 +22,12 @@ import anyio
 import httpx2
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, modern, until
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import children, http_hub
 from tests.unit.fronts.oauth_tokens import token
+from tests.upstreams.child import until
+from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
 

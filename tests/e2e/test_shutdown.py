@@ -10,10 +10,13 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import Hub, StdioClient, modern, until
+from tests.e2e.client import Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub, is_alive, stdio_hub
 from tests.pace import paced
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, received, servers_yaml
+from tests.upstreams.messages import modern
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, StdioClient, running_hub, until
+from tests.e2e.client import HttpClient, running_hub
 from tests.e2e.held_tools import RESULT, Held, config
 from tests.interaction.fronts import Peer, http_hub, stdio_hub
+from tests.upstreams.child import until
 from tests.upstreams.messages import Message
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, StdioClient, modern, until
+from tests.e2e.client import HttpClient
 from tests.e2e.held_tools import Held, config
 from tests.interaction.fronts import http_hub, stdio_hub
-from tests.upstreams.messages import CLIENT, Message
+from tests.upstreams.child import until
+from tests.upstreams.messages import CLIENT, Message, modern
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -9,11 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, Message, StdioClient, modern, until
+from tests.e2e.client import HttpClient
 from tests.interaction.fronts import ERAS, FRONTS, http_hub, stdio_hub
-from tests.upstreams.child import WAIT
+from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, events, servers_yaml
-from tests.upstreams.messages import PREFIX, rpc
+from tests.upstreams.messages import PREFIX, Message, modern, rpc
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

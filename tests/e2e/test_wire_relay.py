@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.client import StdioClient
 from tests.e2e.raw_wire import UPSTREAMS, Wire
 from tests.interaction.fronts import HANDSHAKE, MODERN
 from tests.upstreams.messages import Message
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

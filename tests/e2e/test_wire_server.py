@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.client import HttpClient, modern
+from tests.e2e.client import HttpClient
 from tests.e2e.raw_wire import UPSTREAMS, Wire
 from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
 from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
 

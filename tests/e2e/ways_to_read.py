@@ -10,13 +10,12 @@ from typing import Any
 import anyio
 import msgspec
 
-from tests.e2e.client import HttpClient, Hub, StdioClient, modern
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.fleet_of_fronts import STREAMS, Fleet, ndjson
 from tests.e2e.rest_client import RestClient
 from tests.unit.cli.command import COMMAND, SECONDS
-from tests.upstreams.messages import Message, Params
-
-__all__ = ["ALL", "SPEAKS", "Shown", "Way", "check_rest", "every_way", "has_ended", "read_page", "wander"]
+from tests.upstreams.messages import Message, Params, modern
+from tests.upstreams.stdio_client import StdioClient
 
 Shown = bytes | Message
 """A stored line where the way shows that, else the members of the event that it shows."""

@@ -6,13 +6,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.client import HttpClient, PeerClosed, StdioClient, modern
+from tests.e2e.client import HttpClient
 from tests.e2e.fleet_of_fronts import STREAMS, TASKS, Fleet, Job, ndjson
 from tests.e2e.rest_client import RestClient
 from tests.e2e.ways_to_read import ALL, SPEAKS, Shown, Way
-from tests.upstreams.messages import Message
-
-__all__ = ["ENDS", "GOES_ON", "TAKES", "Begun", "Start", "asked_over_stdio", "modern_http", "over_stdio"]
+from tests.upstreams.child import PeerClosed
+from tests.upstreams.messages import Message, modern
+from tests.upstreams.stdio_client import StdioClient
 
 TAKES: Message = {"elicitation": {}, "extensions": {STREAMS: {}, TASKS: {}}}
 """The capabilities of a client that takes tasks, and speaks the hub's extension."""

@@ -17,11 +17,12 @@ from typing import Any
 import anyio
 
 from tests.e2e.answers import Answers, error, form, never, result
-from tests.e2e.client import HttpClient, Hub, Message, StdioClient, until
+from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, Seen, connected, http_hub, stdio_hub
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, received, servers_yaml
-
-__all__ = ["DOCUMENT", "measure_all", "render"]
+from tests.upstreams.messages import Message
+from tests.upstreams.stdio_client import StdioClient
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "bridge.md"
 UPSTREAMS = {"h": HANDSHAKE, "m": MODERN}

@@ -8,25 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.answers import Answers, follow_input
-from tests.e2e.client import HttpClient, Hub, Message, StdioClient, modern, running_hub
+from tests.e2e.client import HttpClient, Hub, running_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.http_child import HttpUpstream
-from tests.upstreams.messages import Id, Params
-
-__all__ = [
-    "ERAS",
-    "FRONTS",
-    "HANDSHAKE",
-    "MODERN",
-    "Peer",
-    "Seen",
-    "children",
-    "connected",
-    "http_hub",
-    "is_alive",
-    "stdio_hub",
-    "through_run_tool",
-]
+from tests.upstreams.messages import Id, Message, Params, modern
+from tests.upstreams.stdio_client import StdioClient
 
 HANDSHAKE = "handshake"
 MODERN = "modern"

@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.e2e.client import HttpClient, Message, SseStream, StdioClient
+from tests.e2e.client import HttpClient, SseStream
 from tests.interaction.fronts import HANDSHAKE, Peer
 from tests.upstreams.child import WAIT
-from tests.upstreams.messages import Id
-
-__all__ = ["ACKNOWLEDGED", "ID", "UPDATED", "Ear", "hearing"]
+from tests.upstreams.messages import Id, Message
+from tests.upstreams.stdio_client import StdioClient
 
 UPDATED = "notifications/resources/updated"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"

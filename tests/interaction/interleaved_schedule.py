@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.client import Message
 from tests.interaction.fronts import HANDSHAKE, MODERN
 from tests.interaction.interleaving import NONCE, Plan
-
-__all__ = ["Life", "Turn", "draw"]
+from tests.upstreams.messages import Message
 
 WEIGHTS = {
     "ask_form": (2, 1),

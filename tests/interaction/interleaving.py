@@ -16,12 +16,11 @@ import anyio.abc
 import httpx2
 
 from tests.e2e.answers import Answers, Reply, follow_input, form
-from tests.e2e.client import HttpClient, Message, SseStream, modern
+from tests.e2e.client import HttpClient, SseStream
 from tests.interaction.fronts import HANDSHAKE, through_run_tool
 from tests.interaction.hearing import ACKNOWLEDGED, UPDATED
 from tests.upstreams.child import PeerClosed
-
-__all__ = ["LEG", "NONCE", "PATIENCE", "Call", "Client", "Ear", "Plan", "living"]
+from tests.upstreams.messages import Message, modern
 
 PATIENCE: Final = 60.0
 """Seconds: a turn may take 30, and what was given up is waited for."""

@@ -3,8 +3,6 @@
 import json
 import re
 
-__all__ = ["changes", "items", "member", "members"]
-
 SPACE = "white space between tokens"
 _SHOWN = 40
 """Characters of a value in a change."""

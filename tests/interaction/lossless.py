@@ -19,8 +19,6 @@ from tests.interaction.lossless_places import Place, places
 from tests.interaction.lossless_reasons import BESIDES, RELAY, Reason, reason_for
 from tests.interaction.lossless_texts import Row
 
-__all__ = ["DOCUMENT", "SECTIONS", "Found", "measure", "render"]
-
 DOCUMENT = Path(__file__).parents[2] / "docs" / "lossless.md"
 SECTIONS: dict[str, dict[str, Row]] = {
     "Results of tools": RESULTS,

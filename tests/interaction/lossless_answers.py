@@ -21,8 +21,6 @@ from tests.interaction.lossless_texts import (
     over_http,
 )
 
-__all__ = ["ERRORS", "OTHER_RESULTS", "RESULTS", "URIS"]
-
 _SEAL = re.compile(r"\.[0-9a-f]{32}\.")
 """Of a server's state, for the principal that it is given to: another one with each run."""
 HUB_CODES = range(1001, 1006)

@@ -18,8 +18,6 @@ from tests.interaction.lossless_texts import (
     over_http,
 )
 
-__all__ = ["DEFINITIONS", "LISTED", "NOTIFICATIONS", "REQUESTS"]
-
 # -- requests
 
 

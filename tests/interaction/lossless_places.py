@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.answers import EVERYTHING
-from tests.e2e.client import HttpClient, StdioClient, modern
+from tests.e2e.client import HttpClient
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, http_hub
 from tests.interaction.json_text import items, member, members
 from tests.interaction.verbatim_server import ANSWER, LISTS, REFUSE
 from tests.upstreams.http_child import HttpUpstream
 from tests.upstreams.launch import argv, servers_yaml
-
-__all__ = ["CLASHING", "FIRST", "INSTRUCTIONS", "Place", "places", "text_of", "vendor_meta"]
+from tests.upstreams.messages import modern
+from tests.upstreams.stdio_client import StdioClient
 
 SERVERS = {"h": (HANDSHAKE, "stdio"), "m": (MODERN, "stdio"), "hr": (HANDSHAKE, "HTTP"), "mr": (MODERN, "HTTP")}
 FIRST = "first"

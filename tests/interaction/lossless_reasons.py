@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from tests.interaction.fronts import HANDSHAKE, MODERN
 
-__all__ = ["BESIDES", "RELAY", "Reason", "reason_for"]
-
 
 @dataclass(frozen=True)
 class Reason:

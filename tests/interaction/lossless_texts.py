@@ -4,10 +4,6 @@ from collections.abc import Awaitable, Callable
 
 from tests.interaction.lossless_places import Place
 
-__all__ = [
-    "BIG", "BROKEN", "DEEP", "DOUBLED", "ESCAPES", "INTEGERS", "LONE", "META", "NUMBERS", "SPACED", "Row", "over_http",
-]  # fmt: skip
-
 Row = Callable[[Place], Awaitable[list[str] | None]]
 """What changed at one place, nothing if it is the same; None where there is no such thing."""
 

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from tests.e2e.answers import EVERYTHING, Answers, Reply, form
-from tests.e2e.client import Message
 from tests.interaction.fronts import FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
 from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 

@@ -14,11 +14,12 @@ import anyio
 import pytest
 
 from tests.e2e.answers import Answers, form
-from tests.e2e.client import Hub, Message
+from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
 from tests.interaction.fronts import HANDSHAKE, MODERN, Peer, connected, http_hub
 from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 

@@ -17,13 +17,14 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import Hub, Message
+from tests.e2e.client import Hub
 from tests.interaction import interleaving
 from tests.interaction.fronts import HANDSHAKE, MODERN, connected, http_hub
 from tests.interaction.hearing import ID, UPDATED
 from tests.interaction.interleaved_schedule import Life, draw
 from tests.interaction.interleaving import LEG, Call, Client, Ear, Plan, living
 from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, StdioClient, until
+from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import FRONTS, MODERN, Peer
 from tests.interaction.hearing import ACKNOWLEDGED, ID, Ear, hearing
 from tests.interaction.watched import UPSTREAMS, Running, fence, running
+from tests.upstreams.child import until
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

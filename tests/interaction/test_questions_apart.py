@@ -8,9 +8,11 @@ import anyio
 import pytest
 
 from tests.e2e.answers import Answers, Reply, form, never
-from tests.e2e.client import HttpClient, Hub, Message, until
+from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub, stdio_hub
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, received, servers_yaml
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 

@@ -9,11 +9,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.e2e.client import HttpClient, StdioClient, until
+from tests.e2e.client import HttpClient
 from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub
 from tests.interaction.hearing import ACKNOWLEDGED, UPDATED, Ear, hearing
 from tests.interaction.watched import UPSTREAMS, Running, fence, running
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,11 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, Message, until
+from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, connected, http_hub
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, received, servers_yaml
+from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
 

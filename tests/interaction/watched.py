@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.client import Hub, StdioClient, until
+from tests.e2e.client import Hub
 from tests.interaction.fronts import HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
 from tests.interaction.hearing import UPDATED, Ear
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv, journal, servers_yaml
-
-__all__ = ["UPSTREAMS", "Running", "fence", "running"]
+from tests.upstreams.stdio_client import StdioClient
 
 UPSTREAMS = {"h": HANDSHAKE, "m": MODERN}
 

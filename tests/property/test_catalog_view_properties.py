@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mcp_hub.catalog.filters import EVERYTHING, Filter
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build, same_list
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import CatalogView, build, same_list
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 

@@ -7,16 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import (
-    BadMessage,
-    Envelope,
-    Unset,
-    decode,
-    id_key,
-    raw_object,
-    salvage_id,
-    usable_id,
-)
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, decode, id_key, raw_object, usable_id
+from mcp_hub.protocol.jsonrpc.salvage import salvage_id
 
 PAIR_OR_LONE = ["\\ud83d", "\\ude00", "\\ud83d\\ude00", "\\\\ud83d", "\\n", "\\u0041", "é", "x"]
 

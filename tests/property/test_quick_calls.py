@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.calls.plan import CallPlan, CallState
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed
 from tests.unit.calls.call_scripts import DONE, new_call

@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.search.ranker import Searchable, SearchAnswer, SearchIndex
+from mcp_hub.catalog.search.documents import Searchable
+from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex
 from mcp_hub.catalog.search.words import key
 from tests.examples import examples
 

@@ -13,8 +13,6 @@ from tests.upstreams.eras import HANDSHAKE, Request, RpcError
 from tests.upstreams.instance import Result, Session, Tool
 from tests.upstreams.rounds import Arguments, CannotAsk, Outcomes, Plan, ask_now, converse, question
 
-__all__ = ["COMMON", "TOOLS", "ask_during_completion", "ask_first"]
-
 TOOLS: dict[str, Tool] = {}
 tool = registering(TOOLS)
 

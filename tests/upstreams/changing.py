@@ -12,8 +12,6 @@ from tests.upstreams.instance import Result, Session, Tool
 from tests.upstreams.surface import SHARED_URI
 from tests.upstreams.tools import custom_tool
 
-__all__ = ["TOOLS"]
-
 TOOLS: dict[str, Tool] = {}
 tool = registering(TOOLS)
 

@@ -11,8 +11,6 @@ from typing import Any, Self
 import anyio
 from anyio.abc import ByteReceiveStream, TaskGroup
 
-__all__ = ["GRACE", "WAIT", "Child", "Chunks", "PeerClosed", "until"]
-
 WAIT = 20.0
 """Seconds that anything may take unless a test says otherwise."""
 GRACE = 5.0

@@ -6,8 +6,6 @@ from typing import Any
 
 from tests.upstreams.instance import Runs, Tool
 
-__all__ = ["as_text", "input_schema", "registering", "text"]
-
 
 def registering(tools: dict[str, Tool]) -> Callable[..., Callable[[Runs], Runs]]:
     """A decorator that adds a tool to `tools`, under its function's name.

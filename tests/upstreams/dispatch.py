@@ -9,8 +9,6 @@ from tests.upstreams.fault_base import Fault
 from tests.upstreams.instance import Session
 from tests.upstreams.methods import METHODS
 
-__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "Dispatcher", "refusal"]
-
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 

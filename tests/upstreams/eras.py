@@ -8,28 +8,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = [
-    "CAPABILITIES",
-    "HANDSHAKE",
-    "HANDSHAKE_VERSIONS",
-    "INVALID_PARAMS",
-    "LEVELS",
-    "LOG_LEVEL",
-    "METHOD_NOT_FOUND",
-    "MODERN",
-    "MODERN_VERSIONS",
-    "SUBSCRIPTION_ID",
-    "UNSUPPORTED_VERSION",
-    "VERSION",
-    "Channel",
-    "Request",
-    "RpcError",
-    "era_of",
-    "key_of",
-    "shaped",
-    "supported",
-]
-
 HANDSHAKE = "handshake"
 MODERN = "modern"
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

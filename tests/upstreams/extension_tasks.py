@@ -17,8 +17,6 @@ from tests.upstreams.instance import Result, Session, Tool
 from tests.upstreams.rounds import Arguments, Ask, CannotAsk, Outcomes, Plan, check
 from tests.upstreams.tasks import TERMINAL
 
-__all__ = ["EXTENSION", "became_task", "cancel", "look_up", "take_input"]
-
 EXTENSION = "io.modelcontextprotocol/tasks"
 MISSING_CAPABILITY = -32021
 TTL = 3_600_000

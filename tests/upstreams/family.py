@@ -13,8 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["descriptors", "start_time"]
-
 
 def descriptors(pid: int) -> dict[str, str]:
     """What a process has open, by number."""

@@ -6,8 +6,6 @@ from typing import Any, Protocol
 from tests.upstreams.eras import Request
 from tests.upstreams.instance import Session, Tool
 
-__all__ = ["Fault", "Handler", "is_call"]
-
 
 class Handler(Protocol):
     """The HTTP connection of a request, as far as faults use it."""

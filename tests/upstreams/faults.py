@@ -21,8 +21,6 @@ from tests.upstreams.odd_lists import ODD_LISTS
 from tests.upstreams.odd_tasks import ODD_TASKS
 from tests.upstreams.wire import encode
 
-__all__ = ["GARBAGE", "MODES", "ONLY_STDIO", "Fault"]
-
 
 class HangStart(Fault):
     def swallows(self, method: str) -> bool:

@@ -11,8 +11,6 @@ from tests.upstreams.fault_base import Fault
 from tests.upstreams.instance import Session
 from tests.upstreams.wire import Raw, encode
 
-__all__ = ["FLOODS"]
-
 Messages = Iterable[dict[str, Any]]
 _BATCH = 500
 

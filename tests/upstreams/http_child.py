@@ -7,8 +7,6 @@ import anyio
 from tests.upstreams.child import WAIT, Child, Chunks, PeerClosed
 from tests.upstreams.launch import argv
 
-__all__ = ["HttpUpstream"]
-
 
 class HttpUpstream(Child):
     """A running fixture server: `async with HttpUpstream("--always-sse", era="modern") as server: server.url`.

@@ -11,8 +11,6 @@ from typing import Any
 
 from tests.upstreams.fault_base import Fault, Handler
 
-__all__ = ["HTTP_FAULTS"]
-
 Message = dict[str, Any]
 RESULT: dict[str, Any] = {"resultType": "complete", "content": [{"type": "text", "text": "fine"}]}
 

@@ -18,8 +18,6 @@ from tests.upstreams.instance import Instance, Session
 from tests.upstreams.routing import mismatch
 from tests.upstreams.streams import Stream, frame
 
-__all__ = ["HttpServer"]
-
 BAD_SESSION = -32000
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021

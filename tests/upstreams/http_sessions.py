@@ -5,8 +5,6 @@ import uuid
 from tests.upstreams.instance import Instance, Session
 from tests.upstreams.streams import Stream
 
-__all__ = ["HttpSession", "Sessions"]
-
 MAX_STREAMS = 1000
 """Answers to POSTs that a session keeps for who resumes them; the oldest go first."""
 

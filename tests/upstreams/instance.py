@@ -24,8 +24,6 @@ from tests.upstreams.eras import (
 )
 from tests.upstreams.wire import Journal, Output, Raw
 
-__all__ = ["LISTENABLE", "Instance", "Question", "Result", "Runs", "Session", "Tool"]
-
 FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 LISTENABLE = {*FILTERS.values(), "resourceSubscriptions"}
 UPDATED = "notifications/resources/updated"

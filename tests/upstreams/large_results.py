@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["IMAGE", "LOG", "SERVER", "TOOLS", "contents", "log", "records", "result_of", "structured"]
-
 SERVER = __file__
 LOG = "log://all"
 IMAGE = 20_000_000

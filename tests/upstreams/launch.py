@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SERVER", "argv", "events", "journal", "received", "servers_yaml"]
-
 SERVER = Path(__file__).with_name("main.py")
 
 

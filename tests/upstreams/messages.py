@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CLIENT", "MODERN_VERSION", "PREFIX", "Id", "Message", "Params", "modern", "rpc"]
-
 Message = dict[str, Any]
 Params = Mapping[str, Any] | None
 Id = str | int

@@ -36,8 +36,6 @@ from tests.upstreams.tasks import CAPABILITY, cancel_task, get_task, has_tasks, 
 from tests.upstreams.tools import echo
 from tests.upstreams.wire import Raw
 
-__all__ = ["METHODS"]
-
 
 def capabilities(session: Session, era: str) -> dict[str, Any]:
     tasks: dict[str, Any] = {"tasks": CAPABILITY} if era == HANDSHAKE and has_tasks(session) else {}

@@ -9,8 +9,6 @@ from tests.upstreams.instance import Session, Tool
 from tests.upstreams.tools import custom_tool
 from tests.upstreams.wire import Raw
 
-__all__ = ["ODD_LISTS"]
-
 OBJECT = {"type": "object"}
 
 

@@ -7,8 +7,6 @@ from tests.upstreams.fault_base import Fault
 from tests.upstreams.instance import Session
 from tests.upstreams.wire import Raw
 
-__all__ = ["ODD_TASKS"]
-
 NOW = "2026-01-01T00:00:00Z"
 
 

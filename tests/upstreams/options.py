@@ -6,8 +6,6 @@ from tests.upstreams.eras import HANDSHAKE, MODERN
 from tests.upstreams.faults import GARBAGE, MODES, ONLY_STDIO
 from tests.upstreams.http_faults import HTTP_FAULTS
 
-__all__ = ["parse_options"]
-
 DESCRIPTION = """\
 A complete MCP server for tests: both eras, every kind, questions, tasks, and many ways to fail.
 It serves stdin and stdout, or HTTP, until stdin ends."""

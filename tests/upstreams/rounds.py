@@ -19,8 +19,6 @@ from typing import Any
 from tests.upstreams.eras import CAPABILITIES, HANDSHAKE, INVALID_PARAMS, Request, RpcError
 from tests.upstreams.instance import Result, Session
 
-__all__ = ["KINDS", "Arguments", "Ask", "CannotAsk", "Outcomes", "Plan", "ask_now", "check", "converse", "question"]
-
 KINDS = ("form", "url", "sampling", "roots")
 NONCE = "example.org/nonce"
 KEY = b"the same in every process, so that a retry may meet another one"

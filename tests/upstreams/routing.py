@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.upstreams.eras import VERSION
 
-__all__ = ["mismatch"]
-
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 NAMED_BY |= dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 START, END = "=?base64?", "?="

@@ -11,8 +11,6 @@ from tests.e2e.answers import Answers
 from tests.upstreams.child import GRACE, WAIT, Child, Chunks, PeerClosed
 from tests.upstreams.messages import CLIENT, Id, Message, Params, rpc
 
-__all__ = ["StdioClient"]
-
 
 class StdioClient(Child):
     """A client of a server on stdio: `async with StdioClient(argv) as c: await c.initialize()`.

@@ -12,8 +12,6 @@ from typing import Any
 from tests.upstreams.eras import Request
 from tests.upstreams.wire import encode
 
-__all__ = ["Stream", "frame"]
-
 MAX_EVENTS = 100_000
 """Events that a stream keeps; the oldest go first, as nobody is made to wait for a client that does not read."""
 

@@ -6,20 +6,6 @@ from typing import Any
 from tests.upstreams.eras import HANDSHAKE, INVALID_PARAMS, Request, RpcError
 from tests.upstreams.instance import Instance
 
-__all__ = [
-    "ASKING",
-    "SHARED_URI",
-    "asking_uri",
-    "complete",
-    "contents",
-    "get_prompt",
-    "prompt_message",
-    "prompts",
-    "read_resource",
-    "resources",
-    "templates",
-]
-
 SHARED_URI = "test://shared/info"
 RESOURCE_NOT_FOUND = -32002
 PNG = bytes.fromhex("89504e470d0a1a0a") + bytes(range(256))

@@ -19,19 +19,6 @@ from tests.upstreams.eras import INVALID_PARAMS, METHOD_NOT_FOUND, Channel, Requ
 from tests.upstreams.instance import Result, Session, Tool
 from tests.upstreams.rounds import Arguments, Ask, CannotAsk, Outcomes, Plan, ask_now, check, converse, question
 
-__all__ = [
-    "CAPABILITY",
-    "TERMINAL",
-    "TOOLS",
-    "Arguments",
-    "cancel_task",
-    "get_task",
-    "has_tasks",
-    "list_tasks",
-    "start_task",
-    "task_result",
-]
-
 INTERNAL_ERROR = -32603
 CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 RELATED = "io.modelcontextprotocol/related-task"

@@ -10,8 +10,6 @@ from tests.upstreams.eras import Request
 from tests.upstreams.instance import Result, Session, Tool
 from tests.upstreams.wire import Raw
 
-__all__ = ["TOOLS", "custom_tool", "echo", "numbered_tools"]
-
 TOOLS: dict[str, Tool] = {}
 tool = registering(TOOLS)
 

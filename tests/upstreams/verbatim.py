@@ -10,8 +10,6 @@ from tests.upstreams.eras import Request
 from tests.upstreams.instance import Result, Session, Tool
 from tests.upstreams.wire import Raw, encode
 
-__all__ = ["TOOLS"]
-
 TOOLS: dict[str, Tool] = {}
 tool = registering(TOOLS)
 

@@ -7,8 +7,6 @@ import threading
 import uuid
 from typing import Any
 
-__all__ = ["Journal", "Output", "Raw", "encode"]
-
 
 class Raw:
     """JSON text that goes out exactly as written, valid or not."""

@@ -29,8 +29,6 @@ from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.types import RawJson
 
-__all__ = ["CANCEL", "OFFERED", "WAIT", "OwnToolCaller", "OwnTools", "limits"]
-
 WAIT: Final = "hub_wait"
 CANCEL: Final = "hub_cancel"
 

@@ -9,8 +9,6 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, InputReceived, InputRequired
 from mcp_hub.types import RawJson
 
-__all__ = ["Relay"]
-
 
 class Relay:
     """Asks through `channel` the questions of a stream, and passes the answers on.

@@ -8,8 +8,6 @@ import msgspec
 from mcp_hub.events import CallEvent, Delta, Progressed
 from mcp_hub.types import CallId
 
-__all__ = ["Transcript", "still_running"]
-
 _ROUGHLY: Final = 2
 """Times the text that is shown is held, so that not every event cuts."""
 

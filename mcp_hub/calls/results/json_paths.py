@@ -26,8 +26,6 @@ from mcp_hub.errors import InvalidParams
 if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
 
-__all__ = ["Selected", "select"]
-
 _MOST_PATH: Final = 1000
 _MOST_NODES: Final = 3_000_000
 _MOST_BYTES: Final = 32 << 20

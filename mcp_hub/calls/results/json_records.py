@@ -8,8 +8,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Records", "json_records"]
-
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _BETWEEN: Final = re.compile(rb"[ \t\r\n,]*")
 _GAP: Final = b" \t\r\n,"

@@ -16,8 +16,6 @@ from mcp_hub.calls.results.token_fit import DENSE, Estimate, head_within
 if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
 
-__all__ = ["MARGIN", "MOST_MATCHES", "Matches", "TextPage", "grep", "page"]
-
 MARGIN: Final = DENSE - 1
 """Bytes before an offset that a page may need: those of the character that it is in."""
 MOST_MATCHES: Final = 100

@@ -8,8 +8,6 @@ from mcp_hub.errors import InvalidParams
 if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
 
-__all__ = ["compiled"]
-
 _MOST_PATTERN: Final = 1000
 _MOST_PROGRAM: Final = 1000
 """Instructions of RE2: with so many, matching may read as little as 200 KB a second."""

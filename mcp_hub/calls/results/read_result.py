@@ -22,8 +22,6 @@ from mcp_hub.errors import InvalidParams
 from mcp_hub.events import Completed
 from mcp_hub.stores.documents.base import Documents, Part
 
-__all__ = ["READ_RESULT", "ReadResult"]
-
 READ_RESULT: Final = "read_result"
 
 _NOTICE: Final = 128

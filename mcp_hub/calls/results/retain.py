@@ -18,8 +18,6 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.documents.base import Documents
 from mcp_hub.types import RawJson
 
-__all__ = ["Retention"]
-
 log = get_logger(__name__)
 
 _AT_ONCE: Final = 64 << 10

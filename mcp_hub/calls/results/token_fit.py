@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["DENSE", "Estimate", "head_within", "is_surely_over", "tail_within"]
-
 Estimate = Callable[[str], int]
 """The tokens of a text: never more than its bytes in UTF-8, and none for an empty one."""
 

@@ -17,8 +17,6 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.stores.documents.base import document_id
 from mcp_hub.types import RawJson, RawObject
 
-__all__ = ["LEAST", "Cut", "Kept", "cut"]
-
 LEAST: Final = 256
 """Tokens: a lower limit counts as this one, which leaves room for some text beside the notices."""
 _SHARE: Final = 128

@@ -9,11 +9,10 @@ from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, StreamInfo, Upstream
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed
-
-__all__ = ["Continuation"]
 
 _CONNECTING: Final = 1.0
 """Seconds that the server of a call which was cancelled already has to be there, so that it hears of it."""

@@ -11,8 +11,6 @@ from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.stores.base import Letter
 from mcp_hub.types import CallId, RawJson
 
-__all__ = ["InputAnswer", "answer_in", "answering", "cancelling", "reason_in", "touching"]
-
 
 class InputAnswer(msgspec.Struct, frozen=True):
     """The caller's answer to the question `key`."""

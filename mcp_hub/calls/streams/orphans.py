@@ -5,8 +5,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["DETACHED", "Absence", "patience"]
-
 DETACHED: Final = 3600.0
 _READ_ONLY: Final = 30.0
 _OTHERS: Final = 600.0

@@ -12,8 +12,6 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, Log, Started
 from mcp_hub.protocol.shape.stream_events import decoded
 
-__all__ = ["UNWRITABLE", "ending_of", "event_of", "unwritable"]
-
 UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
 """Errors of encoding: half a character, an object that is not JSON, a number that is too large, too deep."""
 _SHOWN: Final = 4096

@@ -19,8 +19,6 @@ from mcp_hub.errors import Busy, KeyReused, KeyTaken, RpcError, UnknownStream
 from mcp_hub.events import InputRequired
 from mcp_hub.types import OWN, CallId, RawJson
 
-__all__ = ["StreamHandle", "StreamPort"]
-
 
 class StreamHandle:
     """One stream of a principal. `info` is as of the last commit that this process knows of."""

@@ -14,8 +14,6 @@ from mcp_hub.events import InputReceived, InputRequired, Progressed
 from mcp_hub.stores.base import Change, Chunk, EventPage, EventStore
 from mcp_hub.types import CallId, RawJson
 
-__all__ = ["PAGE", "appended", "asked", "asked_last", "fetched", "last_progress", "open_questions", "own_name"]
-
 _T = TypeVar("_T")
 
 PAGE: Final = 4096

@@ -20,8 +20,6 @@ from mcp_hub.errors import EventsGone, HubError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent
 from mcp_hub.stores.base import EventPage, EventStore
 
-__all__ = ["Committed", "Stream", "StreamReader", "LogWriter"]
-
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
 """Of committed events that stay in memory for those who keep up, if there are any; the latest one in any case."""

@@ -41,8 +41,6 @@ from mcp_hub.protocol.shape.stream_events import start_data
 from mcp_hub.stores.base import EventStore, Letter
 from mcp_hub.types import CallId, RawJson
 
-__all__ = ["StreamLimits", "StreamTable"]
-
 log = get_logger(__name__)
 
 _NEWS: Final = 0.05

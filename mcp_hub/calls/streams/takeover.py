@@ -15,8 +15,6 @@ from mcp_hub.protocol.shape.stream_events import encoded, timestamp
 from mcp_hub.stores.base import Change, EventStore
 from mcp_hub.types import CallId
 
-__all__ = ["GoOn", "Takeover"]
-
 log = get_logger(__name__)
 
 GoOn = Callable[[StreamInfo], Awaitable[None]]

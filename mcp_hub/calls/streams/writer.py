@@ -32,8 +32,6 @@ from mcp_hub.protocol.shape.stream_events import encoded, timestamp
 from mcp_hub.stores.base import Change, Chunk, EventStore
 from mcp_hub.types import RawJson
 
-__all__ = ["StreamWriter"]
-
 log = get_logger(__name__)
 
 _PAUSE: Final = 0.01

@@ -11,23 +11,6 @@ from urllib.parse import unquote
 
 import msgspec
 
-__all__ = [
-    "ANNOTATIONS",
-    "DATA",
-    "DEFINITIONS",
-    "DIFFERING",
-    "IDENTITY",
-    "PLACES",
-    "SIBLING_FREE",
-    "TYPES",
-    "Json",
-    "Schema",
-    "path_of",
-    "rebuilt",
-    "spliced",
-    "subschemas",
-]
-
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | msgspec.Raw | None"
 """A decoded JSON value in which numbers stay the text that they were."""
 Schema: TypeAlias = dict[str, "Json"]

@@ -10,8 +10,6 @@ import msgspec
 
 from mcp_hub.catalog.compact.keywords import DATA, DEFINITIONS, IDENTITY, PLACES, Json, Schema, path_of, subschemas
 
-__all__ = ["References", "Unproven", "height", "survey"]
-
 Unit = tuple[str, str]
 """The keyword and the name of a definition right under the schema; both are empty for the rest of it."""
 ROOT: Unit = ("", "")

@@ -16,8 +16,6 @@ from mcp_hub.catalog.compact.keywords import (
 )
 from mcp_hub.catalog.compact.references import References, Unproven
 
-__all__ = ["Rules", "rules_of"]
-
 # as their meta-schemas are named: validators know no other spelling but a trailing "#". Not draft-04: it has no
 # `$defs` to look into and forbids what is harmless later, so that moving a part can make a schema invalid
 _DRAFT_07 = "http://json-schema.org/draft-07/schema"

@@ -21,8 +21,6 @@ from mcp_hub.catalog.compact.rules import rules_of
 from mcp_hub.catalog.definitions import MAX_DEPTH
 from mcp_hub.types import RawObject
 
-__all__ = ["MAX_BYTES", "compact_schema", "compact_tool"]
-
 # the longest schema of 611 real tools has 24 kB; the slowest of this length takes a second or two
 MAX_BYTES = 1 << 18
 # a further round may find a little more, and the last one must find nothing; real schemas need two

@@ -10,8 +10,6 @@ from mcp_hub.catalog.costs.token_costs import HEAVIEST, CostQuery, Measures, acc
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import ClientKind
 
-__all__ = ["TokenAccounts"]
-
 
 class TokenAccounts:
     """Of one catalog."""

@@ -17,13 +17,12 @@ from mcp_hub.catalog.compact.schema import compact_tool
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.definitions import in_era
 from mcp_hub.catalog.discovery.signatures import all_names, signature
+from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.rules import ViewRules
-from mcp_hub.catalog.view import CatalogView, Entry
+from mcp_hub.catalog.view import CatalogView
 from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from mcp_hub.types import ClientKind, Era, Expose, Kind
-
-__all__ = ["HEAVIEST", "CostQuery", "Measures", "account"]
 
 HEAVIEST: Final = 10
 """Tools that are named as the heaviest unless another number is asked for."""

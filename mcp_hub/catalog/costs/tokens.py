@@ -12,8 +12,6 @@ Deterministic, linear in time (some 10 MB a second), and in constant space besid
 import re
 from typing import Final
 
-__all__ = ["estimate"]
-
 _MARK: Final = rb"[!-/:-@\[-`{-~]"
 _HAN: Final = rb"[\xe4-\xe9][\x80-\xbf]{2}"
 _PIECES: Final = (

@@ -7,8 +7,6 @@ level: a name that is missing, one that the tool does not have, a value of anoth
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["look_wrong"]
-
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "number": (int, float),

@@ -18,8 +18,6 @@ from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import JsonObject
 
-__all__ = ["META_NAMES", "READ_RESULT", "Detail", "answer", "definitions", "exact"]
-
 META_NAMES: Final = ("find_tools", "run_tool", "read_result")
 FIND, RUN, READ = META_NAMES
 Detail = Literal["brief", "full"]

@@ -10,8 +10,6 @@ from typing import Final
 
 from mcp_hub.catalog.discovery.plain_text import cut, one_line, sentences
 
-__all__ = ["LIMIT", "compose"]
-
 LIMIT: Final = 2000
 """Bytes of UTF-8: clients put instructions into the model's context on every turn."""
 _LEAST: Final = 400

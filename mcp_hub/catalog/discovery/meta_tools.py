@@ -16,15 +16,14 @@ from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.catalog.discovery import definitions
 from mcp_hub.catalog.discovery.arguments import look_wrong
 from mcp_hub.catalog.discovery.signatures import signature
+from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.routes import Route, Unlisted, route
 from mcp_hub.catalog.search.ranker import SearchAnswer
-from mcp_hub.catalog.view import CatalogView, Entry
+from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
 from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject
-
-__all__ = ["FIND", "MOST_HITS", "READ", "RUN", "ToolFinder", "Meant", "explaining", "finding", "meant", "refusing"]
 
 FIND: Final = "find_tools"
 RUN: Final = "run_tool"

@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["cut", "escaped", "first_sentence", "one_line", "sentences"]
-
 MAX_READ: Final = 8192
 """Characters of a text that are looked at: the longest of 611 captured descriptions has 7,000."""
 _MAX_FIRST: Final = 2048

@@ -15,8 +15,6 @@ import msgspec
 from mcp_hub.catalog.discovery.plain_text import first_sentence, one_line
 from mcp_hub.types import JsonObject
 
-__all__ = ["WIDTH", "all_names", "counted", "grouped_names", "parameter_notes", "signature"]
-
 WIDTH: Final = 200
 """Characters of a line."""
 _ABOUT: Final = 64

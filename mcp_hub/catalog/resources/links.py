@@ -14,8 +14,6 @@ import msgspec
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import RawJson
 
-__all__ = ["MAX_REMEMBERED", "Remembered", "mentions_uris", "readdress"]
-
 MAX_REMEMBERED: Final = 4096
 """URIs: the links of some hundred results, in at most some megabytes."""
 _MAX_LENGTH: Final = 2048

@@ -13,8 +13,6 @@ import msgspec
 
 from mcp_hub.catalog.resources.uris import MAX_MATCHED
 
-__all__ = ["Spellings", "spellings"]
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _PARTS = re.compile(r"([^?#]*)(.*)", re.DOTALL)
 _MORE = re.compile("[?#;]")

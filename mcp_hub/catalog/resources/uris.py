@@ -16,8 +16,6 @@ import msgspec
 
 from mcp_hub.catalog.resources.links import Remembered
 
-__all__ = ["MAX_MATCHED", "Origin", "Templates", "UriTable", "assign", "assign_templates"]
-
 Origin = tuple[str, str]
 """Server, and the URI or template that the server itself uses."""
 

@@ -13,8 +13,6 @@ import msgspec
 
 from mcp_hub.catalog.search.words import MAX_NAME, compounds, is_bare, key, telling, words
 
-__all__ = ["PEAK", "ToolDocument", "Searchable", "pairs", "prepare"]
-
 
 class Searchable(msgspec.Struct, frozen=True):
     """The text of a tool that is searched: its exported name, its server, and the server's own words about it.

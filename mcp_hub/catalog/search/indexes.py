@@ -6,11 +6,11 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from mcp_hub.catalog.search.ranker import Searchable, SearchAnswer, SearchIndex
-from mcp_hub.catalog.view import CatalogView, Entry
+from mcp_hub.catalog.entries import Entry
+from mcp_hub.catalog.search.documents import Searchable
+from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex
+from mcp_hub.catalog.view import CatalogView
 from mcp_hub.types import Kind
-
-__all__ = ["Indexes"]
 
 
 class _Described(msgspec.Struct):

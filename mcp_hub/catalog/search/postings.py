@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from mcp_hub.catalog.search.documents import ToolDocument
 
-__all__ = ["Postings"]
-
 _T = TypeVar("_T")
 
 # two spellings are near when they share their first letters and this much of their trigrams (Dice)

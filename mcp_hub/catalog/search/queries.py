@@ -10,8 +10,6 @@ from mcp_hub.catalog.search.documents import pairs
 from mcp_hub.catalog.search.postings import Postings
 from mcp_hub.catalog.search.words import clauses, is_bare, words
 
-__all__ = ["Aliases", "SearchQuery", "read_aliases", "request"]
-
 Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 """By first word of what an alias is for: all its words, and the words that it may also mean."""
 

@@ -17,8 +17,6 @@ from mcp_hub.catalog.search.queries import SearchQuery, read_aliases, request
 from mcp_hub.catalog.search.scores import Score, rough, rough_among, score
 from mcp_hub.catalog.search.words import key, telling
 
-__all__ = ["SearchAnswer", "Hit", "SearchIndex", "Searchable", "build"]
-
 # of the mean score of the server's tools; and times the rarity of a server's name that the query gives fully
 _SERVER, _NAMED = 0.5, 0.5
 # added to the score by how exactly the query is a name: not, the server's own name, the exported name

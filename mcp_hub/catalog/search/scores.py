@@ -11,8 +11,6 @@ from mcp_hub.catalog.search.documents import PEAK, ToolDocument
 from mcp_hub.catalog.search.postings import Postings
 from mcp_hub.catalog.search.queries import SearchQuery
 
-__all__ = ["Score", "rough", "rough_among", "score"]
-
 # entries of postings that a rough weighing visits, or half as many as there are documents if that is more: the words
 # that most documents have tell them apart least, and come last
 MAX_VISITS = 1_000

@@ -8,8 +8,6 @@ import re
 import unicodedata
 from functools import lru_cache
 
-__all__ = ["MAX_NAME", "clauses", "compounds", "is_bare", "key", "telling", "words"]
-
 # word for word what English puts between the words that say something, and the ways to ask politely
 _STOP = """
 a about above after again against all also am an and any are as at be been before being below between both but by can

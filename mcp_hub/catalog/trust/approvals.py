@@ -35,8 +35,6 @@ from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.types import Kind, Snapshot
 
-__all__ = ["Approvals", "PinStore", "record_key"]
-
 log = get_logger(__name__)
 
 _LOOK_AGAIN: Final = 1.0

@@ -15,8 +15,6 @@ from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, folded, hidden_in, 
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawObject
 
-__all__ = ["Flagged", "Inspector", "flags_of"]
-
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _DISTINCT = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z0-9]+(?:[A-Z][a-z0-9]+)+")
 _SHORTEST: Final = 6

@@ -11,8 +11,6 @@ from mcp_hub.catalog.trust.scan import Flagged, Inspector
 from mcp_hub.logs import get_logger
 from mcp_hub.types import Kind
 
-__all__ = ["tell_flags"]
-
 log = get_logger(__name__)
 
 _PAUSE: Final = 1.0

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.local_streams import LocalStream
     from mcp_hub.client import HubStream
 
-__all__ = ["exit_code", "followed", "refuse", "show_for"]
-
 _ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost)
 
 

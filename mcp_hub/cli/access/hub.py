@@ -11,6 +11,7 @@ import msgspec
 from click.core import ParameterSource
 
 from mcp_hub import __version__
+from mcp_hub.app import readiness
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.render.results import visible, with_code
 from mcp_hub.cli.setup import (
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from mcp_hub.app.build import App
     from mcp_hub.client import HubClient
     from mcp_hub.config.load.load import Loaded
-
-__all__ = ["ReachedHub", "run_with_hub", "run_with_url", "url_options"]
 
 _OF_OWN_SERVERS: Final = ("config", "wait")
 _OWN: Final = "http://this-command/mcp"
@@ -64,9 +63,9 @@ class ReachedHub(msgspec.Struct, frozen=True):
 
         def is_enough() -> bool:
             doing(waiting.starting_text(hub.statuses()))
-            return hub.catalog.view(None).find(Kind.TOOL, tool) is not None or waiting.all_settled(hub)
+            return hub.catalog.view(None).find(Kind.TOOL, tool) is not None or readiness.all_settled(hub)
 
-        await waiting.wait_until(hub, is_enough, self.wait)
+        await readiness.wait_until(hub, is_enough, self.wait)
         doing("")
 
     def unmatched(self) -> list[ConfigFinding]:

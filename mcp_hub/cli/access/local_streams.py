@@ -16,8 +16,9 @@ import msgspec
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.streams.stored import fetched
-from mcp_hub.calls.streams.table import StreamLimits, StreamTable
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.client.streams import OnPause, ignore
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
@@ -31,8 +32,6 @@ from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.open import open_store
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import CallId
-
-__all__ = ["LocalStream", "LocalStreams", "open_streams"]
 
 _LOOK: Final = 0.05
 _OWNER: Final = 2.0

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     StreamAccess = HubClient | LocalStreams
 
-__all__ = ["run_with_streams"]
-
 
 def run_with_streams(
     url: str | None,

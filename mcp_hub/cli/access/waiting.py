@@ -5,15 +5,13 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from mcp_hub.app.readiness import all_settled, has_settled, not_ready, wait_until
+from mcp_hub.app.readiness import all_settled, has_settled, wait_until
 from mcp_hub.types import UpstreamStatus
 
 if TYPE_CHECKING:
     from rich.status import Status
 
     from mcp_hub.hub import HubPort
-
-__all__ = ["all_settled", "has_settled", "not_ready", "settle", "starting_text", "wait_until"]
 
 
 async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamStatus]], None] | None = None) -> None:

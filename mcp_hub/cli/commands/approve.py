@@ -24,8 +24,6 @@ from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import JsonObject
 
-__all__ = ["approve"]
-
 
 class Waiting(msgspec.Struct, frozen=True):
     """One tool that waits for approval, with its record and the key of its server's file."""
@@ -62,7 +60,7 @@ def approve(
     recorded and starts no server; run `mcp-hub list` first to record the current tools. Exit code 1 if a tool was not
     approved.
     """
-    from mcp_hub.app.build import state_dir
+    from mcp_hub.app.limits import state_dir
 
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])

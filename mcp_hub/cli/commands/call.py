@@ -26,8 +26,6 @@ from mcp_hub.types import RawJson, RawObject
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient, HubStream
 
-__all__ = ["call"]
-
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""
 _TRIES: Final = (0.5, 2.0, 5.0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import to_builtins
 
+from mcp_hub.app import readiness
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.catalog.unmatched import has_patterns
@@ -28,8 +29,6 @@ from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
     from mcp_hub.app.build import App
-
-__all__ = ["check"]
 
 
 @click.command()
@@ -69,7 +68,7 @@ async def _compared(
             f"is {status.state}, so its lists are unknown and no pattern was tested with them",
             path=f"servers.{status.server}",
         )
-        for status in waiting.not_ready(app.hub.statuses())
+        for status in readiness.not_ready(app.hub.statuses())
     ]
     about_tools = notices(await app.operations.servers(None))
     _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json)

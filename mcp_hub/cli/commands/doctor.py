@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from mcp_hub.app import readiness
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.parameters import Seconds
 from mcp_hub.cli.programs import find_program
@@ -32,8 +33,6 @@ from mcp_hub.types import JsonObject, UpstreamStatus
 
 if TYPE_CHECKING:
     from mcp_hub.app.build import App
-
-__all__ = ["doctor"]
 
 _SPARE: Final = 5.0
 """Seconds beyond the longest `start_timeout`, for a server to stop and its last lines to be read."""
@@ -85,7 +84,7 @@ async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool)
     started, seconds = clock.now(), dict[str, float]()
 
     def look(statuses: list[UpstreamStatus]) -> None:
-        for status in filter(waiting.has_settled, statuses):
+        for status in filter(readiness.has_settled, statuses):
             seconds.setdefault(status.server, clock.now() - started)
 
     longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)

@@ -29,8 +29,6 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.masking import hide
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 
-__all__ = ["login", "logout", "remote", "show_login"]
-
 _PATIENCE: Final = 300.0
 """Seconds for a person to log in."""
 _BROWSER: Final = 5.0

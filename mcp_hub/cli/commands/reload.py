@@ -10,8 +10,6 @@ from mcp_hub.cli.render.results import visible
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
 
-__all__ = ["reload", "restart"]
-
 _HERE: Final = "http://127.0.0.1:8765"
 """Where a hub listens by default."""
 _WORDS: Final = {

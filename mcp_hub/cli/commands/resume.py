@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.streams import StreamAccess
     from mcp_hub.client import HubStream
 
-__all__ = ["resume"]
-
 
 @click.command()
 @stream_argument

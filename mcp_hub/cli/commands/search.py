@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mcp_hub.hub import HubPort
     from mcp_hub.sessions.session import Session
 
-__all__ = ["SearchReport", "explanation", "search"]
-
 _HITS: Final = 8
 _LONGEST: Final = 1 << 20
 """Characters of a query; the search itself looks at fewer."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from mcp_hub.app.http import HttpFront
 
-__all__ = ["serve"]
-
 
 @click.command()
 @click.option(

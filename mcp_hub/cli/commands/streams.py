@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.streams import StreamAccess
     from mcp_hub.protocol.rest.streams import StreamStatus
 
-__all__ = ["cancel", "stream_table", "streams"]
-
 _STYLES: Final = {"completed": "green", "failed": "red", "cancelled": "dim"}
 _MESSAGE: Final = 80
 """Characters of a message in the table."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mcp_hub.app import readiness
 from mcp_hub.catalog.costs.token_costs import HEAVIEST
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.render import tables
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from mcp_hub.app.build import App
     from mcp_hub.hub import HubPort
     from mcp_hub.protocol.rest.tokens import TokenAccount, Tokens
-
-__all__ = ["missing", "print_account", "tokens"]
 
 _FORMS: Final = ("full", "compact", "signature", "names")
 """Ways to list a tool: its whole definition, the compacted one, its line in an answer of find_tools, its name."""
@@ -110,7 +109,7 @@ async def _tokens(
 def missing(hub: "HubPort", profile: str | None, server: str | None) -> list[UpstreamStatus]:
     """The servers that are not ready, of those that the profile and `server` select."""
     wanted = hub.catalog.rules(profile).servers
-    return [s for s in waiting.not_ready(hub.statuses()) if s.server in wanted and server in (None, s.server)]
+    return [s for s in readiness.not_ready(hub.statuses()) if s.server in wanted and server in (None, s.server)]
 
 
 def print_account(account: "TokenAccount") -> None:

@@ -4,16 +4,14 @@ from collections.abc import Sequence
 
 import click
 
+from mcp_hub.app.readiness import not_ready
 from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
-from mcp_hub.cli.access.waiting import not_ready
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, verbose_option, wait_option
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import Era, Kind
-
-__all__ = ["tools"]
 
 
 @click.command()

@@ -14,8 +14,6 @@ from mcp_hub.catalog.trust.scan import flags_of
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawObject
 
-__all__ = ["diff_lines", "flag_lines"]
-
 _LONGEST: Final = 2000
 """Characters of a line that are shown."""
 _MOST_LINES: Final = 200

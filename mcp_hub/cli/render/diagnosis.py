@@ -7,8 +7,6 @@ from mcp_hub.cli.render.tables import last_lines, reason
 from mcp_hub.codes import CODES
 from mcp_hub.types import Kind, Snapshot, UpstreamState, UpstreamStatus
 
-__all__ = ["Diagnosis", "diagnose"]
-
 
 class Diagnosis(msgspec.Struct, frozen=True):
     """The verdict about one server: a code, the problem, and its last lines."""

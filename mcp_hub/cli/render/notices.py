@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mcp_hub.app.build import App
     from mcp_hub.config.load.load import Loaded
 
-__all__ = ["masked", "notices", "report_of", "unmatched_patterns"]
-
 _MOST: Final = 10
 """Lines about one server; `mcp-hub approve` and `--json` have all."""
 

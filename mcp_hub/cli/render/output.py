@@ -11,8 +11,6 @@ import click
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["OutputFailed", "kept_output"]
-
 
 class OutputFailed(OSError):
     """Stdout cannot be written though it has a reader: the device is full, or gone."""

@@ -18,8 +18,6 @@ from mcp_hub.events import CallEvent, Delta, Log, Progressed
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["JsonLines", "OnTerminal", "Quiet", "Show"]
-
 _TAIL: Final = 400
 """Characters shown of a streamed line that has not ended yet."""
 

@@ -11,18 +11,6 @@ from mcp_hub.events import CallEvent, Delta, InputReceived, InputRequired, Log, 
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
-__all__ = [
-    "ShownResult",
-    "cancelled_line",
-    "content_text",
-    "error_line",
-    "event_line",
-    "log_text",
-    "message_of",
-    "result_line",
-    "visible",
-]
-
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 

@@ -15,8 +15,6 @@ from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["server_data", "server_table", "status_of"]
-
 
 def status_of(own: ServerInfo) -> UpstreamStatus:
     """The state of a server in the form that the other tables take."""

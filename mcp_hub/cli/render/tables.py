@@ -16,24 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = [
-    "LAST_LINES",
-    "STYLES",
-    "age",
-    "console",
-    "last_lines",
-    "plural",
-    "print_json",
-    "print_lines",
-    "print_missing",
-    "print_table",
-    "print_warnings",
-    "protocol",
-    "reason",
-    "reasons",
-    "table",
-]
-
 LAST_LINES: Final = 5
 """Lines of a server's output that are shown with a failure."""
 _WIDEST: Final = 4000

@@ -16,8 +16,6 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
-__all__ = ["READ_AS_OTHERS_WRITE", "check_references", "validated"]
-
 _WORDS = "letters, digits, _ and -, with a letter or _ first"
 _MAPPING = "expected a mapping (key: value)"
 _MESSAGES: Mapping[str, Callable[[JsonObject], str]] = {

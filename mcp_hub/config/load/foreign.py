@@ -13,8 +13,6 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
-__all__ = ["is_foreign", "without_foreign_keys"]
-
 _URLS: Final = ("serverUrl", "httpUrl")
 _LISTS: Final = {
     **dict.fromkeys(("disabledTools", "disabled_tools", "excludeTools"), "deny"),

@@ -19,8 +19,6 @@ from mcp_hub.config.findings import DataPath, Finding
 from mcp_hub.config.load.keyrings import KeyringProblem, password
 from mcp_hub.config.trust import problem_of_secret
 
-__all__ = ["LEFT_OUT", "Interpolation", "OnFailure", "Resolved", "Unresolved", "expand_home", "resolve"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
 _SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log

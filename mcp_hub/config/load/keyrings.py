@@ -3,8 +3,6 @@
 import importlib
 from typing import Any
 
-__all__ = ["KeyringProblem", "password"]
-
 
 class KeyringProblem(Exception):
     """An entry that cannot be read; the message says how to fix it and holds nothing secret."""

@@ -23,8 +23,6 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import learn
 from mcp_hub.types import FileStamp, JsonObject
 
-__all__ = ["Loaded", "find_config", "load", "parse", "read"]
-
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
 _OWN_TOOLS = 250  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"

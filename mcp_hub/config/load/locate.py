@@ -15,8 +15,6 @@ import yaml
 from mcp_hub.config.findings import DataPath, Finding, on_one_line
 from mcp_hub.errors import ConfigError, ConfigFinding
 
-__all__ = ["LocatedData", "read_document"]
-
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 50  # PyYAML composes recursively, in C without a check: deeper text would end the process
 _MOST_VALUES = 100_000  # aliases can multiply a few lines into more memory than there is

@@ -6,8 +6,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from mcp_hub.config.schema.settings import Settings
 
-__all__ = ["hidden_texts"]
-
 _NAMED_SO: Final = re.compile(r"token|passw|passphrase|secret|auth|key|credential|signature|\bsig\b|\bpat\b|dsn", re.I)
 _SHORTEST: Final = 6
 """Characters: shorter values are rarely secret, and masking them would ruin every log."""

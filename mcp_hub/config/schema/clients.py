@@ -14,8 +14,6 @@ from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
 
-__all__ = ["BUILT_IN_CLIENTS", "UNKNOWN_CLIENT", "ClientRules", "ClientSettings", "ClientTable", "check_clients"]
-
 
 class ClientSettings(Section):
     """One kind of client, known by the entry's name and by `matches`, globs on the name that it gives itself.

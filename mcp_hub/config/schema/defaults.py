@@ -3,8 +3,6 @@
 from mcp_hub.config.schema.scalars import Amount, Approval, IdleStop, Orphan, PositiveDuration, StartRule, TaskRule
 from mcp_hub.config.schema.section import Section
 
-__all__ = ["Defaults", "RestartSettings"]
-
 
 class RestartSettings(Section):
     """A failed server is restarted up to `intensity` times within `period` seconds; then it stays failed.

@@ -7,8 +7,6 @@ from pydantic import Field, model_validator
 from mcp_hub.config.schema.scalars import Text
 from mcp_hub.config.schema.section import Section, finding
 
-__all__ = ["FilterSettings", "SelectorSettings", "ToolFilterSettings", "ToolSelector"]
-
 _MOST = 1000
 """Entries of one list: each costs time for every name."""
 

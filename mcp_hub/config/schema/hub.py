@@ -25,16 +25,6 @@ from mcp_hub.config.schema.scalars import (
 from mcp_hub.config.schema.section import AtOnce, Section, finding
 from mcp_hub.config.schema.telemetry import TelemetrySettings
 
-__all__ = [
-    "HttpSettings",
-    "HubSettings",
-    "LimitSettings",
-    "LogSettings",
-    "StoreSettings",
-    "TokenSettings",
-    "written_out",
-]
-
 
 class HttpSettings(Section):
     """The HTTP front, at `http://host:port/mcp`; docs/configuration-hub.md and docs/limits.md describe the keys.

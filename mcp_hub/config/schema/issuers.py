@@ -8,8 +8,6 @@ from mcp_hub.config.schema.remote import refused_place
 from mcp_hub.config.schema.scalars import Duration, Text
 from mcp_hub.config.schema.section import Section, finding
 
-__all__ = ["IssuerSettings", "ResourceServerSettings"]
-
 _Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"
 ]

@@ -9,8 +9,6 @@ from mcp_hub.config.schema.remote import is_this_machine, is_web_page, origin_pa
 from mcp_hub.config.schema.scalars import NoFlag, Text
 from mcp_hub.config.schema.section import Section, finding
 
-__all__ = ["OAuthSettings"]
-
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """A scope token (RFC 6749 §3.3)."""
 _SECRETS: Final = ("client_secret", "private_key")

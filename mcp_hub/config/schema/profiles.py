@@ -4,8 +4,6 @@ from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
 from mcp_hub.config.schema.scalars import Amount, Expose, Globs, Text
 from mcp_hub.config.schema.section import Section
 
-__all__ = ["ProfileSettings"]
-
 
 class ProfileSettings(Section):
     """A named narrower view: only these servers (None = all), with filters besides those of the servers.

@@ -8,16 +8,6 @@ from urllib.parse import urlsplit
 
 from mcp_hub.config.findings import Flaw
 
-__all__ = [
-    "TRANSPORTS",
-    "is_cleartext",
-    "is_this_machine",
-    "is_web_page",
-    "origin_parts",
-    "problems_of",
-    "refused_place",
-]
-
 TRANSPORTS: Final = {
     **dict.fromkeys(("http", "streamable-http", "streamableHttp", "streamable_http"), "http"),
     "sse": "sse",

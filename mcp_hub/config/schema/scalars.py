@@ -17,36 +17,6 @@ from pydantic import (
 
 from mcp_hub.config.quantities import parse_duration, parse_size
 
-__all__ = [
-    "Aliases",
-    "Amount",
-    "Approval",
-    "Arguments",
-    "Count",
-    "Duration",
-    "ExportedName",
-    "Expose",
-    "Globs",
-    "IdleStop",
-    "KiB",
-    "Line",
-    "Lines",
-    "MiB",
-    "NoFlag",
-    "Orphan",
-    "PositiveDuration",
-    "Prefix",
-    "Reference",
-    "ServerName",
-    "Size",
-    "SoftDeadline",
-    "StartRule",
-    "TaskRule",
-    "Text",
-    "TextLine",
-    "VariableName",
-]
-
 KiB: Final = 1 << 10
 MiB: Final = 1 << 20
 

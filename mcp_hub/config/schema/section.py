@@ -9,8 +9,6 @@ from pydantic_core import PydanticCustomError
 from mcp_hub.config.findings import Flaw
 from mcp_hub.masking import hide
 
-__all__ = ["AtOnce", "Section", "finding", "findings", "holds_at_once"]
-
 _T = TypeVar("_T")
 
 

@@ -30,8 +30,6 @@ from mcp_hub.config.schema.section import AtOnce, Section, finding, findings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.globs import is_glob
 
-__all__ = ["ServerSettings"]
-
 _SOURCES = ("command", "url", "local")
 _BELONGS = {
     "args": "command",

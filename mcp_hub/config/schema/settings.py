@@ -18,8 +18,6 @@ from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.tools import ToolRules, rules_of
 
-__all__ = ["Settings"]
-
 
 class Settings(Section):
     """All of `servers.yaml`, validated; `servers` keeps the file's order."""

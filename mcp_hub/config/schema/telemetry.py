@@ -12,8 +12,6 @@ from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.config.schema.scalars import Text, TextLine
 from mcp_hub.config.schema.section import Section, finding, findings
 
-__all__ = ["PLACES", "TelemetrySettings"]
-
 PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Variables that say where spans go."""
 

@@ -15,9 +15,6 @@ from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, Orphan
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
 
-__all__ = ["ToolRules", "ToolSettings", "rules_of"]
-
-
 _OF_LISTS: Final = ("name", "description", "hide", "pin", "tags", "arguments", "fixed")
 
 

@@ -14,8 +14,6 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.response import Receive
 
-__all__ = ["Admission", "AdmissionLimits", "Rate", "TooFast"]
-
 _BURST: Final = 10
 """Seconds' worth that may come at once, after as long a silence: clients all come back when a hub starts again."""
 _MOST_PRINCIPALS: Final = 4096

@@ -19,8 +19,6 @@ from msgspec.structs import replace
 
 from mcp_hub.sessions.session import LOCAL, Caller
 
-__all__ = ["HttpAuth", "Refusal", "Unverified", "Verifier", "is_loopback", "repeated"]
-
 _ONCE: Final = (b"host", b"origin", b"authorization")
 """Headers that decide who comes in: of two, somebody else may have looked at the other one (RFC 9112 §3.2)."""
 _HOST: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:@/\\?#]+))(?::[0-9]{1,5})?")

@@ -15,8 +15,6 @@ from mcp_hub.fronts.http.request import HttpRequest, json_error
 from mcp_hub.fronts.http.response import respond
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, error_frame, id_key, usable_id
 
-__all__ = ["answer_batch"]
-
 Handle = Callable[[HttpRequest], Awaitable[None]]
 """Responds to one message. Raises `RpcError`."""
 

@@ -12,8 +12,6 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 
-__all__ = ["accepts", "read_message", "read_text", "understood"]
-
 _HUGE: Final = 19
 """Digits of a Content-Length that no limit has."""
 _DISCARD: Final = 1.0

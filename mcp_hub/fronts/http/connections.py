@@ -25,8 +25,6 @@ from mcp_hub.errors import Busy
 if sys.platform != "win32":
     import resource
 
-__all__ = ["Bounded", "ConnectionLimits", "affordable", "bounded", "look_after"]
-
 _SPARE: Final = 256
 """File descriptors that are left to servers, stores and logs; and connections over the limit that get an answer."""
 _LEAST: Final = 64

@@ -31,8 +31,6 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
-__all__ = ["Endpoints", "Headers", "Mount", "Serve", "page", "refused"]
-
 _PROFILE: Final = "/p/"
 """Between a route and the name of a profile."""
 

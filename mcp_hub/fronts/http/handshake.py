@@ -32,8 +32,6 @@ from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.types import Era
 
-__all__ = ["HandshakeHttp"]
-
 log = get_logger(__name__)
 
 _SESSION = b"mcp-session-id"

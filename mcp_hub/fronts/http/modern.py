@@ -19,8 +19,6 @@ from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, JsonObject, Kind
 
-__all__ = ["ModernHttp"]
-
 
 class ModernHttp:
     """Serves POSTs whose version header names no handshake version."""

@@ -20,8 +20,6 @@ from mcp_hub.protocol.jsonrpc.envelope import id_key
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import RawJson
 
-__all__ = ["Origin", "StreamReplay", "cancel_kept"]
-
 log = get_logger(__name__)
 
 _MOST_ROWS: Final = 1000

@@ -21,8 +21,6 @@ from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, RawJson, RawObject
 
-__all__ = ["HttpRequest", "answer_call", "begin", "json_error", "json_result"]
-
 
 class HttpRequest(msgspec.Struct, frozen=True):
     """A POST. `headers` are folded (the last of a name), `raw_headers` as they came."""

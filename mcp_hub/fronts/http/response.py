@@ -18,8 +18,6 @@ from mcp_hub.protocol import cursors, sse
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS
 from mcp_hub.types import Era
 
-__all__ = ["KEEP_ALIVE", "SSE_HEADERS", "HttpResponse", "Housekeeper", "Receive", "Scope", "Send", "respond"]
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -40,8 +40,6 @@ from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.types import CallId, Era, RawJson
 
-__all__ = ["RETRY_AFTER", "ClientCalls", "ClientStream", "Resumption"]
-
 log = get_logger(__name__)
 
 RETRY_AFTER: Final = [(b"retry-after", b"1")]

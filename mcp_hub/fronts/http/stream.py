@@ -7,8 +7,6 @@ import anyio
 from mcp_hub.fronts.http.response import KEEP_ALIVE, SSE_HEADERS, Receive, Send
 from mcp_hub.protocol import sse
 
-__all__ = ["Source", "stream"]
-
 _STALLED: Final = 60.0
 """Seconds in which a client has to take what it is sent."""
 _LAST: Final = 1.0

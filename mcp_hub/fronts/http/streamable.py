@@ -22,8 +22,6 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Sessions
 
-__all__ = ["StreamableHttp"]
-
 
 class StreamableHttp:
     """The endpoint. `max_body` in bytes; `close_streams_after` in seconds, None: never. `run` must be alive while it

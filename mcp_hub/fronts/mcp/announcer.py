@@ -17,8 +17,6 @@ from mcp_hub.protocol.notifications import SUBSCRIPTION_ID, UPDATED, list_change
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Kind, RawObject
 
-__all__ = ["EVERY_LIST", "Announcer"]
-
 _DEBOUNCE: Final = 0.05
 """Seconds between a change and its announcement: servers come up together, resources change in bursts."""
 EVERY_LIST: Final = frozenset(map(list_changed, Kind))

@@ -27,8 +27,6 @@ from mcp_hub.protocol.shape.tasks import missing_tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 
-__all__ = ["Binding", "Deferred", "Identity", "Listen", "Reply", "modern_session", "uninitialized"]
-
 
 class Identity(msgspec.Struct, frozen=True):
     """The introduction of the hub; `instructions` composes its text when it is asked for."""

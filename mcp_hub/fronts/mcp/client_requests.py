@@ -19,8 +19,6 @@ from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.types import CallId, RawJson
 from mcp_hub.wire.base import Pending, Requests
 
-__all__ = ["CallQuestions", "ClientRequests"]
-
 _IDS: Final = 1 << 30
 """Where ids may begin: they stay what clients with 32 bits for them can keep."""
 

@@ -30,8 +30,6 @@ from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Pending, Requests
 
-__all__ = ["ClientWire", "Duplex", "OnModern"]
-
 log = get_logger(__name__)
 
 OnModern = Callable[[RequestMeta], Session]

@@ -9,8 +9,6 @@ from mcp_hub.fronts.mcp.task_state import task_of
 from mcp_hub.protocol.shape import results, tasks
 from mcp_hub.sessions.session import Session
 
-__all__ = ["early_result"]
-
 
 def early_result(session: Session, output: EarlyOutput) -> bytes:
     """The encoded result, in the shape of the client's era."""

@@ -16,8 +16,6 @@ from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.protocol.shape import results
 from mcp_hub.types import CallId
 
-__all__ = ["Partials", "marked"]
-
 _MESSAGE: Final = 200
 """Characters of a message that the hub makes."""
 

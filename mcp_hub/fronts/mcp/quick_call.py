@@ -16,8 +16,6 @@ from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol.jsonrpc.envelope import result_frame
 from mcp_hub.sessions.session import Session
 
-__all__ = ["QuickCall"]
-
 _SOON = 1.0
 """Seconds: a call that is answered early, and sooner than that, is followed from the start."""
 

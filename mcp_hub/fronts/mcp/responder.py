@@ -34,8 +34,6 @@ from mcp_hub.protocol.shape import results
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era
 
-__all__ = ["CallResponder", "ResponderState", "level_admits"]
-
 _STARTED = 1
 """The first event of every log, which says nothing to a client: most calls are over with the next one."""
 

@@ -15,8 +15,6 @@ from mcp_hub.protocol.shape import results
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import MODERN, RawJson
 
-__all__ = ["result_for"]
-
 _ASKS: Final = msgspec.Raw(b'"input_required"')
 
 

@@ -19,8 +19,6 @@ from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, RawObject
 
-__all__ = ["READ", "stream_methods"]
-
 READ: Final = f"{STREAMS}.read"
 
 _MOST_EVENTS: Final = 1000

@@ -18,8 +18,6 @@ from mcp_hub.protocol.notifications import ACKNOWLEDGED, SUBSCRIPTION_ID, Listen
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS
 
-__all__ = ["MOST_STREAMS", "ListenStream", "ListenStreams"]
-
 log = get_logger(__name__)
 
 MOST_STREAMS: Final = 64

@@ -20,8 +20,6 @@ from mcp_hub.protocol.shape.tasks import NOTICE
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import JsonObject, RawObject
 
-__all__ = ["MOST_TASKS", "TaskNotices"]
-
 log = get_logger(__name__)
 
 MOST_TASKS: Final = 256

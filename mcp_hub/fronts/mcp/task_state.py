@@ -19,8 +19,6 @@ from mcp_hub.protocol.shape.tasks import TaskState
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import JsonObject
 
-__all__ = ["detailed_task", "task_of"]
-
 
 def task_of(row: StreamInfo) -> TaskState:
     """The members that every task has. A call that runs is kept from its end on, whenever that will be."""

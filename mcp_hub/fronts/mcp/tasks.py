@@ -16,8 +16,6 @@ from mcp_hub.protocol.shape import tasks as task_shape
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, RawObject
 
-__all__ = ["TaskRequests", "task_methods"]
-
 
 def _takes_tasks(session: Session) -> bool:
     return declares(session.capabilities, session.era, TASKS)

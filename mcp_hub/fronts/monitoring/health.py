@@ -18,8 +18,6 @@ from mcp_hub.fronts.http.endpoints import refused
 from mcp_hub.protocol.rest.servers import LastReload, ServerInfo
 from mcp_hub.types import StoreState, UpstreamState
 
-__all__ = ["Health", "Reason", "Watched", "unready"]
-
 _GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 _HEADERS: Final = {"cache-control": "no-store"}
 

@@ -30,8 +30,6 @@ from mcp_hub.fronts.http.endpoints import Serve, page
 from mcp_hub.hub import Durations, Figures, LoadFigures, MethodFigures
 from mcp_hub.types import OWN, Kind, StoreState, UpstreamState, UpstreamStatus
 
-__all__ = ["Metrics", "Sampled"]
-
 _HUB: Final = "(hub)"
 """The label of the hub's own tools: no server can have this name."""
 _STORES: Final = ("durable", "memory", "out_of_use")

@@ -30,8 +30,6 @@ from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.sessions.session import Caller
 
-__all__ = ["RestApi"]
-
 log = get_logger(__name__)
 
 _LAST: Final = 1.0

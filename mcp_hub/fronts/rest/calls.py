@@ -32,8 +32,6 @@ from mcp_hub.protocol.rest.calls import CallAnswer, CallBody
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import PROGRAM, ClientKind, Era, JsonObject, Kind, Mode, RawObject
 
-__all__ = ["OF_REST", "RestCalls", "rest_session"]
-
 OF_REST: Final = "rest#"
 """The beginning of the session ids of REST callers."""
 

@@ -21,18 +21,6 @@ from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.protocol.jsonrpc.envelope import one_line, without_lone_surrogates
 from mcp_hub.sessions.session import Caller
 
-__all__ = [
-    "EVENT_STREAM",
-    "JSON",
-    "MOST_WAIT",
-    "NDJSON",
-    "ClientGone",
-    "RestRequest",
-    "ResponseWriter",
-    "answer",
-    "refusal",
-]
-
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 EVENT_STREAM: Final = "text/event-stream"

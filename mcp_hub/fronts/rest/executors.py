@@ -23,8 +23,6 @@ from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.executors import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody
 from mcp_hub.types import RawJson
 
-__all__ = ["Executors", "RestExecutors"]
-
 _WAIT: Final = 25.0
 _OFFERS: Final = 64
 _MOST_POST: Final = 1 << 20

@@ -17,8 +17,6 @@ from mcp_hub.fronts.rest.exchange import NDJSON, ClientGone, ResponseWriter, Res
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.protocol import sse
 
-__all__ = ["Closing", "Stopping", "kind_of", "send_ndjson", "send_sse"]
-
 T = TypeVar("T")
 
 _BATCH: Final = 256

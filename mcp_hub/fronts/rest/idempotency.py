@@ -12,8 +12,6 @@ from typing import Final
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.types import RawJson
 
-__all__ = ["check_key", "digest_of"]
-
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 

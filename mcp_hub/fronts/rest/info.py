@@ -15,8 +15,6 @@ from mcp_hub.protocol.rest.streams import QuestionInfo, StreamStatus
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import CallId
 
-__all__ = ["Ending", "detailed", "durable", "info", "open_questions", "outcome"]
-
 
 class Ending(msgspec.Struct):
     """Data of an `end` event."""

@@ -10,8 +10,6 @@ from mcp_hub.fronts.rest.routes import ROUTES, Parameter, ResponseSpec, RestRout
 from mcp_hub.protocol.rest.problems import ProblemBody
 from mcp_hub.types import JsonObject
 
-__all__ = ["document"]
-
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PUBLISHED: Final = {"StreamStatus": "StreamInfo", "StreamPage": "EventPage"}
 """Names of components that are not those of the classes: clients are generated from the document."""

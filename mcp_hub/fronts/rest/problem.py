@@ -27,8 +27,6 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rest.problems import FailedCall
 from mcp_hub.protocol.rpc_errors import INVALID_PARAMS
 
-__all__ = ["PROBLEM_JSON", "Problem", "ended_in", "problem_for", "unknown_server"]
-
 PROBLEM_JSON: Final = "application/problem+json"
 _PATIENCE: Final = b"5"
 """Seconds after which what was refused for being too much may be tried again."""

@@ -8,8 +8,6 @@ import msgspec
 from mcp_hub.protocol.rest import calls, executors, servers, streams
 from mcp_hub.protocol.rest.tokens import TokenAccount
 
-__all__ = ["PREFIX", "ROUTES", "Parameter", "ResponseSpec", "RestRoute", "by_path"]
-
 PREFIX: Final = "/v1"
 
 

@@ -8,8 +8,6 @@ from mcp_hub.fronts.rest.exchange import RestRequest, answer
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
 
-__all__ = ["Operator", "RestServers"]
-
 
 class Operator(Protocol):
     """The operations of the hub."""

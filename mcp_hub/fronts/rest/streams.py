@@ -21,8 +21,6 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.rest.streams import InputBody, QuestionInfo, StreamList, StreamPage
 from mcp_hub.sessions.session import LOCAL
 
-__all__ = ["RestStreams"]
-
 _WAIT: Final = 25.0
 _EVENTS, _MOST_EVENTS = 1000, 10_000
 _STREAMS, _MOST_STREAMS = 100, 1000

@@ -9,8 +9,6 @@ from mcp_hub.fronts.rest.exchange import RestRequest, answer
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 
-__all__ = ["ANY_CLIENT", "RestTokens"]
-
 ANY_CLIENT: Final = "unknown"
 """The kind of every client that no other kind matches."""
 _LONGEST: Final = 256

@@ -13,8 +13,6 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 
-__all__ = ["BATCHING", "is_array", "messages", "parts"]
-
 BATCHING: Final = frozenset({"2025-03-26"})
 """Versions in which an array is a message."""
 _ARRAY: Final = re.compile(rb"\s*\[")

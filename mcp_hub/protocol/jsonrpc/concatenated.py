@@ -6,8 +6,6 @@ from typing import Final
 
 from mcp_hub.protocol.jsonrpc.envelope import MESSAGE, BadMessage, begins_with_noise, decode
 
-__all__ = ["several"]
-
 _MOST: Final = 64
 """Messages that are taken from one line."""
 _MOST_NOISE: Final = 4

@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ["is_deeper"]
-
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _OTHERS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _RUNS: Final = re.compile(rb"\[+|\]+")

@@ -15,27 +15,6 @@ from mcp_hub.protocol.jsonrpc.salvage import salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import RawJson, RawObject
 
-__all__ = [
-    "MESSAGE",
-    "BadMessage",
-    "Envelope",
-    "Unset",
-    "begins_with_noise",
-    "decode",
-    "error_frame",
-    "id_key",
-    "notification_frame",
-    "object_bytes",
-    "one_line",
-    "raw_object",
-    "request_id",
-    "request_frame",
-    "result_frame",
-    "salvage_id",
-    "usable_id",
-    "without_lone_surrogates",
-]
-
 Unset = msgspec.UNSET
 
 

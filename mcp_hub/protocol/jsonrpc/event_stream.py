@@ -11,8 +11,6 @@ import msgspec
 
 from mcp_hub.protocol.jsonrpc.framing import TooLong
 
-__all__ = ["Event", "EventParser"]
-
 _IDLE: Final = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?!\Z)))+")
 """Comments and blank lines: signs of life, which a server may send without end. A last CR may be half a line end."""
 _BOM: Final = b"\xef\xbb\xbf"

@@ -5,8 +5,6 @@ Source: specification, transports/stdio ("messages are delimited by newlines").
 
 import msgspec
 
-__all__ = ["Framer", "TooLong"]
-
 _HEAD = 4096
 """Bytes kept of a line that is too long: enough to read its id, which every writer we know puts first."""
 

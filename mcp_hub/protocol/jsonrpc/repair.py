@@ -15,8 +15,6 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, decod
 from mcp_hub.protocol.jsonrpc.salvage import flat
 from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
 
-__all__ = ["NOT_JSON", "StandIn", "stand_in"]
-
 NOT_JSON: Final = b'"dev.mcp-hub/not-json"'
 """In place of a value that JSON does not have, or of a definition that cannot be read."""
 _LARGEST: Final = 8 << 20

@@ -8,8 +8,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["flat", "is_answer", "is_own_answer", "salvage_id"]
-
 _LOOK: Final = 4096
 """Bytes that are looked at, at either end of a line."""
 _WHOLE: Final = 1 << 20

@@ -6,8 +6,6 @@ from msgspec import UNSET, Struct, UnsetType
 from mcp_hub.protocol.rest.common import JsonObjectText
 from mcp_hub.types import Status
 
-__all__ = ["CallAnswer", "CallBody", "ToolList"]
-
 
 class ToolList(Struct):
     """Every tool that the caller may use, as MCP defines it, under the name to call it by."""

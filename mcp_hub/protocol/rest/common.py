@@ -4,7 +4,5 @@ from typing import Annotated
 
 from msgspec import Meta, Raw
 
-__all__ = ["JsonObjectText"]
-
 JsonObjectText = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
 """An encoded object; that it is one is for the reader to check."""

@@ -6,8 +6,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mcp_hub.protocol.rest.common import JsonObjectText
 
-__all__ = ["ExecutorBody", "ExecutorEpoch", "OfferPage", "PostAnswer", "PostBody"]
-
 
 class ExecutorBody(Struct, forbid_unknown_fields=True):
     """The tools that a worker executes, as MCP defines them; `lease` in seconds, or as `60s`."""

@@ -4,8 +4,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from mcp_hub.types import JsonObject
 
-__all__ = ["FailedCall", "ProblemBody", "RestProblem"]
-
 
 class ProblemBody(Struct):
     """An error (RFC 9457). `code` is for programs; further members depend on it."""

@@ -4,17 +4,6 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-__all__ = [
-    "FlagInfo",
-    "LastReload",
-    "ListFigures",
-    "ReloadAnswer",
-    "RestartAnswer",
-    "ServerInfo",
-    "ServerList",
-    "UnapprovedInfo",
-]
-
 
 class UnapprovedInfo(Struct):
     """A tool that is not what was approved: `kind` is changed, new or unreadable; nobody can call one that is `held`.

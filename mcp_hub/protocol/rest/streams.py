@@ -7,8 +7,6 @@ from msgspec import UNSET, Struct, UnsetType
 from mcp_hub.protocol.rest.common import JsonObjectText
 from mcp_hub.types import Status
 
-__all__ = ["ErrorBody", "InputBody", "QuestionInfo", "StreamList", "StreamPage", "StreamStatus"]
-
 
 class QuestionInfo(Struct):
     """A question that the tool waits for; the answer goes to `/v1/streams/{id}/input`."""

@@ -4,8 +4,6 @@ import msgspec
 
 from mcp_hub.types import Expose, Mode
 
-__all__ = ["ModeTokens", "ServerTokens", "TokenAccount", "Tokens", "ToolTokens"]
-
 
 class Tokens(msgspec.Struct, frozen=True):
     """Tokens of tools: whole definitions, compacted ones, one-line signatures as `find_tools` shows them, names alone.

@@ -7,8 +7,6 @@ from typing import Final
 
 from mcp_hub.types import RawJson
 
-__all__ = ["HEAD", "TAIL", "begins", "ends", "is_complete"]
-
 HEAD: Final = b'{"resultType":"complete",'
 """The beginning of a result of many modern servers."""
 TAIL: Final = b',"resultType":"complete"}'

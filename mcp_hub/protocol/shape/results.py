@@ -14,8 +14,6 @@ from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, 
 from mcp_hub.protocol.shape.complete import HEAD, TAIL, begins, ends, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Era, RawJson, RawObject
 
-__all__ = ["COALESCED", "call_result", "log_frame", "progress_frame"]
-
 COALESCED = "dev.mcp-hub/coalesced"
 """`_meta` key of a progress notification that stands for earlier ones too: how many were merged into it."""
 

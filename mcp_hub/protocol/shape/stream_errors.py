@@ -33,8 +33,6 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.types import JsonObject, RawJson
 
-__all__ = ["error_data", "error_of", "is_retryable"]
-
 _DETAIL: Final = 200
 """Characters of the message that are shown beside the code; `jsonrpc` has all of it."""
 _TOOL: Final = "tool"

@@ -34,8 +34,6 @@ from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.protocol.shape.stream_errors import error_data, error_of
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject
 
-__all__ = ["decoded", "encoded", "start_data", "timestamp"]
-
 _Data = tuple[bytes, tuple[RawJson, ...]]
 """The type of an event and its data, in parts that are to be joined: a large payload is copied once only."""
 

@@ -17,20 +17,6 @@ from mcp_hub.protocol.rpc_errors import MISSING_CAPABILITY
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
-__all__ = [
-    "ACKNOWLEDGED",
-    "NOTICE",
-    "TaskState",
-    "answered",
-    "created",
-    "missing_tasks",
-    "task_id",
-    "task_responses",
-    "with_error",
-    "with_requests",
-    "with_result",
-]
-
 NOTICE: Final = "notifications/tasks"
 ACKNOWLEDGED: Final = b'{"resultType":"complete"}'
 """The answer to `tasks/update` and `tasks/cancel`."""

@@ -14,8 +14,6 @@ import msgspec
 
 from mcp_hub.errors import StoreError
 
-__all__ = ["DocumentLimits", "Documents", "Part", "check_size", "document_id", "is_document_id"]
-
 _ID: Final = re.compile(r"r[a-z2-7]{12}")
 _BITS: Final = 60
 

@@ -23,8 +23,6 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id
 from mcp_hub.stores.locks import make_folder
 
-__all__ = ["FileDocuments"]
-
 log = get_logger(__name__)
 
 _HEAD: Final = re.compile(rb"mcp-hub result 1 ([0-9a-f]{16})\n")

@@ -7,8 +7,6 @@ import msgspec
 
 from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id
 
-__all__ = ["MemoryDocuments"]
-
 
 class _Kept(msgspec.Struct):
     body: bytes

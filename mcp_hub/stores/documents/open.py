@@ -8,8 +8,6 @@ from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.documents.files import FileDocuments
 from mcp_hub.stores.documents.memory import MemoryDocuments
 
-__all__ = ["FOLDER", "open_documents"]
-
 FOLDER: Final = "results"
 
 

@@ -30,8 +30,6 @@ from mcp_hub.stores.rules import begin, changed, joined, refuse
 from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 
-__all__ = ["FailsafeStore"]
-
 _AT_ONCE: Final = 64
 """Ended streams that come home each time."""
 _GOODBYE: Final = 0.5

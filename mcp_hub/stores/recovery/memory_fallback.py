@@ -9,8 +9,6 @@ from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
 
-__all__ = ["MemoryFallback"]
-
 
 class MemoryFallback:
     """`memory` holds their events behind the last one in the file, or all if the file does not know them."""

@@ -13,8 +13,6 @@ from typing import Final
 
 from mcp_hub.stores.locks import lock_file, make_folder, take
 
-__all__ = ["Tenancy", "identity", "set_aside"]
-
 _COMPANIONS: Final = ("-wal", "-shm")
 
 

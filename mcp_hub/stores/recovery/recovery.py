@@ -23,8 +23,6 @@ from mcp_hub.stores.recovery.retry import Retry
 from mcp_hub.stores.recovery.salvage import Salvaged, salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 
-__all__ = ["Recovery"]
-
 _SALVAGE: Final = 3.0
 """Seconds for copying out of a damaged file: other hubs wait for as long to open the new one."""
 

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["FIRST", "MOST", "Retry"]
-
 FIRST: Final = 5.0
 """Seconds after the first failure; twice as long after each further one."""
 MOST: Final = 300.0

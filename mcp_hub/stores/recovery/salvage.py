@@ -9,8 +9,6 @@ import msgspec
 
 from mcp_hub.stores.sqlite.schema import connect, prepare
 
-__all__ = ["Salvaged", "salvage"]
-
 _STREAM: Final = "SELECT * FROM streams WHERE number = ?"
 _RANGE: Final = "SELECT first, last FROM streams WHERE number = ?"
 _EXTRAS: Final = "SELECT * FROM extras WHERE stream = ?"

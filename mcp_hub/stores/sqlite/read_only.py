@@ -14,8 +14,6 @@ from mcp_hub.stores.sqlite.schema import is_ours
 from mcp_hub.stores.sqlite.transactions import ReadTransactions
 from mcp_hub.stores.sqlite.worker import Job
 
-__all__ = ["ReadOnlyTransactions"]
-
 _TRIES: Final = 5
 _State = tuple[int, int, int, int]
 

@@ -8,8 +8,6 @@ from mcp_hub.stores.base import EventPage, SessionRow
 from mcp_hub.stores.limits import PAGE_BYTES
 from mcp_hub.types import CallId
 
-__all__ = ["fetch", "find", "find_key", "has_letters", "rows", "running", "session"]
-
 _EXTRAS: Final = ("continuation", "info")
 _COLUMNS: Final = ", ".join(f"{'e' if name in _EXTRAS else 's'}.{name}" for name in StreamInfo.__struct_fields__)
 _ROWS: Final = f"SELECT {_COLUMNS}, s.number FROM streams s LEFT JOIN extras e ON e.stream = s.number WHERE "

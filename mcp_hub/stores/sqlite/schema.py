@@ -13,8 +13,6 @@ from typing import Final
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.locks import make_folder
 
-__all__ = ["BUSY_MS", "VERSION", "connect", "is_ours", "prepare"]
-
 VERSION: Final = 1
 """Of the tables; a file of a later one is left alone."""
 BUSY_MS: Final = 200

@@ -26,8 +26,6 @@ from mcp_hub.stores.sqlite.transactions import ReadTransactions, WriteTransactio
 from mcp_hub.stores.sqlite.worker import Job, Worker
 from mcp_hub.types import CallId
 
-__all__ = ["FILE", "SqliteStore"]
-
 FILE: Final = "streams.db"
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""

@@ -18,8 +18,6 @@ from mcp_hub.stores.recovery.quarantine import Tenancy, identity
 from mcp_hub.stores.sqlite.schema import connect, prepare
 from mcp_hub.stores.sqlite.worker import Job
 
-__all__ = ["ReadTransactions", "WriteTransactions"]
-
 _PATIENCE: Final = 5.0
 """Seconds for which other processes may hold the file before a batch is given up."""
 

@@ -18,8 +18,6 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault
 
-__all__ = ["MOST_BYTES", "MOST_JOBS", "Transactions", "Job", "Worker"]
-
 MOST_JOBS: Final = 16_384
 """That wait: each running call has one append under way, and a few ask for something."""
 MOST_BYTES: Final = 256 << 20

@@ -16,8 +16,6 @@ from mcp_hub.stores.limits import LETTERS, StoreLimits, surplus
 from mcp_hub.stores.rules import begin, expiry, joined, refuse, unknown
 from mcp_hub.types import CallId
 
-__all__ = ["append", "claim", "create", "drop_session", "post", "put_session", "sweep", "take_letters", "touch"]
-
 _SLICE: Final = 64
 """Streams that are deleted in one transaction, so that appends need not wait for long."""
 _TRIAL: Final = 1 << 16

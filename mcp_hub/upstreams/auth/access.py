@@ -23,8 +23,6 @@ from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
 from mcp_hub.upstreams.auth.store import GrantStore, Revision
 from mcp_hub.upstreams.auth.tokens import refreshed
 
-__all__ = ["Access", "AuthorizedClient", "Denial"]
-
 log = get_logger(__name__)
 
 _LOCK: Final = 15.0

@@ -14,8 +14,6 @@ from mcp_hub.upstreams.remote.http_client import USER_AGENT, proxy, tls
 from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import origin, reason_of
 
-__all__ = ["Addresses"]
-
 _SECONDS: Final = 10.0
 """For one request, its answer included."""
 _OF_THE_WAY: Final = (b"transfer-encoding", b"content-encoding", b"content-length")

@@ -13,8 +13,6 @@ from mcp_hub.masking import hide, learn
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.wire.responses import origin
 
-__all__ = ["BUSY", "Issued", "is_usable", "issued", "refusal", "said"]
-
 BUSY: Final = frozenset((408, 429, *range(500, 600)))
 """Statuses that say nothing about the request itself."""
 _FINAL: Final = frozenset(

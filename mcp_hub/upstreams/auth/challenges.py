@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ["challenge_of", "composed"]
-
 _LONGEST: Final = 8192
 _SCHEME: Final = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
 _PARAMETER: Final = re.compile(r'\s*,?\s*([A-Za-z0-9_-]{1,64})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')

@@ -41,8 +41,6 @@ from mcp_hub.upstreams.auth.tokens import expiry
 from mcp_hub.upstreams.peer.state import CLIENT_INFO
 from mcp_hub.wire.responses import origin
 
-__all__ = ["Visit", "login_alone", "login_in_browser"]
-
 _is_own: Final = ContextVar("is_own_login", default=False)
 """Whether a login of the hub is under way in this task. The SDK logs answers of token endpoints then, which are secret;
 failures are raised anyway. Logins that a host program makes with the SDK are logged as before."""

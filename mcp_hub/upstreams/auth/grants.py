@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-__all__ = ["ClientRegistration", "Grant", "LoginFailed", "grant_key"]
-
 _MARGIN: Final = 60.0
 """Seconds before its end in which a token is renewed, for requests on their way and clocks that differ."""
 _PART: Final = 0.1

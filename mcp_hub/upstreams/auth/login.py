@@ -14,8 +14,6 @@ from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
 from mcp_hub.upstreams.auth.redirect import Redirect, listening
 from mcp_hub.upstreams.auth.store import GrantStore
 
-__all__ = ["log_in", "log_in_alone", "log_out"]
-
 _FLOWS: Final = "mcp_hub.upstreams.auth.flows"
 _LOCK: Final = 15.0
 """Seconds that another process may take to renew a login."""

@@ -13,8 +13,6 @@ import anyio.abc
 from mcp_hub.upstreams.auth.answers import said
 from mcp_hub.upstreams.auth.grants import LoginFailed
 
-__all__ = ["Redirect", "listening"]
-
 _PATH: Final = "/callback"
 _LARGEST: Final = 16 << 10
 """Bytes of a request's head; codes can be long."""

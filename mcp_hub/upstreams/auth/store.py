@@ -22,8 +22,6 @@ from mcp_hub.upstreams.auth.grants import Grant, LoginFailed
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["GrantStore", "GrantWriter", "Revision"]
-
 _LARGEST: Final = 256 << 10
 """Bytes of a file that is read: tokens that are longer fit no header."""
 _ROOM: Final = 64 << 10

@@ -11,8 +11,6 @@ from mcp_hub.upstreams.auth.answers import BUSY, issued, refusal
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.wire.responses import JSON, origin
 
-__all__ = ["TokenRequests"]
-
 _WAY, _METADATA, _CLIENT, _TOKEN = "a way to log in", "metadata", "a client", "a token"
 
 

@@ -10,8 +10,6 @@ from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.answers import issued
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
 
-__all__ = ["expiry", "refreshed"]
-
 
 async def refreshed(grant: Grant, client: ClientRegistration, addresses: Addresses, now: float) -> Grant:
     """The login with a new access token, and the new refresh token if the old one was replaced.

@@ -19,11 +19,6 @@ from mcp_hub.events import Completed, Delta, Failed, Log, Progressed, ToolCall, 
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line
 from mcp_hub.types import RawJson, RawObject
 
-__all__ = [
-    "Ask", "Ended", "Gap", "Malformed", "NameTaken", "NoCredit", "ProducerLimits", "Production",
-    "Stale", "Taken", "TooLarge", "TooMany", "Unknown", "read_tools", "stale",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 _NAME: Final = re.compile("[^\x00-\x1f\x7f-\x9f]{1,1024}")

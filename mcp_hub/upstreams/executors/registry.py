@@ -12,10 +12,6 @@ from mcp_hub.events import Completed
 from mcp_hub.types import RawObject
 from mcp_hub.upstreams.executors.posts import ProducerLimits, Production
 
-__all__ = [
-    "CANCELLED", "CallOffer", "CancelOffer", "Executor", "InputOffer", "Offer", "Posted", "ExecutorLimits", "Work",
-]  # fmt: skip
-
 
 class ExecutorLimits(msgspec.Struct, frozen=True):
     """`executors` of the hub, `tools` and bytes of `definitions` of each, and its calls: `waiting` to be fetched,

@@ -39,8 +39,6 @@ from mcp_hub.upstreams.executors.registry import (
 )
 from mcp_hub.upstreams.local_source import LocalSource
 
-__all__ = ["CallOffer", "CancelOffer", "InputOffer", "Offer", "Posted", "ExecutorLimits", "ExecutorUpstream"]
-
 log = get_logger(__name__)
 
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")

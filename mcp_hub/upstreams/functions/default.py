@@ -17,8 +17,6 @@ from typing import Final, TypeVar, Unpack, overload
 from mcp_hub.upstreams.functions.registry import Registry, ToolOptions
 from mcp_hub.upstreams.functions.schemas import ToolFunction
 
-__all__ = ["default_registry", "tool"]
-
 F = TypeVar("F", bound=ToolFunction)
 
 _by_module: Final[dict[str, Registry]] = {}

@@ -41,8 +41,6 @@ from mcp_hub.upstreams.functions.schemas import (
     plain,
 )
 
-__all__ = ["Context", "Progress", "Registry", "Result", "Tool", "ToolOptions"]
-
 F = TypeVar("F", bound=ToolFunction)
 
 LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})

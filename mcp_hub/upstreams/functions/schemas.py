@@ -19,8 +19,6 @@ from pydantic_core import ErrorDetails
 from mcp_hub.errors import HubError
 from mcp_hub.types import JsonObject
 
-__all__ = ["ArgumentsRefused", "Parameters", "derive_parameters", "first_paragraph", "object_schema", "plain"]
-
 ToolFunction = Callable[..., object]
 
 NOT_NAMED = {

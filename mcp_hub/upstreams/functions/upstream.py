@@ -30,8 +30,6 @@ from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Re
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
 from mcp_hub.upstreams.local_source import LocalSource
 
-__all__ = ["LocalUpstream", "load_registry"]
-
 THREADS = 32
 """Sync functions of one upstream that run at the same time; further ones wait. A cancelled one gives its place back."""
 CLEANUP_GRACE = 5.0

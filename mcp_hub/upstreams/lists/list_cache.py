@@ -22,8 +22,6 @@ from msgspec.structs import replace
 from mcp_hub.logs import get_logger
 from mcp_hub.types import JsonObject, Kind, Snapshot
 
-__all__ = ["CachedList", "ListFile", "list_key"]
-
 log = get_logger(__name__)
 
 _FORMAT: Final = 2

@@ -17,8 +17,6 @@ from mcp_hub.types import CacheHint, Kind, RawJson, Snapshot
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.wire.base import Pending
 
-__all__ = ["ListLimits", "Listed", "list_kinds", "prepared"]
-
 log = get_logger(__name__)
 
 

@@ -16,8 +16,6 @@ from mcp_hub.upstreams.lists.list_reader import ListLimits, list_kinds, prepared
 from mcp_hub.upstreams.lists.pacing import Pacer
 from mcp_hub.upstreams.peer.peer import Peer
 
-__all__ = ["ListState"]
-
 log = get_logger(__name__)
 
 _KEEP_PAUSE: Final = 5.0

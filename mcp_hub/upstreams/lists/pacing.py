@@ -6,8 +6,6 @@ the time is read ever less often, one that does it now and then at once.
 
 from typing import Final
 
-__all__ = ["Pacer"]
-
 _SETTLE: Final = 0.1
 """Seconds to collect `list_changed` notifications before listing again."""
 _FREE: Final = 5

@@ -5,8 +5,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-__all__ = ["AbandonedCalls"]
-
 _ECHO: Final = 5.0
 """Seconds of silence after which no more messages of a call that was given up are expected."""
 

@@ -13,8 +13,6 @@ from mcp_hub.errors import RpcError
 from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED
 from mcp_hub.types import Era, RawJson
 
-__all__ = ["Elicitations"]
-
 _MOST: Final = 256
 """Elicitations of one server that are remembered; the oldest goes first."""
 

@@ -12,8 +12,6 @@ from typing import Final
 from mcp_hub.logs import get_logger
 from mcp_hub.types import Era
 
-__all__ = ["EraCache", "server_key", "url_key"]
-
 log = get_logger(__name__)
 
 _ASKS: Final = " asks"

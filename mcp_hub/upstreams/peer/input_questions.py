@@ -17,8 +17,6 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.types import JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.peer.questions import MOST_QUESTIONS
 
-__all__ = ["InputQuestions", "follow_up"]
-
 _ROUNDS: Final = 10
 """Times that a modern server may ask in one call."""
 

@@ -22,8 +22,6 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.wanted import WantedResources
 from mcp_hub.wire.base import Pending
 
-__all__ = ["ByListen"]
-
 log = get_logger(__name__)
 
 _FIRST: Final = 1.0

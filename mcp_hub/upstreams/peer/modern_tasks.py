@@ -19,8 +19,6 @@ from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.input_questions import InputQuestions
 from mcp_hub.upstreams.peer.task_poll import Known, ServerTask, TaskConnection, TaskPoll, unmarked
 
-__all__ = ["ModernTask", "made_task"]
-
 _TASK: Final = re.compile(rb'"task"')
 _COMPLETE: Final = msgspec.Raw(b'"complete"')
 _CAN_BE_TASKS: Final = frozenset({"tools/call"})

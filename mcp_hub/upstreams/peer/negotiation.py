@@ -27,8 +27,6 @@ from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
 
-__all__ = ["PROBE_SECONDS", "Incompatible", "InitializeRefused", "ProbeKilled", "is_still_modern", "negotiate"]
-
 PROBE_SECONDS: Final = 3.0
 """Seconds that a server may take to answer the probe; after that it is initialised, and its era remembered."""
 

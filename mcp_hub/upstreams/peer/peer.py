@@ -37,8 +37,6 @@ from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
 from mcp_hub.upstreams.peer.tasks import ServerTasks
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed, WireHandler
 
-__all__ = ["Peer"]
-
 _LAST_WORDS: Final = 1.0
 """Seconds for the exit code and the rest of stderr of a process that closed its output."""
 _FINISHED: Final = "notifications/elicitation/complete"

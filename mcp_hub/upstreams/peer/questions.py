@@ -24,8 +24,6 @@ from mcp_hub.protocol.jsonrpc.envelope import (
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.types import RawJson, RawObject
 
-__all__ = ["MOST_QUESTIONS", "PARKABLE", "RETRY", "Asker", "OpenRequests", "with_retry"]
-
 PARKABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Calls during which a question may be asked (2026-07-28, mrtr "Supported Requests")."""
 RETRY: Final = frozenset({"inputResponses", "requestState"})

@@ -9,8 +9,6 @@ import msgspec
 from mcp_hub import __version__
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawObject
 
-__all__ = ["CLIENT_INFO", "NOT_SETTLED", "PeerEnding", "ListChanges", "Observer", "PeerInfo"]
-
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 
 

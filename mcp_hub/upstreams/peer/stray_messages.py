@@ -13,8 +13,6 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_hub.types import RawObject
 
-__all__ = ["StrayMessages", "note", "note_nameless"]
-
 log = get_logger(__name__)
 
 _LINES: Final = 20

@@ -20,8 +20,6 @@ from mcp_hub.upstreams.peer.listen_stream import ByListen
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.wanted import WantedResources
 
-__all__ = ["ServerSubscriptions"]
-
 log = get_logger(__name__)
 
 _AT_ONCE: Final = 16

@@ -19,8 +19,6 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 
-__all__ = ["RELATED", "Ask", "TaskPoll", "Known", "TaskConnection", "ServerTask", "TaskLeft", "TaskUnknown", "unmarked"]
-
 Ask = Callable[[str, RawObject], Awaitable[RawJson]]
 """Sends a request of the hub's own; its result. Raises `RpcError`."""
 

@@ -19,8 +19,6 @@ from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.modern_tasks import ModernTask
 from mcp_hub.upstreams.peer.task_poll import RELATED, Known, ServerTask, TaskConnection, TaskPoll, unmarked
 
-__all__ = ["ServerTasks", "required_tasks", "taken_up"]
-
 Asker = tuple[Call, CallChannel]
 Relay = Callable[[Call, CallChannel, Callable[[int], None]], Awaitable[Completed]]
 """Sends a call, passes on its progress token, and returns its result."""

@@ -12,8 +12,6 @@ from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 
-__all__ = ["Attempt", "WantedResources"]
-
 log = get_logger(__name__)
 
 

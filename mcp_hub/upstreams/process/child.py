@@ -25,8 +25,6 @@ import anyio.to_thread
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import Cause
 
-__all__ = ["LEADERS", "Child", "describe_exit", "open_pidfd", "spawn", "wait_for_exit"]
-
 KILL_GRACE = 5.0
 """Seconds for SIGKILL to take effect: only a process stuck inside the kernel needs more, and no wait would help it."""
 LEADERS: Final[set[int]] = set()

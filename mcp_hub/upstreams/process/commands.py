@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 
 from mcp_hub.errors import StartFailed
 
-__all__ = ["child_env", "resolve"]
-
 SYSTEM_PLACES = ("/opt/homebrew/bin", "/usr/local/bin")
 HOME_PLACES = (".local/bin", ".cargo/bin", ".volta/bin", ".bun/bin", ".deno/bin")
 NVM_VERSIONS = ".nvm/versions/node"

@@ -16,8 +16,6 @@ from mcp_hub.upstreams.process.watchdog_program import has_mark, processes
 if sys.platform == "linux":
     import resource
 
-__all__ = ["adopt_orphans", "disown_orphans", "new_stamp", "reap_adopted", "stamp", "stamp_adopted"]
-
 _SET_SUBREAPER: Final = 36
 _GET_SUBREAPER: Final = 37
 """prctl(2)."""

@@ -24,8 +24,6 @@ from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.server_pipe import ServerPipe
 
-__all__ = ["StdioConnection", "StdioSpec"]
-
 log = get_logger(__name__)
 
 _STDERR_LINE: Final = 2000

@@ -36,8 +36,6 @@ from mcp_hub.upstreams.process.reaper import (
 from mcp_hub.upstreams.process.watchdog_process import WatchdogProcess, can_watch
 from mcp_hub.upstreams.process.watchdog_program import INSTANCE, kill_marked
 
-__all__ = ["CHILD", "Watchdog"]
-
 log = get_logger(__name__)
 
 CHILD: Final = "MCP_HUB_CHILD"

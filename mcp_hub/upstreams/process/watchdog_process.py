@@ -13,8 +13,6 @@ import anyio
 from mcp_hub.upstreams.process import watchdog_program
 from mcp_hub.upstreams.process.child import open_pidfd, wait_for_exit
 
-__all__ = ["WatchdogProcess", "can_watch"]
-
 _END: Final = 0.5
 """Seconds for a guard to end once its pipe is closed: it looks twice whether anything is left."""
 

@@ -16,8 +16,6 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
-__all__ = ["INSTANCE", "has_mark", "kill_marked", "processes"]
-
 INSTANCE = "MCP_HUB_INSTANCE"
 """The variable that every process of a hub has in its environment."""
 _ROUNDS = 100

@@ -29,8 +29,6 @@ from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import DENIED, origin
 from mcp_hub.wire.sse import SseWire
 
-__all__ = ["HttpConnection", "HttpSpec"]
-
 log = get_logger(__name__)
 
 _CONNECT: Final = 10.0

@@ -12,8 +12,6 @@ import httpx2
 from mcp_hub import __version__
 from mcp_hub.config.schema.remote import is_this_machine
 
-__all__ = ["USER_AGENT", "Transport", "proxy", "tls"]
-
 USER_AGENT: Final = f"mcp-hub/{__version__}"
 _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _KEEP_ALIVE: Final = [

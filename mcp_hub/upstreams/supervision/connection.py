@@ -8,8 +8,6 @@ import anyio.abc
 from mcp_hub.types import Cause
 from mcp_hub.upstreams.peer.peer import Peer
 
-__all__ = ["Connection"]
-
 
 class Connection(Protocol):
     """Opened once and closed once, by the same owner task; a new start makes a new one."""

@@ -6,8 +6,6 @@ from mcp_hub.events import Completed
 from mcp_hub.types import Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.local_source import LocalSource
 
-__all__ = ["DisabledUpstream"]
-
 
 class DisabledUpstream(LocalSource):
     """`enabled: false` in the configuration."""

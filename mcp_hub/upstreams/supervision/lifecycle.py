@@ -11,25 +11,6 @@ from msgspec.structs import replace
 
 from mcp_hub.types import Cause, UpstreamState
 
-__all__ = [
-    "FINAL",
-    "Life",
-    "RestartRule",
-    "died",
-    "drained",
-    "draining",
-    "gave_up",
-    "is_first_start",
-    "is_ready",
-    "ready",
-    "renewed",
-    "restarted",
-    "resting",
-    "starting",
-    "stopped",
-    "woken",
-]
-
 _BASE: Final = 0.5
 _CAP: Final = 30.0
 _STABLE: Final = 10.0

@@ -14,8 +14,6 @@ from mcp_hub.logs import get_logger
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer.peer import Peer
 
-__all__ = ["LivenessCheck"]
-
 log = get_logger(__name__)
 
 

@@ -23,10 +23,8 @@ from mcp_hub.upstreams.lists.list_cache import CachedList
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown
 from mcp_hub.upstreams.peer.tasks import taken_up
-from mcp_hub.upstreams.supervision.supervisor import Supervisor, SupervisorRules
+from mcp_hub.upstreams.supervision.supervisor import Supervisor
 from mcp_hub.wire.base import Pending, WireClosed
-
-__all__ = ["Handover", "ManagedUpstream", "SupervisorRules"]
 
 
 class Handover(msgspec.Struct, frozen=True):

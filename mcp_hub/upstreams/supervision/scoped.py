@@ -20,8 +20,6 @@ from mcp_hub.events import Completed
 from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
 
-__all__ = ["MOST_PROCESSES", "Scope", "Scoped"]
-
 Scope = Literal["session", "call"]
 
 MOST_PROCESSES: Final = 32

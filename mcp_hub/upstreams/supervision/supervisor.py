@@ -31,8 +31,6 @@ from mcp_hub.upstreams.supervision.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.supervision.liveness import LivenessCheck
 from mcp_hub.upstreams.supervision.turns import Turns
 
-__all__ = ["Supervisor", "SupervisorRules"]
-
 log = get_logger(__name__)
 
 _SESSION: Final = 1.0

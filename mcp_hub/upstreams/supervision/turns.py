@@ -12,8 +12,6 @@ import anyio
 
 from mcp_hub.errors import Busy
 
-__all__ = ["Turns"]
-
 _WAIT: Final = 30.0
 """Seconds that a call waits for its turn."""
 _ECHO: Final = 5.0

@@ -19,8 +19,6 @@ from typing import Any, Protocol
 
 from tests.upstreams.launch import events, received
 
-__all__ = ["ANSWER", "ROOT", "Answer", "Connect", "Names", "OnProgress", "Refused", "Session", "Task", "form", "main"]
-
 STEP_SECONDS = 25.0
 ANSWER = "Zoë's answer ✓"
 """What this client says to every question: in the form's texts and as the sampled message."""

@@ -17,8 +17,6 @@ from rigs.conformance.server.jobs import JOB_TOOLS
 from rigs.conformance.server.surface import RESOURCES, TEMPLATES, complete, get_prompt, prompts, read_resource
 from rigs.conformance.server.tools import PLAIN_TOOLS, Tool, tool
 
-__all__ = ["ConformanceServer"]
-
 Handler = Callable[[Context, Any], Awaitable[Result]]
 
 TOOLS = {each.name: each for each in (*PLAIN_TOOLS, *ASKING_TOOLS, *JOB_TOOLS)}

@@ -22,8 +22,6 @@ from pydantic import BaseModel
 
 from rigs.conformance.server.instance import Context, Result, is_modern
 
-__all__ = ["Answers", "Dialogue", "Questions", "converse", "elicitation", "roots", "sampling", "text"]
-
 Answers = dict[str, Any]
 Questions = dict[str, Result]
 

@@ -9,8 +9,6 @@ from rigs.conformance.server.asking import Answers, Dialogue, Questions, convers
 from rigs.conformance.server.instance import Context, Instance, Result
 from rigs.conformance.server.tools import Tool, tool
 
-__all__ = ["ASKING_TOOLS"]
-
 NAME = {"name": {"type": "string"}}
 OK = {"ok": {"type": "boolean"}}
 WHO = elicitation("What is your name?", NAME, ["name"])

@@ -5,8 +5,6 @@ from collections import deque
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp_types import JSONRPCMessage
 
-__all__ = ["Events"]
-
 KEPT = 1000
 
 

@@ -15,8 +15,6 @@ from mcp.server.subscriptions import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-__all__ = ["LEVELS", "LOG_LEVEL", "Context", "Instance", "Result", "Session", "is_modern", "session_of"]
-
 Context = ServerRequestContext[Any, Any]
 Result = dict[str, Any]
 Session = str | None

@@ -11,8 +11,6 @@ from rigs.conformance.server.asking import Answers, Dialogue, converse, elicitat
 from rigs.conformance.server.instance import Context, Instance, Result
 from rigs.conformance.server.tools import tool
 
-__all__ = ["JOB_TOOLS"]
-
 MOMENT = 1.0
 """Seconds: longer than it takes a hub to make a task at once."""
 LONG = 3.0

@@ -9,8 +9,6 @@ from mcp.shared.exceptions import MCPError
 from rigs.conformance.server.asking import Answers, Dialogue, converse, elicitation
 from rigs.conformance.server.instance import Context, Instance, Result, is_modern
 
-__all__ = ["AUDIO", "IMAGE", "RESOURCES", "TEMPLATES", "WATCHED", "complete", "get_prompt", "prompts", "read_resource"]
-
 # one red pixel, and no sample at all: the smallest files that are what they claim
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 AUDIO = "UklGRiQAAABXQVZFZm10IBAAAAABAAEARKwAAIhYAQACABAAZGF0YQAAAAA="

@@ -10,8 +10,6 @@ from rigs.conformance.server.asking import text
 from rigs.conformance.server.instance import Context, Instance, Result
 from rigs.conformance.server.surface import AUDIO, IMAGE, WATCHED
 
-__all__ = ["PLAIN_TOOLS", "Tool", "tool"]
-
 Run = Callable[[Instance, Context, types.CallToolRequestParams], Awaitable[Result]]
 
 STEP = 0.05

@@ -11,8 +11,8 @@ from mcp_hub.calls.handle import CallHandle, call_handle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits
-from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
+from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import RpcError

@@ -9,10 +9,11 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, Question, StreamInfo
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, resumed
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.runner import CallRecord, TimeLimits
+from mcp_hub.calls.rules import StreamLimits, TimeLimits
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.stored import last_progress
 from mcp_hub.calls.streams.stream import Stream, StreamReader
-from mcp_hub.calls.streams.table import StreamLimits, StreamTable
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Delta
 from mcp_hub.protocol.shape.stream_events import decoded

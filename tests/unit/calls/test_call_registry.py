@@ -7,7 +7,7 @@ import structlog
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.calls.plan import resumed
-from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.protocol.shape.stream_errors import is_retryable

@@ -9,7 +9,8 @@ import pytest
 from mcp_hub.call import Call
 from mcp_hub.calls import pending_input
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.errors import InvalidParams
 from mcp_hub.ids import new_call_id
 from mcp_hub.types import Era

@@ -11,7 +11,8 @@ import pytest
 
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.runner import TimeLimits, new_record
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.runner import new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.runner import TimeLimits
+from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.inbox import answer_in, answering
 from mcp_hub.calls.streams.stored import last_progress, open_questions
 from mcp_hub.clock import SystemClock

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from mcp_hub.catalog.search.ranker import Searchable, SearchIndex
+from mcp_hub.catalog.search.documents import Searchable
+from mcp_hub.catalog.search.ranker import SearchIndex
 
 
 def tool(

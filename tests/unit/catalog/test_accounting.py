@@ -16,7 +16,8 @@ from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.definitions import in_era
 from mcp_hub.catalog.discovery.signatures import signature
 from mcp_hub.catalog.exposure import decided, exposed
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.protocol.rest.tokens import ModeTokens, TokenAccount, Tokens
 from mcp_hub.types import ClientKind, Era, Kind, Snapshot
 

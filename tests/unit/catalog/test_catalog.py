@@ -10,7 +10,7 @@ import structlog
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.catalog.view import ServerRules, ViewRules, build
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import build
 from mcp_hub.types import Era, Kind, Snapshot
 
 DATA = os.environ.get("MCP_HUB_EVAL_DATA")

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 import pytest
 
 from mcp_hub.catalog.filters import EVERYTHING, Filter, Selector
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build, same_list
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import CatalogView, build, same_list
 from mcp_hub.errors import InvalidParams
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 

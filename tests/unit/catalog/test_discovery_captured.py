@@ -13,7 +13,8 @@ import pytest
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.definitions import READ_RESULT, answer, definitions
 from mcp_hub.catalog.names import Wanted, assign
-from mcp_hub.catalog.search.ranker import Searchable, SearchIndex
+from mcp_hub.catalog.search.documents import Searchable
+from mcp_hub.catalog.search.ranker import SearchIndex
 
 DATA = os.environ.get("MCP_HUB_EVAL_DATA")
 LISTS = sorted(Path(DATA, "tool-lists").glob("*.json")) if DATA else []

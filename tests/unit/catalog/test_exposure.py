@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_hub.catalog.exposure import decided, exposed
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import OWN, ClientKind, Era, Kind, Mode, Snapshot
 
 SEARCH = ["find_tools", "run_tool"]

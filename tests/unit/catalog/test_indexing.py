@@ -7,9 +7,11 @@ import anyio
 import pytest
 
 from mcp_hub.catalog.filters import Filter, Selector
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.indexes import Indexes
-from mcp_hub.catalog.search.ranker import Searchable, SearchIndex
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
+from mcp_hub.catalog.search.ranker import SearchIndex
+from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import Era, Kind, Snapshot
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,10 @@ import pytest
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.meta_tools import MOST_HITS, ToolFinder, finding
+from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchAnswer
-from mcp_hub.catalog.view import CatalogView, ServerRules, ViewRules, build
+from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import CallId, Era, Kind, Snapshot
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.filters import Filter, Selector
 from mcp_hub.catalog.overrides import Override, Supplied
-from mcp_hub.catalog.view import CatalogView, Entry, ServerRules, ViewRules, build
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.view import ServerRules, ViewRules, build
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import build
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
 from mcp_hub.codes import CODES, SERVERS
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus

@@ -12,7 +12,8 @@ from mcp_hub.errors import StoreError
 from mcp_hub.events import CallEvent, Cancelled, Progressed, Started
 from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.stores.base import Change, Chunk, EventStore
-from mcp_hub.stores.open import StoreLimits, open_store
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.open import open_store
 from mcp_hub.types import CallId, Status
 
 pytestmark = pytest.mark.anyio

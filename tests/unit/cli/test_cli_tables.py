@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from mcp_hub.app.readiness import has_settled, not_ready
 from mcp_hub.cli.access.following import exit_code
-from mcp_hub.cli.access.waiting import has_settled, not_ready, starting_text
+from mcp_hub.cli.access.waiting import starting_text
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import server_data, status_of
 from mcp_hub.cli.render.tables import protocol, reason, reasons

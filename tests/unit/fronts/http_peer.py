@@ -13,11 +13,11 @@ from mcp_hub.calls.handle import call_handle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules
-from mcp_hub.calls.runner import QUIET, CallRecord, TimeLimits
-from mcp_hub.calls.streams.table import StreamLimits, StreamTable
+from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.runner import QUIET, CallRecord
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
 from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import Housekeeper

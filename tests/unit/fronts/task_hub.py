@@ -12,11 +12,10 @@ import pytest
 from mcp_hub.call import Call, CallChannel, Question, Upstream
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules
-from mcp_hub.calls.runner import TimeLimits
-from mcp_hub.calls.streams.table import StreamLimits, StreamTable
+from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.view import ServerRules, ViewRules
+from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Completed, Progressed
 from mcp_hub.fronts.http.modern import ModernHttp
 from mcp_hub.fronts.http.request import HttpRequest

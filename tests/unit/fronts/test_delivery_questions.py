@@ -9,7 +9,8 @@ import pytest
 
 from mcp_hub.call import Call, Question
 from mcp_hub.calls.pending_input import is_parked
-from mcp_hub.calls.runner import CallRecord, TimeLimits, new_record
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from mcp_hub.calls.streams.table import StreamLimits
+from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.events import BY_CLIENT, Cancelled, Log
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.limits import StoreLimits

@@ -9,7 +9,8 @@ from msgspec import Raw
 from mcp_hub.app.limits import Current
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.exposure import exposed
-from mcp_hub.catalog.view import ServerRules, ViewRules, build
+from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.view import build
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Progressed
 from mcp_hub.protocol.meta import take_meta

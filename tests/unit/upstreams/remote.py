@@ -13,7 +13,8 @@ from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream, SupervisorRules
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script
 from tests.unit.wire.raw_lines import WAIT

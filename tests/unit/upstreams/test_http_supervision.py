@@ -11,10 +11,11 @@ from mcp_hub.call import Call
 from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Cause, Era, Kind, UpstreamState
-from mcp_hub.upstreams.supervision import lifecycle, managed_upstream
+from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision import supervisor as keeper
 from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.upstreams.local_calls import Recorder, request
 from tests.unit.upstreams.remote import Remote, answering, ready, supervised, tool
 from tests.unit.wire.http_server import Reply, Request, serving
@@ -170,7 +171,7 @@ async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_bac
             await lost.wait()
             await server.close()
         with anyio.fail_after(WAIT), pytest.raises(UpstreamUnavailable, match="Connection refused"):
-            far._rules = managed_upstream.SupervisorRules(ready_wait=0.1)
+            far._rules = SupervisorRules(ready_wait=0.1)
             while True:
                 await far.call(call(), Recorder())
         assert far.status().state is not UpstreamState.READY

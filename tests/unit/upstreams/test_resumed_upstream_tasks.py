@@ -14,8 +14,8 @@ from mcp_hub.types import Cause, Era, JsonObject, UpstreamState
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.peer.task_poll import TaskLeft
 from mcp_hub.upstreams.supervision import lifecycle, supervisor
-from mcp_hub.upstreams.supervision.managed_upstream import SupervisorRules
 from mcp_hub.upstreams.supervision.scoped import Scoped
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.upstreams.scripted import INITIALIZED
 from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, record_of, resumed, state

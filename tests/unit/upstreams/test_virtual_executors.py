@@ -9,7 +9,7 @@ from mcp_hub.errors import ExecutorLost, NotKept, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.executors import posts
-from mcp_hub.upstreams.executors.upstream import CallOffer, CancelOffer
+from mcp_hub.upstreams.executors.registry import CallOffer, CancelOffer
 from tests.unit.upstreams.virtual_workers import STEP, Hub, listed, played, tool
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from mcp_hub.errors import Busy, ExecutorLost, HubRestarted, InvalidParams, Meth
 from mcp_hub.events import Completed, Delta, Progressed
 from mcp_hub.upstreams.executors import posts
 from mcp_hub.upstreams.executors.posts import ProducerLimits
-from mcp_hub.upstreams.executors.upstream import CancelOffer, InputOffer, Posted
+from mcp_hub.upstreams.executors.registry import CancelOffer, InputOffer, Posted
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.local_calls import request
 from tests.unit.upstreams.virtual_workers import ASK, STEP, Hub, can_elicit, played, tool

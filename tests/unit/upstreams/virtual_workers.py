@@ -13,7 +13,8 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import JsonObject, Kind
-from mcp_hub.upstreams.executors.upstream import CallOffer, ExecutorLimits, ExecutorUpstream, Posted
+from mcp_hub.upstreams.executors.registry import CallOffer, ExecutorLimits, Posted
+from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from tests.unit.calls.virtual_time import named_like
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.local_calls import request

@@ -24,8 +24,6 @@ from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.types import JsonObject
 
-__all__ = ["KeyRing", "KeySet", "KeySource", "Keys", "KeysUnusable", "SharedKey", "parse_keys"]
-
 log = get_logger(__name__)
 
 _LARGEST: Final = 256 << 10

@@ -20,8 +20,6 @@ from mcp_hub.fronts.http.oauth.keys import Keys
 from mcp_hub.sessions.session import Caller
 from mcp_hub.types import JsonObject
 
-__all__ = ["WELL_KNOWN", "Issuer", "Resource", "TokenVerifier"]
-
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _LONGEST: Final = 8192
 """Bytes of a token."""

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from tests.upstreams.child import PeerClosed
-from tests.upstreams.messages import Id, Message
+from tests.upstreams.messages import CLIENT, Id, Message, Params
 
 METHOD_NOT_FOUND = -32601
 
@@ -139,6 +139,13 @@ class Answers:
         found = {key: reply.body["result"] for key, reply in replies.items() if reply.copies and "result" in reply.body}
         self.sent.append(found)
         return found
+
+
+def hello(version: str, capabilities: Params, answers: Answers | None) -> Message:
+    """The params of `initialize`; the capabilities are those of `answers` unless given."""
+    if capabilities is None and answers is not None:
+        capabilities = answers.capabilities
+    return {"protocolVersion": version, "capabilities": dict(capabilities or {}), "clientInfo": CLIENT}
 
 
 async def follow_input(

@@ -21,9 +21,9 @@ import httpx2
 import yaml
 from anyio.abc import TaskGroup
 
-from tests.e2e.answers import Answers
+from tests.e2e.answers import Answers, hello
 from tests.upstreams.child import GRACE, WAIT, Child, PeerClosed
-from tests.upstreams.messages import CLIENT, PREFIX, Id, Message, Params, rpc
+from tests.upstreams.messages import PREFIX, Id, Message, Params, rpc
 
 Headers = Mapping[str, str | None] | None
 
@@ -233,10 +233,7 @@ class HttpClient:
 
         The capabilities are those of `answers` unless given.
         """
-        if capabilities is None and self.answers is not None:
-            capabilities = self.answers.capabilities
-        params = {"protocolVersion": version, "capabilities": dict(capabilities or {}), "clientInfo": CLIENT}
-        answer = await self.request("initialize", params)
+        answer = await self.request("initialize", hello(version, capabilities, self.answers))
         if answer.messages and "result" in answer.last:
             self.session = answer.headers.get("mcp-session-id")
             self.version = answer.last["result"]["protocolVersion"]
@@ -244,12 +241,7 @@ class HttpClient:
         return answer
 
     async def request(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        id: Id | None = None,
-        headers: Headers = None,
+        self, method: str, params: Params = None, *, id: Id | None = None, headers: Headers = None
     ) -> Answer:
         return await self.post(self.message(method, params, id=id), headers)
 

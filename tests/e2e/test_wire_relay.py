@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.client import HttpClient
 from tests.e2e.raw_wire import UPSTREAMS, Wire
 from tests.interaction.fronts import HANDSHAKE, MODERN
-from tests.upstreams.messages import Message
+from tests.upstreams.messages import MODERN_VERSION, Message
 from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
@@ -83,23 +84,32 @@ async def test_ids_are_echoed_as_they_came(wire: Wire, id_: str | int) -> None:
     assert (unknown.answer["id"], unknown.error["code"]) == (id_, -32602)
 
 
+async def bytes_sent(wire: Wire, body: bytes, tool: str, id: str) -> tuple[str, Message]:
+    """The answer to these bytes, which call a tool: as it came (over stdio: decoded and encoded), and decoded."""
+    peer = wire.peer.wire
+    if isinstance(peer, StdioClient):
+        position = len(peer.transcript)
+        await peer.send_raw(body + b"\n")
+        message = await peer.response(id, after=position)
+        return json.dumps(message), message
+    assert isinstance(peer, HttpClient)
+    headers = {
+        "mcp-protocol-version": MODERN_VERSION if wire.peer.era == MODERN else peer.version,
+        "mcp-session-id": peer.session,
+        "mcp-method": "tools/call",
+        "mcp-name": tool,
+        "accept": "application/json, text/event-stream",
+    }
+    answer = await peer.post(body, headers)
+    return answer.text, answer.last
+
+
 async def test_even_the_spelling_of_an_id_is_kept(wire: Wire) -> None:
     message: Message = {"jsonrpc": "2.0", "id": "SPELLED", "method": "tools/call"}
     message["params"] = wire.peer.params({"name": "h_echo", "arguments": {"text": "x"}})
     body = json.dumps(message).replace('"SPELLED"', r'"\u0041\/\u00e9"').encode()
-    if isinstance(wire.peer.wire, StdioClient):
-        await wire.peer.wire.send_raw(body + b"\n")
-        assert "result" in await wire.peer.wire.response("A/é")
-        return
-    headers = {
-        "mcp-protocol-version": "2026-07-28" if wire.peer.era == MODERN else wire.peer.wire.version,
-        "mcp-session-id": wire.peer.wire.session,
-        "mcp-method": "tools/call",
-        "mcp-name": "h_echo",
-        "accept": "application/json, text/event-stream",
-    }
-    answer = await wire.peer.wire.post(body, headers)
-    assert r'"id":"\u0041\/\u00e9"' in answer.text
+    text, answer = await bytes_sent(wire, body, "h_echo", "A/é")
+    assert "result" in answer and (wire.front == "stdio" or r'"id":"\u0041\/\u00e9"' in text)
 
 
 # -- payloads
@@ -156,19 +166,7 @@ async def test_bad_utf8_is_replaced(wire: Wire, upstream: str) -> None:
     params = wire.peer.params({"name": f"{upstream}_echo", "arguments": {"text": "BAD"}})
     body = json.dumps({"jsonrpc": "2.0", "id": "utf8", "method": "tools/call", "params": params}).encode()
     body = body.replace(b"BAD", b"\xff\xc3\x28")
-    if isinstance(wire.peer.wire, StdioClient):
-        position = len(wire.peer.wire.transcript)
-        await wire.peer.wire.send_raw(body + b"\n")
-        answer = await wire.peer.wire.response("utf8", after=position)
-    else:
-        headers = {
-            "mcp-protocol-version": "2026-07-28" if wire.peer.era == MODERN else wire.peer.wire.version,
-            "mcp-session-id": wire.peer.wire.session,
-            "mcp-method": "tools/call",
-            "mcp-name": f"{upstream}_echo",
-            "accept": "application/json, text/event-stream",
-        }
-        answer = (await wire.peer.wire.post(body, headers)).last
+    _, answer = await bytes_sent(wire, body, f"{upstream}_echo", "utf8")
     assert answer["result"]["structuredContent"] == {"text": "\ufffd\ufffd("}
 
 

@@ -12,7 +12,7 @@ from tests.e2e.client import HttpClient, Hub, running_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.http_child import HttpUpstream
 from tests.upstreams.messages import Id, Message, Params, modern
-from tests.upstreams.stdio_client import StdioClient
+from tests.upstreams.stdio_client import Conversation, StdioClient
 
 HANDSHAKE = "handshake"
 MODERN = "modern"
@@ -66,7 +66,7 @@ class Peer:
     """
 
     def __init__(
-        self, wire: StdioClient | HttpClient, era: str, answers: Answers | None = None, *, runs_tools: bool = False
+        self, wire: Conversation | HttpClient, era: str, answers: Answers | None = None, *, runs_tools: bool = False
     ) -> None:
         self.wire = wire
         self.era = era

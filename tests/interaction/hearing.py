@@ -8,7 +8,7 @@ from tests.e2e.client import HttpClient, SseStream
 from tests.interaction.fronts import HANDSHAKE, Peer
 from tests.upstreams.child import WAIT
 from tests.upstreams.messages import Id, Message
-from tests.upstreams.stdio_client import StdioClient
+from tests.upstreams.stdio_client import Conversation
 
 UPDATED = "notifications/resources/updated"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -19,15 +19,15 @@ MEANT = ("list_changed", "updated", "acknowledged")
 class Ear:
     """What was heard so far, in order. `id` is that of the `subscriptions/listen` that it is heard on."""
 
-    def __init__(self, source: StdioClient | SseStream, id: Id | None = None) -> None:
+    def __init__(self, source: Conversation | SseStream, id: Id | None = None) -> None:
         self.id = id
         self._source = source
-        self._start = len(source.transcript) if isinstance(source, StdioClient) else 0
+        self._start = len(source.transcript) if isinstance(source, Conversation) else 0
 
     @property
     def heard(self) -> list[Message]:
         """Notifications that belong to no call, of this stream only."""
-        if isinstance(self._source, StdioClient):
+        if isinstance(self._source, Conversation):
             messages = self._source.transcript[self._start :]
         else:
             messages = [event.message for event in self._source.events if event.data]
@@ -44,7 +44,7 @@ class Ear:
             return [message for message in self.heard if message["method"] == method and _has(message, params)][after:]
 
         while not (found := fitting()):
-            if isinstance(self._source, StdioClient):
+            if isinstance(self._source, Conversation):
                 count = len(self._source.transcript)
                 await self._source.wait_for(self._is_meant, after=count, seconds=seconds)
             else:
@@ -66,7 +66,7 @@ async def hearing(peer: Peer, uris: Sequence[str] = (), *lists: str, id: Id = "e
     if peer.era == HANDSHAKE:
         for uri in uris:
             assert (await peer.request("resources/subscribe", {"uri": uri})).result == {}
-        if isinstance(wire, StdioClient):
+        if isinstance(wire, Conversation):
             yield Ear(wire)
         else:
             async with wire.listen() as stream:
@@ -75,14 +75,15 @@ async def hearing(peer: Peer, uris: Sequence[str] = (), *lists: str, id: Id = "e
             assert (await peer.request("resources/unsubscribe", {"uri": uri})).result == {}
         return
     wanted = {**{f"{name}ListChanged": True for name in lists}, "resourceSubscriptions": list(uris)}
-    async with _listening(wire, peer.params({"notifications": wanted}), id) as ear:
+    async with listening(wire, peer.params({"notifications": wanted}), id) as ear:
         await ear.next(ACKNOWLEDGED)
         yield ear
 
 
 @asynccontextmanager
-async def _listening(wire: StdioClient | HttpClient, params: Message, id: Id) -> AsyncIterator[Ear]:
-    if isinstance(wire, StdioClient):
+async def listening(wire: Conversation | HttpClient, params: Message, id: Id) -> AsyncIterator[Ear]:
+    """A `subscriptions/listen` with these params; what it is acknowledged with is the first to be heard."""
+    if isinstance(wire, Conversation):
         ear = Ear(wire, id)
         await wire.send_request("subscriptions/listen", params, id=id)
         yield ear

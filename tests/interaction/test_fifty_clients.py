@@ -98,18 +98,6 @@ async def by_mcp(peer: Peer, told: Told, number: int) -> None:
         told.check(tool, seen.before, seen.result)
 
 
-async def by_sse(client: SseClient, told: Told, number: int) -> None:
-    for tool, arguments in calls(told.secret, number):
-        start = len(client.transcript)
-        await client.send_request(
-            "tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": TOKEN}}, id=1
-        )
-        with anyio.fail_after(60):
-            while not (ends := [m for m in client.transcript[start:] if m.get("id") == 1 and "method" not in m]):
-                await client._news.wait()
-        told.check(tool, client.transcript[start:], ends[0]["result"])
-
-
 async def by_rest(client: RestClient, told: Told, number: int) -> None:
     for tool, arguments in calls(told.secret, number):
         stream = (await client.call(tool, arguments, prefer="wait=0")).json()["stream"]
@@ -135,7 +123,8 @@ async def one(hub: Hub, kind: str, told: Told) -> AsyncIterator[Any]:
         async with SseClient.connect(hub.url) as sse:
             sse.answers = told.answers
             await sse.initialize("2025-11-25")
-            yield sse
+            yield Peer(sse, HANDSHAKE)
+            told.messages += sse.transcript
     else:
         async with connected(hub, kind, answers=told.answers) as peer:
             yield peer
@@ -154,10 +143,8 @@ async def test_fifty_clients_with_equal_ids_and_tokens_get_only_what_is_theirs(h
             if waiting == CLIENTS:
                 are_ready.set()
             await are_ready.wait()
-            play: Any = {"rest": by_rest, "sse": by_sse}.get(kind, by_mcp)
+            play: Any = by_rest if kind == "rest" else by_mcp
             await play(client, told, number)
-            if isinstance(client, SseClient):
-                told.messages += client.transcript
 
     with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks:

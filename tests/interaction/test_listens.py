@@ -3,7 +3,6 @@
 import itertools
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import anyio
 import pytest
 
 from tests.e2e.client import HttpClient, Hub
-from tests.interaction.fronts import FRONTS, MODERN, Peer
-from tests.interaction.hearing import ACKNOWLEDGED, ID, Ear, hearing
+from tests.interaction.fronts import FRONTS, MODERN
+from tests.interaction.hearing import ACKNOWLEDGED, ID, Ear, hearing, listening
 from tests.interaction.watched import UPSTREAMS, Running, fence, running
 from tests.upstreams.child import until
 from tests.upstreams.stdio_client import StdioClient
@@ -90,22 +89,10 @@ async def test_a_listen_that_is_malformed_is_refused(hub: Running, params: dict[
 async def test_nothing_is_a_listen_too_and_tasks_are_for_who_declares_them(hub: Running) -> None:
     async with hub.client(MODERN) as peer:
         params = peer.params({"notifications": {"toolsListChanged": False}})
-        async with _open(peer, params, 1) as ear:
+        async with listening(peer.wire, params, 1) as ear:
             assert (await ear.next(ACKNOWLEDGED))["params"]["notifications"] == {}
         seen = await peer.request("subscriptions/listen", {"notifications": {"taskIds": ["st_1"]}})
         assert seen.error["code"] == -32021 and seen.status in (None, 400)
-
-
-@asynccontextmanager
-async def _open(peer: Peer, params: dict[str, Any], id: int) -> AsyncIterator[Ear]:
-    if isinstance(peer.wire, StdioClient):
-        ear = Ear(peer.wire, id)
-        await peer.wire.send_request("subscriptions/listen", params, id=id)
-        yield ear
-        await peer.wire.notify("notifications/cancelled", {"requestId": id})
-    else:
-        async with peer.wire.stream(peer.wire.message("subscriptions/listen", params, id=id)) as stream:
-            yield Ear(stream, id)
 
 
 async def test_one_listen_too_many_is_refused_with_the_limit_and_the_others_go_on(hub: Running) -> None:
@@ -154,14 +141,14 @@ async def test_when_the_hub_stops_every_listen_is_answered(front: str, tmp_path:
             await Ear(peer.wire, "l").next(ACKNOWLEDGED)
             peer.wire.process.send_signal(signal.SIGTERM)
             assert (await peer.wire.response("l"))["result"] == result
-            assert await peer.wire.wait(3) == 0
+            assert await peer.wire.wait() == 0
             return
+        assert isinstance(peer.wire, HttpClient) and isinstance(hub.wire, Hub)
         async with peer.wire.stream(peer.wire.message("subscriptions/listen", params, id="l")) as stream:
             await stream.next_event()
-            assert isinstance(hub.wire, Hub)
             hub.wire.process.send_signal(signal.SIGTERM)
             assert (await stream.rest()).messages[-1] == {"jsonrpc": "2.0", "id": "l", "result": result}
-        assert await hub.wire.wait(3) == 0
+        assert await hub.wire.wait() == 0
 
 
 @over_http

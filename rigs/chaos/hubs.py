@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import anyio
 import httpx2
+
+from tests.upstreams.launch import free_port
 
 _UP = 20.0
 """Seconds that a hub may take to serve."""
@@ -54,7 +55,7 @@ class Fleet:
         self.kills = 0
         self._rng = rng
         (folder / "servers.yaml").write_text(_CONFIG)
-        self.hubs = [self._new(port) for port in _free_ports(count)]
+        self.hubs = [Hub(port, self._started(port)) for port in (free_port() for _ in range(count))]
 
     def any(self) -> Hub:
         return self._rng.choice(self.hubs)
@@ -93,9 +94,6 @@ class Fleet:
                 hub.life.process.kill()
                 hub.life.process.wait()
 
-    def _new(self, port: int) -> Hub:
-        return Hub(port, self._started(port))
-
     def _started(self, port: int) -> Life:
         config = str(self.folder / "servers.yaml")
         command = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", str(port), "--config", config]
@@ -107,13 +105,3 @@ class Fleet:
     def _last_words(self, hub: Hub) -> str:
         text = (self.folder / f"hub-{hub.port}.log").read_text(errors="replace")
         return f"the hub on port {hub.port} does not serve: {text[-2000:]}"
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

@@ -10,13 +10,10 @@ import anyio
 import httpx2
 
 from rigs.chaos.hubs import Fleet, Hub, Life
+from tests.e2e.client import HttpClient
+from tests.e2e.fleet_of_fronts import TASKS
+from tests.upstreams.messages import modern
 
-_TASKS = "io.modelcontextprotocol/tasks"
-_META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "chaos", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {"extensions": {_TASKS: {}}},
-}
 _PATIENCE = 60.0
 """Seconds in which a job has to come to an end, whatever is killed."""
 
@@ -47,7 +44,7 @@ async def run_job(fleet: Fleet, http: httpx2.AsyncClient, rng: random.Random) ->
         if await _begun(job, seconds, fleet, http):
             await _followed(job, fleet, http, rng)
             if job.is_task:
-                await _polled(job, fleet, http)
+                await _polled(job, fleet)
         job.is_done = True
     return job
 
@@ -56,7 +53,7 @@ async def _begun(job: Job, seconds: float, fleet: Fleet, http: httpx2.AsyncClien
     """Whether the job was acknowledged. A REST call is repeated under its key until it is; a task only once."""
     arguments = {"steps": job.steps, "seconds": seconds}
     if job.is_task:
-        return await _begun_as_task(job, arguments, fleet.any(), http)
+        return await _begun_as_task(job, arguments, fleet.any())
     key = uuid.uuid4().hex
     headers = {"idempotency-key": key, "prefer": "wait=0", "accept": "application/json"}
     attempts = 0
@@ -83,10 +80,10 @@ async def _begun(job: Job, seconds: float, fleet: Fleet, http: httpx2.AsyncClien
         return True
 
 
-async def _begun_as_task(job: Job, arguments: dict[str, Any], hub: Hub, http: httpx2.AsyncClient) -> bool:
+async def _begun_as_task(job: Job, arguments: dict[str, Any], hub: Hub) -> bool:
     life = hub.life
     try:
-        result = await _rpc(hub, http, "tools/call", {"name": "run_job", "arguments": arguments}, "run_job")
+        result = await _rpc(hub, "tools/call", {"name": "run_job", "arguments": arguments})
     except httpx2.HTTPError:
         return False  # never acknowledged
     if result.get("resultType") != "task":
@@ -96,17 +93,11 @@ async def _begun_as_task(job: Job, arguments: dict[str, Any], hub: Hub, http: ht
     return True
 
 
-async def _rpc(hub: Hub, http: httpx2.AsyncClient, method: str, params: dict[str, Any], name: str) -> dict[str, Any]:
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _META}}
-    headers = {
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": method,
-        "mcp-name": name,
-        "accept": "application/json, text/event-stream",
-    }
-    answer = await http.post(f"{hub.url}/mcp", json=body, headers=headers)
-    message: dict[str, Any] = answer.json()
-    return message.get("result") or {"error": message.get("error"), "status": answer.status_code}
+async def _rpc(hub: Hub, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async with HttpClient(f"{hub.url}/mcp") as client:
+        answer = await client.request(method, modern(params, capabilities={"extensions": {TASKS: {}}}))
+    message = answer.messages[-1] if answer.messages else {}
+    return message.get("result") or {"error": message.get("error"), "status": answer.status}
 
 
 async def _followed(job: Job, fleet: Fleet, http: httpx2.AsyncClient, rng: random.Random) -> None:
@@ -149,11 +140,11 @@ def _take(job: Job, line: str) -> bool:
     return event["type"] in ("end", "error")
 
 
-async def _polled(job: Job, fleet: Fleet, http: httpx2.AsyncClient) -> None:
+async def _polled(job: Job, fleet: Fleet) -> None:
     """The task of an ended stream, from any hub: it has to agree."""
     while True:
         try:
-            task = await _rpc(fleet.any(), http, "tasks/get", {"taskId": job.stream}, job.stream)
+            task = await _rpc(fleet.any(), "tasks/get", {"taskId": job.stream})
             break
         except (httpx2.HTTPError, ValueError):
             await anyio.sleep(0.05)

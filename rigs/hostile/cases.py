@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rigs.hostile.client import Answer
+from rigs.client import Answer
 
 MB = 1_000_000
 STDIO, HTTP = ("stdio",), ("http",)

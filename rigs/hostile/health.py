@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from rigs.hostile.client import JudgingClient
+from rigs.client import JudgingClient
 from tests.interaction.fronts import children
 from tests.pace import Pace, paced
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import anyio
 
+from rigs.client import Answer, JudgingClient
 from rigs.hostile.canary import Canary
 from rigs.hostile.cases import Case
-from rigs.hostile.client import Answer, JudgingClient
 from rigs.hostile.health import Healthy, Process
 from rigs.report import crashes
 from tests.e2e.bad_upstreams import config

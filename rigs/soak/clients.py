@@ -3,21 +3,30 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from rigs.soak.wire import Http, Message, Pipe, Response
+import anyio
 
-VERSION = "2025-11-25"
-MODERN = "2026-07-28"
-INFO = {"name": "soak", "version": "1"}
-ELICITS: Message = {"elicitation": {"form": {}}}
-_BOTH = "application/json, text/event-stream"
-ANSWER = {"action": "accept", "content": {"name": "Ada"}}
+from rigs.client import JudgingClient
+from tests.e2e.answers import Answers, form
+from tests.e2e.client import HttpClient, SseEvent
+from tests.e2e.rest_client import RestClient, cut, lines
+from tests.interaction.fronts import MODERN, Peer
+from tests.upstreams.child import PeerClosed
+from tests.upstreams.messages import Message
+
+PATIENCE = 60.0
+"""Seconds after which a call that has not been answered is lost."""
 BIG = 60_000
 _nonces = itertools.count()
+
+
+def answers() -> Answers:
+    return Answers({"elicitation/create": form(name="Ada")})
 
 
 class Wrong(Exception):
@@ -69,9 +78,13 @@ class Job:
             raise Wrong(f"an error without code or message: {error}")
         if self.kind == "error" and error["message"] == self.nonce:
             return "ok"  # a code that the caller's era has no room for comes as another one
-        if self.is_safe:
-            raise Wrong(f"{self.tool} of a server that was never killed: {error}")
-        return f"error {error['code']}"
+        return self.failed(error["code"], error)
+
+    def failed(self, code: object, said: object) -> str:
+        """What a failure comes to. Raises `Wrong`."""
+        if self.is_safe or not code:
+            raise Wrong(f"{self.tool} of server {self.server}: {str(said)[:300]}")
+        return f"error {code}"
 
     def _check(self, result: Message, text: str) -> None:
         checks: dict[str, Callable[[], bool]] = {
@@ -85,195 +98,124 @@ class Job:
         if not good():
             raise Wrong(f"{self.tool} {self.nonce} was answered with {str(result)[:300]}")
 
+    def last_of(self, messages: Iterable[Message]) -> Message | None:
+        """The answer among the messages of a call, whose progress has to be in order. Raises `Wrong`."""
+        *before, last = [*messages] or [{}]
+        steps = [one["params"]["progress"] for one in before if one.get("method") == "notifications/progress"]
+        if steps != sorted(set(steps)) or not all("method" in one for one in before):
+            raise Wrong(f"{self.tool}: before the answer came {str(before)[:300]}")
+        return last if last and "method" not in last else None
+
 
 class Client:
     """Makes calls one after the other; `kinds` are those that its front has."""
 
     kinds: tuple[str, ...] = ()
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, wire: HttpClient | RestClient | None = None) -> None:
+        """`wire` has to be open while it calls."""
         self.rng = rng
+        self.wire = wire
 
     async def call(self, job: Job) -> str:
-        """Makes the call and tells what came of it. Raises `Wrong`, `Broken`."""
+        """Makes the call and tells what came of it. Raises `Wrong`."""
         raise NotImplementedError
 
     async def leave(self) -> None:
         """The client goes away: politely, or not."""
 
-    async def pause(self) -> None:
-        """A moment in which something has begun, or has not."""
-        await asyncio.sleep(self.rng.uniform(0, 0.08))
+    def moment(self) -> float:
+        """Seconds in which something has begun, or has not."""
+        return self.rng.uniform(0, 0.08)
 
 
 def new_job(kind: str, server: str, is_safe: bool) -> Job:
     return Job(kind, server, f"n{next(_nonces)}", is_safe)
 
 
-@dataclass
-class _Shown:
-    """What a stream has shown so far; it is to be `cut` after so many events, 0 for never."""
-
-    cut: int
-    events: int = 0
-    last: str = ""
-    steps: list[float] = field(default_factory=list)
-    answers: list[Message] = field(default_factory=list)
-
-
 class HandshakeHttp(Client):
     """With a session, whose streams are resumed; a session lasts for some dozens of calls."""
 
-    kinds = ("echo", "progress", "large", "error", "tool error", "cancel", "question", "resume")
+    kinds: tuple[str, ...] = ("echo", "progress", "large", "error", "tool error", "cancel", "question", "resume")
 
-    def __init__(self, port: int, rng: Random) -> None:
-        super().__init__(rng)
-        self._http, self._other = Http(port), Http(port)
-        self._session = ""
+    def __init__(self, url: str, rng: Random) -> None:
+        self._wire = HttpClient(url, seconds=PATIENCE)
+        super().__init__(rng, self._wire)
+        self._wire.answers = answers()
         self._left = 0
-        self._ids = itertools.count(1)
 
     async def call(self, job: Job) -> str:
         if self._left <= 0:
             await self._begin()
         self._left -= 1
-        id_ = next(self._ids)
-        params: Message = {"name": job.tool, "arguments": job.arguments}
+        message = self._wire.message("tools/call", {"name": job.tool, "arguments": job.arguments})
+        id_ = message["id"]
         if job.kind in ("progress", "resume"):
-            params["_meta"] = {"progressToken": id_}
-        asking = asyncio.ensure_future(self._post({"id": id_, "method": "tools/call", "params": params}))
-        if job.kind == "cancel":  # before anything has come: a quiet call has no answer to be read yet
-            await self.pause()
-            await self._told({"method": "notifications/cancelled", "params": {"requestId": id_}})
-        answer = await asking
-        if answer.status != 200 or not answer.is_stream:
-            return job.judged(await answer.json())
-        return await self._streamed(job, id_, answer)
+            message["params"]["_meta"] = {"progressToken": id_}
+        giving_up = asyncio.ensure_future(self._give_up(id_)) if job.kind == "cancel" else None
+        answer = job.last_of(event.message for event in await self._events(job, message) if event.data)
+        if giving_up is not None:
+            await giving_up
+            if answer is None:
+                return "cancelled"
+        if answer is None or answer.get("id") not in (id_, None):
+            raise Wrong(f"{job.tool}: request {id_} was answered with {str(answer)[:300]}")
+        return job.judged(answer)
 
-    async def _streamed(self, job: Job, id_: int, answer: Response) -> str:
-        """The answer on an event stream, which is broken off and resumed if that is what the job is about."""
-        shown = _Shown(cut=self.rng.randint(1, 6) if job.kind == "resume" else 0)
-        while await self._read(answer, shown):
-            self._http.drop()
-            answer = await self._ask("GET", None, last_event_id=shown.last)
-            shown.cut = 0
-            if answer.status != 200:
-                raise Wrong(f"resuming after {shown.last}: {answer.status} {await answer.json()}")
-        if shown.steps != sorted(set(shown.steps)):
-            raise Wrong(f"progress came as {shown.steps}")
-        if not shown.answers and job.kind == "cancel":
-            return "cancelled"
-        if [message["id"] for message in shown.answers] != [id_]:
-            raise Wrong(f"{job.tool}: answered with {str(shown.answers)[:300]}")
-        return job.judged(shown.answers[0])
+    async def _events(self, job: Job, message: Message) -> list[SseEvent]:
+        """All that comes; a connection is broken off and resumed if that is what the job is about."""
+        async with self._wire.stream(message) as stream:
+            if job.kind != "resume":
+                await stream.rest(PATIENCE)
+                return stream.events
+            with suppress(PeerClosed):
+                await cut(stream, self.rng.randint(1, 6))
+        if stream.last_id is None or stream.events[-1].data and "method" not in stream.events[-1].message:
+            return stream.events
+        async with self._wire.listen(stream.last_id) as rest:
+            said = await rest.rest(PATIENCE)
+            if said.status != 200:
+                raise Wrong(f"resuming after {stream.last_id}: {said.status} {said.text}")
+        return stream.events + rest.events
 
-    async def _read(self, answer: Response, shown: "_Shown") -> bool:
-        """Reads to the end, or breaks off where it is to be cut; whether it did."""
-        async for event in answer.events():
-            shown.last = event.id or shown.last
-            message = event.message if event.data else {}
-            if "id" in message and "method" in message:
-                await self._told({"id": message["id"], "result": ANSWER})
-            elif message.get("method") == "notifications/progress":
-                shown.steps.append(message["params"]["progress"])
-            elif "id" in message:
-                shown.answers.append(message)
-            shown.events += 1
-            if shown.events == shown.cut and shown.last and not shown.answers:
-                return True
-        return False
+    async def _give_up(self, id_: int) -> None:
+        """Before anything has come: a quiet call has no answer to be read yet."""
+        await anyio.sleep(self.moment())
+        told = await self._wire.notify("notifications/cancelled", {"requestId": id_})
+        if told.status not in (200, 202):
+            raise Wrong(f"a cancellation was met with {told.status} {told.text}")
 
     async def leave(self) -> None:
         """One session in ten is just not heard of again."""
-        if self._session and self.rng.random() < 0.9:
-            await (await self._ask("DELETE", None)).json()
-        self._http.drop()
-        self._other.drop()
-        self._session, self._left = "", 0
+        if self._wire.session and self.rng.random() < 0.9:
+            await self._wire.delete()
+        self._wire.session, self._wire.version, self._left = None, None, 0
 
     async def _begin(self) -> None:
         await self.leave()
-        params = {"protocolVersion": VERSION, "capabilities": ELICITS, "clientInfo": INFO}
-        answer = await self._post({"id": next(self._ids), "method": "initialize", "params": params})
-        self._session = answer.headers.get("mcp-session-id", "")
-        if answer.is_stream:
-            [event async for event in answer.events()]
-        else:
-            await answer.json()
-        if answer.status != 200 or not self._session:
+        answer = await self._wire.initialize()
+        if answer.status != 200 or not self._wire.session:
             raise Wrong(f"no session: {answer.status}")
-        await self._told({"method": "notifications/initialized"})
         self._left = self.rng.randint(5, 80)
 
-    async def _post(self, message: Message) -> Response:
-        return await self._ask("POST", {"jsonrpc": "2.0", **message})
 
-    async def _told(self, message: Message) -> None:
-        """On a second connection, since the first one may carry a stream."""
-        headers = {"accept": _BOTH, "mcp_session_id": self._session, "mcp_protocol_version": VERSION}
-        answer = await self._other.ask("POST", "/mcp", {"jsonrpc": "2.0", **message}, **headers)
-        body = await answer.json()
-        if answer.status not in (200, 202) and "result" not in message:
-            raise Wrong(f"{message['method']} was met with {answer.status} {body}")
-
-    async def _ask(self, method: str, body: Message | None, **more: str) -> Response:
-        headers = {"accept": "text/event-stream" if method == "GET" else _BOTH, "mcp_protocol_version": VERSION, **more}
-        if self._session:
-            headers["mcp_session_id"] = self._session
-        return await self._http.ask(method, "/mcp", body, **headers)
-
-
-class ModernHttp(Client):
+class ModernHttp(HandshakeHttp):
     """Without a session; a call is cancelled by closing its response."""
 
-    kinds = ("echo", "progress", "large", "error", "tool error", "cancel", "question")
-
-    def __init__(self, port: int, rng: Random) -> None:
-        super().__init__(rng)
-        self._http = Http(port)
+    kinds = HandshakeHttp.kinds[:-1]
 
     async def call(self, job: Job) -> str:
-        params: Message = {"name": job.tool, "arguments": job.arguments}
-        for _ in range(4):
-            asking = asyncio.ensure_future(self._asked(job, params))
-            if job.kind == "cancel":
-                await self.pause()
-                if not asking.done():
-                    asking.cancel()
-                    await asyncio.wait([asking])
-                    self._http.drop()
-                    return "cancelled"
-            message = await asking
-            result = message.get("result", {})
-            if result.get("resultType") != "input_required":
-                return job.judged(message)
-            answers = dict.fromkeys(result.get("inputRequests", {}), ANSWER)
-            params |= {"inputResponses": answers}
-            if "requestState" in result:
-                params["requestState"] = result["requestState"]
-        raise Wrong(f"{job.tool} asks again and again")
-
-    async def _asked(self, job: Job, params: Message) -> Message:
-        meta: Message = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientInfo": INFO,
-            "io.modelcontextprotocol/clientCapabilities": ELICITS,
-        }
-        if job.kind == "progress":
-            meta["progressToken"] = job.nonce
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}}
-        headers = {"accept": _BOTH, "mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": job.tool}
-        answer = await self._http.ask("POST", "/mcp", body, **headers)
-        if not answer.is_stream:
-            return await answer.json()
-        messages = [event.message async for event in answer.events() if event.data]
-        answers = [message for message in messages if "method" not in message]
-        if len(answers) != 1 or messages[-1] is not answers[0]:
-            raise Wrong(f"{job.tool}: {len(answers)} answers among {len(messages)} messages")
-        return answers[0]
+        peer = Peer(self._wire, MODERN, answers())
+        token = job.nonce if job.kind == "progress" else None
+        with anyio.move_on_after(self.moment() if job.kind == "cancel" else None):
+            seen = await peer.call(job.tool, job.arguments, token=token)
+            answer = job.last_of([*seen.before, seen.answer])
+            assert answer is not None
+            return job.judged(answer)
+        return "cancelled"
 
     async def leave(self) -> None:
-        self._http.drop()
+        """There is nothing to end."""
 
 
 class Rest(Client):
@@ -281,101 +223,63 @@ class Rest(Client):
 
     kinds = ("echo", "progress", "large", "tool error", "cancel", "detached")
 
-    def __init__(self, port: int, rng: Random) -> None:
-        super().__init__(rng)
-        self._http = Http(port)
+    def __init__(self, url: str, rng: Random) -> None:
+        self._wire = RestClient(url)
+        super().__init__(rng, self._wire)
 
     async def call(self, job: Job) -> str:
         is_detached = job.kind in ("detached", "cancel")
         prefer = {"prefer": "wait=0"} if is_detached else {}
-        path = f"/v1/tools/{job.tool}/call"
-        answer = await self._http.ask("POST", path, {"arguments": job.arguments}, accept="application/json", **prefer)
-        body = await answer.json()
-        if answer.status == 200 and "result" in body:
+        answer = await self._wire.call(job.tool, job.arguments, accept="application/json", **prefer)
+        body = answer.json()
+        if answer.status_code == 200 and "result" in body:
             return job.judged(body)
-        if answer.status != 202 or not is_detached:
-            return self._refused(job, answer.status, body)
+        if answer.status_code != 202 or not is_detached:
+            return job.failed(body.get("code"), body)
         if job.kind == "cancel":
-            await self.pause()
-            gone = await self._http.ask("DELETE", f"/v1/streams/{body['stream']}")
-            await gone.json()
-            if gone.status not in (200, 202):
-                raise Wrong(f"DELETE was met with {gone.status}")
+            await anyio.sleep(self.moment())
+            gone = await self._wire.ask("DELETE", f"/streams/{body['stream']}")
+            if gone.status_code not in (200, 202):
+                raise Wrong(f"DELETE was met with {gone.status_code}")
         return await self._followed(job, body["stream"])
-
-    @staticmethod
-    def _refused(job: Job, status: int, body: Message) -> str:
-        if job.is_safe or not body.get("code"):
-            raise Wrong(f"{job.tool}: {status} {str(body)[:300]}")
-        return f"error {body['code']}"
 
     async def _followed(self, job: Job, stream: str) -> str:
         """To its end, from wherever the connection was lost: every event once and in order."""
-        seqs, ending = list[int](), None
-        while ending is None:
-            after = seqs[-1] if seqs else 0
-            path = f"/v1/streams/{stream}/events?after={after}&wait=20"
-            answer = await self._http.ask("GET", path, accept="text/event-stream")
-            if answer.status != 200:
-                raise Wrong(f"{path} was met with {answer.status} {await answer.json()}")
-            cut = self.rng.randint(1, 20)
-            async for event in answer.events():
-                if not event.id:
-                    continue
-                line = event.message
-                seqs.append(line["seq"])
-                if line["type"] in ("end", "error"):
-                    ending = line
-                if (cut := cut - 1) == 0:
-                    break
-            if not answer.is_whole:
-                self._http.drop()
-        if seqs != list(range(1, len(seqs) + 1)):
-            raise Wrong(f"{stream}: events came as {seqs}")
-        return self._ended(job, ending["type"], ending["data"])
-
-    @staticmethod
-    def _ended(job: Job, type_: str, data: Message) -> str:
-        if type_ == "end" and data["outcome"] == "cancelled" and job.kind == "cancel":
+        events: list[Message] = []
+        while not events or events[-1]["type"] not in ("end", "error"):
+            path = f"/streams/{stream}/events?after={len(events)}&wait=20"
+            async with self._wire.events(path) as response:
+                if response.status != 200:
+                    raise Wrong(f"{path} was met with {response.status} {(await response.rest()).text}")
+                with suppress(PeerClosed):
+                    await cut(response, self.rng.randint(1, 20))
+            events += lines(response.events)
+        if [event["seq"] for event in events] != list(range(1, len(events) + 1)):
+            raise Wrong(f"{stream}: events came as {[event['seq'] for event in events]}")
+        data = events[-1]["data"]
+        if events[-1]["type"] == "error":
+            return job.failed(data.get("code"), data)
+        if data["outcome"] == "cancelled" and job.kind == "cancel":
             return "cancelled"
-        if type_ == "end":
-            return job.judged({"result": data.get("result")})
-        if job.is_safe or not data.get("code"):
-            raise Wrong(f"{job.tool} ended with {str(data)[:300]}")
-        return f"error {data['code']}"
-
-    async def leave(self) -> None:
-        self._http.drop()
-
-
-async def initialize(pipe: Pipe) -> None:
-    """The handshake on a pipe; questions are answered as they come."""
-    pipe.answering(lambda question: pipe.send({"id": question["id"], "result": ANSWER}))
-    params = {"protocolVersion": VERSION, "capabilities": ELICITS, "clientInfo": INFO}
-    await pipe.ask("initialize", params).answer
-    pipe.send({"method": "notifications/initialized"})
+        return job.judged({"result": data.get("result")})
 
 
 class Stdio(Client):
-    """One of many callers on one pipe."""
+    """One of many callers on one pipe, which judges progress and strays itself."""
 
     kinds = ("echo", "progress", "large", "error", "tool error", "cancel", "question")
 
-    def __init__(self, pipe: Pipe, rng: Random) -> None:
+    def __init__(self, pipe: JudgingClient, rng: Random) -> None:
         super().__init__(rng)
         self._pipe = pipe
 
     async def call(self, job: Job) -> str:
-        steps: list[float] = []
-        on_progress = (lambda params: steps.append(params["progress"])) if job.kind == "progress" else None
-        asked = self._pipe.ask("tools/call", {"name": job.tool, "arguments": job.arguments}, on_progress)
+        asked = await self._pipe.ask("tools/call", {"name": job.tool, "arguments": job.arguments})
         if job.kind == "cancel":
-            await self.pause()
-            if not asked.answer.done():
-                self._pipe.forget(asked.id)
-                self._pipe.send({"method": "notifications/cancelled", "params": {"requestId": asked.id}})
+            await anyio.sleep(self.moment())
+            if asked.answer is None:
+                await self._pipe.give_up(asked)
                 return "cancelled"
-        message = await asked.answer
-        if steps != sorted(set(steps)):
-            raise Wrong(f"progress came as {steps}")
-        return job.judged(message)
+        await asked.arrived.wait()
+        assert asked.answer is not None
+        return job.judged(asked.answer.message)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,9 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Self
 
-from rigs.soak.wire import Http, Pipe, until
-from tests.upstreams.launch import argv
+from rigs.client import JudgingClient
+from rigs.soak.clients import answers
+from tests.e2e.client import Hub
+from tests.e2e.rest_client import RestClient
+from tests.upstreams.child import Child, until
+from tests.upstreams.launch import argv, free_port
 
 SAFE = "good"
 KILLED = ("h", "m", "q", "w")
@@ -43,49 +47,52 @@ class Sample:
 class SoakHub:
     """One hub over HTTP or stdio, with a probe in its process; its state is in `folder`."""
 
+    remote: subprocess.Popen[bytes]
+    process: Child
+
     def __init__(self, folder: Path, front: str, *, traces: bool = False) -> None:
         self.folder = folder
-        self._traces = traces
         self.front = front
-        self.port = 0
-        self.remote_port = _free_port()
-        self.remote: subprocess.Popen[bytes] | None = None
+        self.url = ""
+        self.pipe: JudgingClient | None = None
+        self._traces = traces
+        self._remote_port = free_port()
         self._probe = folder / "probe"
-        self._log = folder / "hub.log"
 
-    async def start(self) -> Pipe | None:
-        """Serves when it returns; over stdio with the pipe that it serves."""
-        self.start_remote()
+    async def __aenter__(self) -> Self:
+        """Serves when it returns."""
+        self._start_remote()
         (self.folder / "servers.yaml").write_text(json.dumps(self._config()))
         command = [sys.executable, str(Path(__file__).with_name("hub_process.py")), str(self._probe), "serve"]
         command += ["--config", str(self.folder / "servers.yaml")]
-        command += ["--http", "--port", "0"] if self.front == "http" else ["--client", "mcp-hub"]
-        root = str(Path(__file__).parents[2])
-        env = {**os.environ, "MCP_HUB_STATE_DIR": str(self.folder / "state"), "PYTHONPATH": root}
-        if self._traces:
-            env["SOAK_TRACES"] = "1"
-        pipe = asyncio.subprocess.PIPE
-        with self._log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *command, stdin=pipe, stdout=pipe, stderr=log, env=env, limit=1 << 26
-            )
+        env = {"MCP_HUB_STATE_DIR": str(self.folder / "state"), "PYTHONPATH": str(Path(__file__).parents[2])}
+        env |= {"SOAK_TRACES": "1"} if self._traces else {}
         if self.front == "stdio":
-            return Pipe(self.process)
-        async with asyncio.timeout(_START):
-            await until(self._serves)
-        return None
+            self.pipe = JudgingClient([*command, "--client", "mcp-hub"], env, answers())
+            self.process = await self.pipe.__aenter__()
+            await self.pipe.initialize()
+        else:
+            hub = Hub([*command, "--http", "--port", "0"], env)
+            self.process = await hub.__aenter__()
+            self.url = (await hub.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp", _START)).group()
+        return self
 
-    def _serves(self) -> bool:
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", self.log)
-        self.port = int(found[1]) if found else 0
-        return found is not None
+    async def __aexit__(self, *error: object) -> None:
+        await self.process.__aexit__(*error)
+        self.remote.kill()
+        self.remote.communicate()
+
+    async def stop(self) -> int | None:
+        """Ends it as clients do: by SIGTERM, or by closing its input. Its exit code."""
+        await self.process.stop(20)
+        return self.process.returncode
 
     def _config(self) -> dict[str, object]:
         eras = {SAFE: "both", "h": "handshake", "m": "modern", "q": "handshake"}
         commands = {name: argv(name=name, era=era) for name, era in eras.items()}
         servers: dict[str, object] = {name: {"command": c[0], "args": c[1:]} for name, c in commands.items()}
         servers["w"] = {
-            "url": f"http://127.0.0.1:{self.remote_port}/mcp",
+            "url": f"http://127.0.0.1:{self._remote_port}/mcp",
             "restart": {"intensity": 1_000_000, "period": "5s"},
         }
         # it is killed all the time on purpose; calls that hang would show as lost ones, not be ended by the hub
@@ -99,15 +106,24 @@ class SoakHub:
         }
         return {"hub": hub, "defaults": defaults, "servers": servers}
 
-    def start_remote(self) -> None:
+    def _start_remote(self) -> None:
         quiet = subprocess.DEVNULL
-        self.remote = subprocess.Popen(
-            argv(name="w", http=self.remote_port), stdin=subprocess.PIPE, stdout=quiet, stderr=quiet
-        )
+        command = argv(name="w", http=self._remote_port)
+        self.remote = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
 
-    @property
-    def log(self) -> str:
-        return self._log.read_text(errors="replace")
+    def kill_remote(self) -> None:
+        """SIGKILL for the remote server, and a new process in its place."""
+        self.remote.kill()
+        self.remote.communicate()
+        self._start_remote()
+
+    async def answers(self, name: str) -> bool:
+        """Whether a call to this server has a result now."""
+        tool, arguments = f"{name}_echo", {"text": "up"}
+        if self.pipe is not None:
+            return (await self.pipe.call(tool, arguments, seconds=_START)).ending == "result"
+        async with RestClient(self.url) as rest:
+            return (await rest.call(tool, arguments, accept="application/json")).status_code == 200
 
     def child_named(self, name: str) -> int | None:
         """The process of this server, if there is one."""
@@ -141,38 +157,17 @@ class SoakHub:
 
     async def types(self) -> dict[str, int]:
         """How many objects of each type the hub holds, garbage aside."""
-        told = Path(f"{self._probe}.types")
-        self._forget(told)
-        async with asyncio.timeout(120):
-            await until(told.exists)
-        return self._told(told)
-
-    def _forget(self, told: Path) -> None:
-        told.unlink(missing_ok=True)
-        Path(f"{self._probe}.ask").touch()
-
-    @staticmethod
-    def _told(told: Path) -> dict[str, int]:
+        told = self._ask()
+        await until(told.exists, 120)
         found: dict[str, int] = json.loads(told.read_text())
         return found
 
-    async def stop(self) -> int:
-        """Ends it as clients do: by SIGTERM, or by closing its input. Its exit code."""
-        if self.front == "http":
-            with suppress(ProcessLookupError):
-                self.process.terminate()
-        elif self.process.stdin is not None:
-            self.process.stdin.close()
-        try:
-            async with asyncio.timeout(20):
-                code = await self.process.wait()
-        except TimeoutError:
-            self.process.kill()
-            code = await self.process.wait()
-        if self.remote is not None:
-            self.remote.kill()
-            self.remote.communicate()
-        return code
+    def _ask(self) -> Path:
+        """Where the probe writes its answer."""
+        told = Path(f"{self._probe}.types")
+        told.unlink(missing_ok=True)
+        Path(f"{self._probe}.ask").touch()
+        return told
 
 
 class Killer:
@@ -190,7 +185,7 @@ class Killer:
         """One more kill; waits while too many are due."""
         self._owed += 1
         self._told.set()
-        await until(lambda: self._owed <= _MOST_OWED)
+        await until(lambda: self._owed <= _MOST_OWED, _START)
 
     async def run(self) -> None:
         while True:
@@ -207,16 +202,14 @@ class Killer:
         return not self._owed
 
     def _killed(self, name: str) -> bool:
-        remote = self._hub.remote
-        assert remote is not None
-        pid = remote.pid if name == "w" else self._hub.child_named(name)
+        pid = self._hub.remote.pid if name == "w" else self._hub.child_named(name)
         if pid is None or not self._is_grown(name, pid):
             return False
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
         if name == "w":
-            remote.communicate()
-            self._hub.start_remote()
+            self._hub.kill_remote()
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return True
 
     def _is_grown(self, name: str, pid: int) -> bool:
@@ -225,19 +218,6 @@ class Killer:
             self._born[name] = (pid, time.monotonic())
             return False
         return time.monotonic() - since > _AGE
-
-
-async def answers(hub: SoakHub, name: str, pipe: Pipe | None) -> bool:
-    """Whether a call to this server has a result now."""
-    tool, arguments = f"{name}_echo", {"text": "up"}
-    if pipe is not None:
-        message = await pipe.ask("tools/call", {"name": tool, "arguments": arguments}).answer
-        return "result" in message
-    http = Http(hub.port)
-    answer = await http.ask("POST", f"/v1/tools/{tool}/call", {"arguments": arguments}, accept="application/json")
-    await answer.json()
-    http.drop()
-    return answer.status == 200
 
 
 def _children(pid: int) -> list[int]:
@@ -251,10 +231,3 @@ def _state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return "Z"
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port

@@ -10,17 +10,19 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from rigs.report import crashes
-from rigs.soak.clients import Client, HandshakeHttp, ModernHttp, Rest, Stdio, Wrong, initialize, new_job
-from rigs.soak.hubs import KILLED, SAFE, Killer, Sample, SoakHub, answers
-from rigs.soak.wire import Broken, Pipe, until
+import anyio
+import httpx2
 
-_PATIENCE = 60.0
-"""Seconds after which a call that has not been answered is lost."""
+from rigs.report import crashes
+from rigs.soak.clients import PATIENCE, Client, HandshakeHttp, ModernHttp, Rest, Stdio, Wrong, new_job
+from rigs.soak.hubs import KILLED, SAFE, Killer, Sample, SoakHub
+from tests.upstreams.child import PeerClosed, until
+
 _REST = 60.0
 """Seconds in which every server has to be up again after a round."""
 _LINGER = 30.0
@@ -108,18 +110,15 @@ async def soak(plan: Plan, say: Callable[[str], None] = lambda line: None) -> Ou
     outcome = Outcome(plan)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        hub = SoakHub(Path(folder), plan.front, traces=plan.traces)
-        run = _Run(hub, plan, outcome, say)
-        try:
-            await run.all()
-        except (TimeoutError, OSError, AssertionError) as problem:
-            outcome.faults.append(f"it broke off: {problem!r}; {hub.log[-1500:]}")
-        finally:
-            code = await hub.stop()
-        if code != 0:
-            outcome.faults.append(f"the hub ended with {code}: {hub.log[-1500:]}")
-        bad = [f"{line[:200]} … {line[-700:]}" for line in crashes(hub.log)]
-        outcome.faults += [f"in the hub's log: {line}" for line in bad[:5]]
+        async with SoakHub(Path(folder), plan.front, traces=plan.traces) as hub:
+            try:
+                await _Run(hub, plan, outcome, say).all()
+            except (TimeoutError, OSError, AssertionError) as problem:
+                outcome.faults.append(f"it broke off: {problem!r}; {hub.process.stderr[-1500:]}")
+            if (code := await hub.stop()) != 0:
+                outcome.faults.append(f"the hub ended with {code}: {hub.process.stderr[-1500:]}")
+            bad = [f"{line[:200]} … {line[-700:]}" for line in crashes(hub.process.stderr)]
+            outcome.faults += [f"in the hub's log: {line}" for line in bad[:5]]
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -127,48 +126,47 @@ async def soak(plan: Plan, say: Callable[[str], None] = lambda line: None) -> Ou
 class _Run:
     def __init__(self, hub: SoakHub, plan: Plan, outcome: Outcome, say: Callable[[str], None]) -> None:
         self._hub, self._plan, self._outcome, self._say = hub, plan, outcome, say
-        self._rng = Random(plan.seed)
-        self._pipe: Pipe | None = None
         self._clients: list[Client] = []
         self._begun = 0
 
     async def all(self) -> None:
-        self._pipe = await self._hub.start()
         killer = Killer(self._hub, Random(f"{self._plan.seed} kills"))
-        others = [asyncio.ensure_future(killer.run())]
+        killing = asyncio.ensure_future(killer.run())
         try:
-            if self._pipe is not None:
-                others.append(asyncio.ensure_future(self._pipe.read()))
-                await initialize(self._pipe)
-            await self._settled()
-            base = self._sampled()
-            self._clients = [self._client(number) for number in range(self._plan.workers)]
-            types: dict[str, int] = {}
-            for number in range(self._plan.rounds):
-                await self._round(killer, self._plan.calls * (number + 1) // self._plan.rounds)
-                self._say(f"{self._begun} calls, {killer.kills} kills, {len(self._outcome.faults)} faults")
-                if number == self._plan.rounds // 2 - 1:
-                    types = await self._hub.types()
-            self._compare(types, await self._hub.types())
-            self._trace()
+            async with AsyncExitStack() as stack:
+                await self._settled()
+                base = self._sampled()
+                self._clients = [self._client(number) for number in range(self._plan.workers)]
+                for client in self._clients:
+                    if client.wire is not None:
+                        await stack.enter_async_context(client.wire)
+                await self._rounds(killer)
             self._judge(base, await self._let_go(base), killer)
         finally:
             self._outcome.kills = killer.kills
-            for other in others:
-                other.cancel()
-            await asyncio.wait(others)
+            killing.cancel()
+            await asyncio.wait([killing])
 
     def _client(self, number: int) -> Client:
         rng = Random(f"{self._plan.seed} {number}")
-        if self._pipe is not None:
-            return Stdio(self._pipe, rng)
-        return (HandshakeHttp, HandshakeHttp, ModernHttp, Rest)[number % 4](self._hub.port, rng)
+        if self._hub.pipe is not None:
+            return Stdio(self._hub.pipe, rng)
+        return (HandshakeHttp, HandshakeHttp, ModernHttp, Rest)[number % 4](self._hub.url, rng)
+
+    async def _rounds(self, killer: Killer) -> None:
+        types: dict[str, int] = {}
+        for number in range(self._plan.rounds):
+            await self._round(killer, self._plan.calls * (number + 1) // self._plan.rounds)
+            self._say(f"{self._begun} calls, {killer.kills} kills, {len(self._outcome.faults)} faults")
+            if number == self._plan.rounds // 2 - 1:
+                types = await self._hub.types()
+        self._compare(types, await self._hub.types())
+        self._trace()
 
     async def _round(self, killer: Killer, most: int) -> None:
         """Calls up to that many, then everybody leaves and the hub comes to rest."""
         await asyncio.gather(*(self._work(client, killer, most) for client in self._clients))
-        async with asyncio.timeout(_REST):
-            await until(lambda: killer.is_idle)
+        await until(lambda: killer.is_idle, _REST)
         await asyncio.gather(*(client.leave() for client in self._clients))
         await self._settled()
         self._outcome.samples.append(self._sampled())
@@ -184,12 +182,12 @@ class _Run:
             server = client.rng.choice([one for one in servers if kind == "question" or one != "q"])
             job = new_job(kind, server, is_safe=server == SAFE)
             try:
-                async with asyncio.timeout(_PATIENCE):
+                with anyio.fail_after(PATIENCE):
                     came = await client.call(job)
             except TimeoutError:
-                came = self._fault(f"{job.tool}: no answer within {_PATIENCE:g} s")
-            except (Wrong, Broken) as problem:
-                came = self._fault(f"{type(client).__name__}: {problem}")
+                came = self._fault(f"{job.tool}: no answer within {PATIENCE:g} s")
+            except (Wrong, PeerClosed, AssertionError, httpx2.TransportError) as problem:
+                came = self._fault(f"{type(client).__name__}: {problem!r}")
                 await client.leave()
             self._outcome.answered[came if came.startswith("error") or came == "wrong" else f"{kind}: {came}"] += 1
             if number % _KILLS == 0:
@@ -201,16 +199,11 @@ class _Run:
 
     async def _settled(self) -> None:
         """Until every server answers again, and a moment longer for what is swept once in a while."""
-        async with asyncio.timeout(_REST):
+        with anyio.fail_after(_REST):
             for name in (SAFE, *KILLED):
-                await self._up(name)
-        await asyncio.sleep(1.2)
-
-    async def _up(self, name: str) -> None:
-        while True:
-            if await answers(self._hub, name, self._pipe):
-                return
-            await asyncio.sleep(0.05)
+                while not await self._hub.answers(name):  # noqa: ASYNC110 - only a call can tell
+                    await anyio.sleep(0.05)
+        await anyio.sleep(1.2)
 
     def _sampled(self) -> Sample:
         return self._hub.sample(self._begun)
@@ -234,8 +227,8 @@ class _Run:
             more = [what for what, most in _LEFT.items() if getattr(sample, what) > getattr(base, what) + most]
             if not (more or sample.zombies) or time.monotonic() > until:
                 return sample
-            await asyncio.sleep(1)
-            await answers(self._hub, "w", self._pipe)  # idle connections to it are looked at when one is needed
+            await anyio.sleep(1)
+            await self._hub.answers("w")  # idle connections to it are looked at when one is needed
 
     def _judge(self, base: Sample, last: Sample, killer: Killer) -> None:
         plan, faults = self._plan, self._outcome.faults
@@ -248,8 +241,8 @@ class _Run:
         slope = self._outcome.slope
         if slope is not None and slope > plan.slope:
             faults.append(f"memory grows by {slope:.0f} kB in 10,000 calls")
-        if self._pipe is not None and (self._pipe.unanswered or self._pipe.strays):
-            faults.append(f"{self._pipe.unanswered} calls unanswered, {len(self._pipe.strays)} strays on the pipe")
+        if (pipe := self._hub.pipe) is not None:
+            faults += pipe.wrongs + [f"never answered: {id_}" for id_ in pipe.unanswered()]
         if killer.kills < plan.calls // _KILLS:
             faults.append(f"only {killer.kills} kills")
         if sum(self._outcome.answered.values()) != self._begun:

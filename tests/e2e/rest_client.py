@@ -15,11 +15,11 @@ SSE = {"accept": "text/event-stream"}
 
 
 class RestClient:
-    """Requests to one hub, each of whose waits for bytes is bounded."""
+    """Requests to one hub, which may be given as its URL; each wait for bytes is bounded."""
 
-    def __init__(self, hub: Hub, token: str | None = None) -> None:
+    def __init__(self, hub: Hub | str, token: str | None = None) -> None:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        base = hub.url.removesuffix("/mcp") + "/v1"
+        base = (hub if isinstance(hub, str) else hub.url).removesuffix("/mcp") + "/v1"
         self._http = httpx2.AsyncClient(base_url=base, timeout=WAIT, headers=headers, trust_env=False)
 
     async def __aenter__(self) -> Self:

@@ -2,8 +2,6 @@
 
 import json
 import random
-import signal
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,10 @@ from mcp_hub.client import HubStream
 from mcp_hub.client.http import connect
 from mcp_hub.errors import HubRestarted, InvalidParams
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, Progressed, Started
-from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import cutting_proxy
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import WAIT
-from tests.upstreams.launch import argv
+from tests.upstreams.launch import argv, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -84,27 +81,16 @@ async def test_stream_is_whole_though_connections_are_cut_at_any_byte(seed: int,
     assert len(proxy.passed) > 3
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
-async def kill(hub: Hub) -> None:
-    hub.process.send_signal(signal.SIGKILL)
-    assert await hub.wait(WAIT) == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("seen", [1, 7])
 async def test_hub_that_is_killed_ends_the_stream_once_the_next_one_runs(seen: int, tmp_path: Path) -> None:
-    port = ("--port", free_port())
+    port = ("--port", str(free_port()))
     events: list[tuple[int, CallEvent]] = []
     with anyio.fail_after(SECONDS):
         async with http_hub(config(tmp_path), tmp_path, *port) as hub, connect(hub.url) as client:
             async with client.stream("jobs_run_job", job(1000, 100)) as stream:
                 while len(events) < seen:
                     events += await numbered(stream, 1)
-                await kill(hub)
+                await hub.kill_alone()
                 async with http_hub(config(tmp_path), tmp_path, *port) as again:
                     events += await numbered(stream)
                     assert stream.stream is not None

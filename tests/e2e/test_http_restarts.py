@@ -1,31 +1,18 @@
 """A hub over HTTP that is killed in the middle of a call: the next one on the same state goes on with the stream."""
 
-import signal
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
-from tests.e2e.client import HttpClient, Hub, SseEvent, SseStream
+from tests.e2e.client import HttpClient, SseEvent, SseStream
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, received, servers_yaml
+from tests.upstreams.launch import argv, free_port, received, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
 RESTARTED = 1006
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
-async def kill(hub: Hub) -> None:
-    hub.process.send_signal(signal.SIGKILL)
-    assert await hub.wait(10) == -signal.SIGKILL
 
 
 def told(*streams: SseStream) -> list[SseEvent]:
@@ -39,7 +26,7 @@ async def follow(stream: SseStream, messages: int) -> None:
 
 @pytest.mark.parametrize("seen", [1, 40])
 async def test_the_rest_and_one_response_come_from_the_next_hub(seen: int, tmp_path: Path) -> None:
-    text, port = servers_yaml({"a": argv(name="a")}), ("--port", free_port())
+    text, port = servers_yaml({"a": argv(name="a")}), ("--port", str(free_port()))
     async with http_hub(text, tmp_path, *port) as hub, HttpClient(hub.url) as client:
         await client.initialize()
         await client.request("tools/list")
@@ -47,7 +34,7 @@ async def test_the_rest_and_one_response_come_from_the_next_hub(seen: int, tmp_p
         message = client.message("tools/call", params)
         async with client.stream(message) as before:
             await follow(before, seen)
-            await kill(hub)
+            await hub.kill_alone()
             place, first = before.last_id, told(before)
     async with http_hub(text, tmp_path, *port) as hub, HttpClient(hub.url) as again:
         again.session, again.version = client.session, client.version
@@ -81,7 +68,7 @@ async def test_the_session_is_as_its_client_left_it_and_ends_with_it(tmp_path: P
         place = (await client.request("tools/call", params)).events[0].id
         assert (await client.request("resources/subscribe", {"uri": "fixture://text/1"})).last["result"] == {}
         assert (await client.request("logging/setLevel", {"level": "error"})).last["result"] == {}
-        await kill(hub)
+        await hub.kill_alone()
     before = len(received(journal, "resources/subscribe"))
     async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, BOB) as bob, HttpClient(hub.url, ALICE) as again:
         for peer in (bob, again):
@@ -92,7 +79,7 @@ async def test_the_session_is_as_its_client_left_it_and_ends_with_it(tmp_path: P
             await until(lambda: len(received(journal, "resources/subscribe")) > before)
         assert received(journal, "logging/setLevel")[-1]["params"] == {"level": "error"}
         assert (await again.delete()).status == 204
-        await kill(hub)
+        await hub.kill_alone()
     async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, ALICE) as last:
         last.session, last.version = client.session, client.version
         assert (await last.request("tools/list")).status == 404

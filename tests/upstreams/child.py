@@ -66,7 +66,7 @@ class Child:
 
     @property
     def stderr(self) -> str:
-        """What it wrote to stderr so far (the last MiB)."""
+        """What it wrote to stderr so far (the last 16 MiB)."""
         return self._stderr.decode("utf-8", "replace")
 
     async def wait(self, seconds: float = WAIT) -> int:
@@ -102,6 +102,11 @@ class Child:
         except TimeoutError:
             raise AssertionError(f"{self.argv} still runs {seconds} s after SIGTERM:\n{self.stderr}") from None
 
+    async def kill_alone(self) -> None:
+        """Send SIGKILL to it and none of its children, and wait for its end."""
+        self.process.send_signal(signal.SIGKILL)
+        assert await self.wait() == -signal.SIGKILL
+
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the whole group, grandchildren included."""
         with suppress(ProcessLookupError):
@@ -110,7 +115,7 @@ class Child:
     async def _collect_stderr(self) -> None:
         async for chunk in Chunks(self.process.stderr):
             self._stderr += chunk
-            del self._stderr[: -(1 << 20)]
+            del self._stderr[: -(1 << 24)]
             self._notice()
         self._stderr_ended = True
         self._notice()

@@ -1,6 +1,7 @@
 """How tests start the fixture server and read what arrived there."""
 
 import json
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,14 @@ def argv(*options: str, **named: Any) -> list[str]:
     """The command line of one fixture server: `argv("--page-loop", name="a", era="modern", tools_json=path)`."""
     flags = [part for key, value in named.items() for part in (f"--{key.replace('_', '-')}", str(value))]
     return [sys.executable, str(SERVER), *flags, *options]
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 for what has to come back on the same one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def servers_yaml(servers: Mapping[str, list[str] | str], **settings: Any) -> str:

@@ -1,7 +1,9 @@
-"""Kills servers, their children, guards and hubs at random and counts what is left behind.
+"""`make orphans`: kills servers, their children, guards and hubs at random and counts what is left behind.
+
+Exit code 1 when it is anything.
 
 This process is a subreaper: whatever outlives a hub becomes a child of it. So after the end of a hub it must have no
-children at all, without killing any. Run it in a process of its own.
+children at all, without killing any.
 """
 
 import ctypes
@@ -11,12 +13,14 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rigs.report import arguments, reported, say
 from tests.upstreams.family import start_time
 from tests.upstreams.launch import argv
 
@@ -48,7 +52,7 @@ class Outcome:
         ]
 
 
-def orphans(kills: int, seed: int, folder: Path, say: Callable[[str], None]) -> Outcome:
+def orphans(kills: int, seed: int, folder: Path) -> Outcome:
     """Kills so many processes; at the end the last hub is asked to stop."""
     assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0, "no subreapers here"
     rng, outcome = random.Random(seed), Outcome()
@@ -252,3 +256,17 @@ def _until(condition: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def main() -> int:
+    parser = arguments("orphans", __doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = orphans(given.kills, given.seed, Path(folder))
+    return reported(outcome.lines(), outcome.faults, is_complete=outcome.total >= given.kills)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Every rule of the architecture test, in the order in which it reports."""
 
-from tests.architecture import english, imports, prose, sizes, state
+from tests.architecture import imports, prose, sizes
 from tests.architecture.source import Rule
 
 RULES: dict[str, Rule] = {
@@ -8,9 +8,9 @@ RULES: dict[str, Rule] = {
     for rule in (
         *(imports.imports_out_of_order, imports.imports_of_fronts, imports.imports_of_pure_modules),
         *(imports.imports_of_the_sdk, imports.imports_of_concrete_parts, imports.imports_of_asyncio),
-        *(imports.lazy_imports, state.foreign_attributes),
+        *(imports.lazy_imports, sizes.foreign_attributes),
         *(sizes.long_files, sizes.long_functions, sizes.large_classes, sizes.large_packages),
         *(sizes.repeated_class_names, prose.missing_docstrings, prose.package_docstrings),
-        *(prose.docstring_openings, prose.missing_pages, english.english),
+        *(prose.docstring_openings, prose.missing_pages, prose.english),
     )
 }

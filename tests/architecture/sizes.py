@@ -1,11 +1,11 @@
-"""Rules about sizes, and the one about names: how large a file, a function, a class or a package may get."""
+"""Rules about classes, their attributes and their names, and how large a file, a function or a package may get."""
 
 import ast
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture.source import Function, Offence, qualified, sources
+from tests.architecture.source import Function, Offence, Source, qualified, sources
 
 MAX_FILE, MAX_FUNCTION, MAX_METHODS, MAX_ATTRIBUTES, MAX_MODULES = 400, 40, 12, 10, 15
 
@@ -107,3 +107,40 @@ def repeated_class_names(root: Path) -> Iterator[Offence]:
         others = [place for place in places.get(node.name, []) if place != shown]
         if others:
             yield Offence(shown, node.lineno, node.name, f"class {node.name} is also in {', '.join(others)}")
+
+
+def foreign_attributes(root: Path) -> Iterator[Offence]:
+    """An attribute is written on anything but `self` only in the module whose class declares it."""
+    for source in sources(root):
+        own = declared(source)
+        for node in source.nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+                if ast.unparse(node.value) not in ("self", "cls") and node.attr not in own:
+                    what = f"{ast.unparse(node)} is written outside the module of its class"
+                    yield Offence(source.shown, node.lineno, node.attr, what)
+
+
+def declared(source: Source) -> set[str]:
+    """The attributes of all classes in the file: slots, names in their bodies, and what they write on `self`."""
+    names: set[str] = set()
+    for node in source.classes:
+        names |= written_on_self(node)
+        for child in node.body:
+            names |= _names_of(child)
+    return names
+
+
+def _names_of(statement: ast.stmt) -> set[str]:
+    match statement:
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+        case ast.Assign(targets=targets, value=value):
+            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            slots = (
+                {node.value for node in ast.walk(value) if isinstance(node, ast.Constant)}
+                if "__slots__" in names
+                else set()
+            )
+            return names | {name for name in slots if isinstance(name, str)}
+        case _:
+            return set()

@@ -15,30 +15,11 @@ import anyio
 import uvicorn
 from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
-from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
-from mcp.types import JSONRPCMessage
+
+from rigs.conformance.server.main import Events
 
 TOOLS = ("echo", "progress", "wait_cancel", "big", "error", "tool_error")
 RETRY_MS = 1000
-
-
-class Events(EventStore):
-    """Everything ever sent, in memory: it is for one client and a few seconds."""
-
-    def __init__(self) -> None:
-        self._events: list[tuple[StreamId, JSONRPCMessage | None]] = []
-
-    async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
-        self._events.append((stream_id, message))
-        return str(len(self._events))
-
-    async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
-        position = int(last_event_id)
-        stream_id = self._events[position - 1][0]
-        for number, (stream, message) in enumerate(self._events[position:], position + 1):
-            if stream == stream_id and message is not None:
-                await send_callback(EventMessage(message, str(number)))
-        return stream_id
 
 
 class Tools:

@@ -14,9 +14,9 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from rigs.clients.clients import Client
-from rigs.clients.cutter import Cutter
 from rigs.clients.install import ROOT
 from tests.e2e.client import Hub, running_hub
+from tests.e2e.cutting_proxy import Cutter, cutter
 from tests.upstreams.child import GRACE
 from tests.upstreams.launch import argv, servers_yaml
 
@@ -110,11 +110,9 @@ async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIte
 async def over_http(client: Client, url: str) -> AsyncIterator[Rig]:
     """The way to a URL, and one for `resume` on which the connection breaks."""
     reach = client.bridge or (lambda url: {"url": url})
-    port = urlsplit(url).port or 0
-    async with Cutter(port, marker=MARKER.encode(), sign=b"notifications/progress", count=CUT_AFTER) as cutter:
-        around = url.replace(str(port), str(cutter.port))
-        resume = {"target": reach(around), "marker": MARKER, "delay": RESUME_DELAY}
-        yield Rig({"target": reach(url), "resume": resume}, cutter=cutter)
+    async with cutter(url, marker=MARKER.encode(), sign=b"notifications/progress", count=CUT_AFTER) as around:
+        resume = {"target": reach(around.url), "marker": MARKER, "delay": RESUME_DELAY}
+        yield Rig({"target": reach(url), "resume": resume}, cutter=around)
 
 
 async def left_running(root: Path, grace: float = GRACE) -> list[str]:

@@ -84,7 +84,4 @@ def _is_element(text: str) -> bool:
     return True
 
 
-RECOVERY_TARGETS = (
-    Target("several", make_several, check_several),
-    Target("list", make_list, check_list),
-)
+RECOVERY_TARGETS = (Target("several", make_several, check_several), Target("list", make_list, check_list))

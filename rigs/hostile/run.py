@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
+import anyio.abc
 
 from rigs.client import Answer, JudgingClient
-from rigs.hostile.canary import Canary
 from rigs.hostile.cases import Case
 from rigs.hostile.health import Healthy, Process
 from rigs.report import crashes
@@ -76,6 +76,34 @@ class _Server:
     name: str
     rows: list[Row]
     outcomes: list[Outcome]
+
+
+class Canary:
+    """A listener whose `url` is in what bad servers say: nobody may ever connect; `seen` has what came nevertheless."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        self.url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}/"
+        self._tasks.start_soon(self._serve, listener)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+    async def _serve(self, listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
+        async with listener:
+            await listener.serve(self._note)
+
+    async def _note(self, stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            self.seen.append((await stream.receive(1000)).decode("latin-1")[:200])
 
 
 async def run_together(rows: Sequence[Row], root: Path) -> list[Outcome]:

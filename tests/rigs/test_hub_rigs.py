@@ -12,9 +12,12 @@ from rigs.chaos.chaos import chaos
 from rigs.fuzz.search import Search, drawn, fault_of, smaller
 from rigs.fuzz.target import Target
 from rigs.fuzz.targets import TARGETS
+from rigs.report import crashes
 from rigs.soak.soak import Plan, soak
 
 ROOT = Path(__file__).parents[2]
+LOST = '{"upstream": "git", "code": "start_crashed", "event": "upstream_state", "level": "warning"}'
+FAULT = '{"method": "ping", "event": "request_crashed", "level": "error"}'
 
 
 @pytest.mark.anyio
@@ -56,3 +59,10 @@ def test_a_fault_is_found_and_made_small() -> None:
     target = Target("t", lambda rng: bytes(rng.choices(b"abcx", k=rng.randrange(40))), check)
     found = next(found for number in range(1000) if (found := fault_of(target, drawn(target, 1, number))) is not None)
     assert found.place.startswith("KeyError at") and smaller(target, found).data == b"ab"
+
+
+def test_a_fault_of_the_hub_is_found_and_a_server_that_crashed_is_not_one() -> None:
+    assert crashes(f"{LOST}\n{FAULT}\nTraceback (most recent call last):") == [
+        FAULT,
+        "Traceback (most recent call last):",
+    ]

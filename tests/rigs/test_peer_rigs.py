@@ -50,11 +50,6 @@ def test_documented_table_of_bad_servers_has_these_rows() -> None:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def hubs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     async with site(tmp_path_factory.mktemp("hostile")) as running:
         yield running

@@ -9,7 +9,7 @@ from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from mcp import MCPError
 
-from rigs.clients.drivers.steps import ANSWER, ROOT, Answer, Names, OnProgress, Refused, Task, form, main
+from rigs.clients.drivers.steps import ANSWER, ROOT, Answer, Names, OnProgress, Refused, Task, form, main, telling
 
 
 class Session:
@@ -27,12 +27,8 @@ class Session:
         }
 
     async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> Answer:
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
-            assert on_progress is not None
-            on_progress(progress)
-
         try:
-            handler = tell if on_progress else None
+            handler = telling(on_progress)
             result = await self._client.call_tool(tool, arguments, progress_handler=handler, raise_on_error=False)
         except MCPError as refused:
             raise Refused(refused.error.code, refused.error.message, refused.error.data) from refused

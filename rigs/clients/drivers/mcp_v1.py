@@ -8,7 +8,7 @@ from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, ty
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import FileUrl
 
-from rigs.clients.drivers.steps import ANSWER, ROOT, Answer, Names, OnProgress, Refused, Task, form, main
+from rigs.clients.drivers.steps import ANSWER, ROOT, Answer, Names, OnProgress, Refused, Task, form, main, telling
 
 
 class Session:
@@ -26,12 +26,8 @@ class Session:
         }
 
     async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> Answer:
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
-            assert on_progress is not None
-            on_progress(progress)
-
         try:
-            callback = tell if on_progress else None
+            callback = telling(on_progress)
             result = await self._session.call_tool(tool, arguments, progress_callback=callback)
         except McpError as refused:
             raise Refused(refused.error.code, refused.error.message, refused.error.data) from refused

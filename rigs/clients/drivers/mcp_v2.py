@@ -7,7 +7,7 @@ from typing import Any
 from mcp import Client, MCPError, StdioServerParameters, types
 from pydantic import FileUrl
 
-from rigs.clients.drivers.steps import ANSWER, ROOT, Answer, Names, OnProgress, Refused, Task, form, main
+from rigs.clients.drivers.steps import ANSWER, ROOT, Answer, Names, OnProgress, Refused, Task, form, main, telling
 
 
 class Session:
@@ -32,12 +32,8 @@ class Session:
         }
 
     async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> Answer:
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
-            assert on_progress is not None
-            on_progress(progress)
-
         try:
-            callback = tell if on_progress else None
+            callback = telling(on_progress)
             result = await self._client.call_tool(tool, arguments, progress_callback=callback)
         except MCPError as refused:
             raise Refused(refused.error.code, refused.error.message, refused.error.data) from refused

@@ -80,6 +80,17 @@ def form(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: field.get("enum", [by_type.get(field.get("type", ""), ANSWER)])[0] for name, field in fields.items()}
 
 
+def telling(on_progress: OnProgress | None) -> Any:
+    """The callback that the Python libraries take for progress."""
+    if on_progress is None:
+        return None
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        on_progress(progress)
+
+    return tell
+
+
 class Failed(Exception):
     """A step saw something else than it should."""
 

@@ -45,11 +45,7 @@ ENUMS = {
         "enumNames": ["Option One", "Option Two", "Option Three"],
     },
     "untitledMulti": {"type": "array", "description": "Some of three", "items": {"type": "string", "enum": THREE}},
-    "titledMulti": {
-        "type": "array",
-        "description": "Some of three with titles",
-        "items": {"anyOf": _titled("Choice")},
-    },
+    "titledMulti": {"type": "array", "description": "Some of three with titles", "items": {"anyOf": _titled("Choice")}},
 }
 """Each way to write an enumeration (SEP-1330)."""
 

@@ -66,12 +66,7 @@ def _named(answers: Answers) -> Result:
 
 
 DELETION = Dialogue(
-    _deleted,
-    (
-        lambda arguments: {
-            "confirm": elicitation(f"Delete {arguments['filename']}?", CONFIRM, ["confirm"]),
-        },
-    ),
+    _deleted, (lambda arguments: {"confirm": elicitation(f"Delete {arguments['filename']}?", CONFIRM, ["confirm"])},)
 )
 TWO = Dialogue(
     lambda answers: text(f"answered: {', '.join(sorted(answers))}"),

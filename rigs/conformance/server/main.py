@@ -7,6 +7,7 @@ its URL on stderr (0 takes a free port). Without an era it serves both; a pipe i
 import argparse
 import os
 import sys
+from collections import deque
 from typing import Any
 
 import anyio
@@ -15,15 +16,38 @@ import uvicorn
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from rigs.conformance.server.app import ConformanceServer
-from rigs.conformance.server.events import Events
 from rigs.conformance.server.instance import Context
 
 RETRY = 100
 """Milliseconds after which a client whose stream was closed should come back."""
+KEPT = 1000
+
+
+class Events(EventStore):
+    """The last `KEPT` events of all streams, for a client that comes back with `Last-Event-ID`; ids count up."""
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[int, str, types.JSONRPCMessage | None]] = deque(maxlen=KEPT)
+        self._last_id = 0
+
+    async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
+        self._last_id += 1
+        self._events.append((self._last_id, stream_id, message))
+        return str(self._last_id)
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        """Send what the stream of this event had after it; the stream, or None for an event that is not there."""
+        after = int(last_event_id)
+        stream = next((stream for event, stream, _ in self._events if event == after), None)
+        for event, owner, message in list(self._events):
+            if owner == stream and event > after and message is not None:
+                await send_callback(EventMessage(message, str(event)))
+        return stream
 
 
 async def refuse_handshake(ctx: Context, call_next: CallNext) -> HandlerResult:

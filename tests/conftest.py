@@ -27,7 +27,7 @@ def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_note_processes)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 

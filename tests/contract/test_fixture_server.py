@@ -9,8 +9,7 @@ from typing import Literal
 
 import anyio
 import pytest
-from mcp import Client, ClientSession, StdioServerParameters
-from mcp.client.sse import sse_client
+from mcp import Client, StdioServerParameters
 from mcp_types import PromptReference, TextContent
 
 from tests.upstreams.http_child import HttpUpstream
@@ -59,11 +58,3 @@ async def test_sdk_client_accepts_the_server(over: str, era: str, mode: Mode) ->
             found = await client.complete(greet, {"name": "who", "value": "al"})
             assert found.completion.values == ["alan", "alice", "albert"]
     assert seen == [1, 2, 3]
-
-
-async def test_sdk_client_accepts_the_old_transport() -> None:
-    async with HttpUpstream() as server:
-        with anyio.fail_after(20):
-            async with sse_client(server.old_url) as streams, ClientSession(*streams) as session:
-                await session.initialize()
-                assert (await session.call_tool("echo", {"text": "hi"})).structured_content == {"text": "hi"}

@@ -76,10 +76,7 @@ def test_http_statuses_are_those_of_the_sdk() -> None:
 
 def test_reserved_meta_keys_are_those_of_the_sdk() -> None:
     assert (meta.VERSION, meta.CLIENT_INFO) == (mcp_types.PROTOCOL_VERSION_META_KEY, mcp_types.CLIENT_INFO_META_KEY)
-    assert (meta.CAPABILITIES, meta.LOG_LEVEL) == (
-        mcp_types.CLIENT_CAPABILITIES_META_KEY,
-        mcp_types.LOG_LEVEL_META_KEY,
-    )
+    assert (meta.CAPABILITIES, meta.LOG_LEVEL) == (mcp_types.CLIENT_CAPABILITIES_META_KEY, mcp_types.LOG_LEVEL_META_KEY)
     assert meta.SERVER_INFO == mcp_types.SERVER_INFO_META_KEY
 
 

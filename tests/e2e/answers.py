@@ -141,11 +141,15 @@ class Answers:
         return found
 
 
-def hello(version: str, capabilities: Params, answers: Answers | None) -> Message:
-    """The params of `initialize`; the capabilities are those of `answers` unless given."""
+def hello(version: str, capabilities: Params, answers: Answers | None, name: str = "") -> Message:
+    """The params of `initialize` of a client of this name; the capabilities are those of `answers` unless given."""
     if capabilities is None and answers is not None:
         capabilities = answers.capabilities
-    return {"protocolVersion": version, "capabilities": dict(capabilities or {}), "clientInfo": CLIENT}
+    return {
+        "protocolVersion": version,
+        "capabilities": dict(capabilities or {}),
+        "clientInfo": CLIENT | ({"name": name} if name else {}),
+    }
 
 
 async def follow_input(

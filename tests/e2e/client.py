@@ -228,12 +228,9 @@ class HttpClient:
         await self._tasks.__aexit__(None, None, None)
         await self._http.__aexit__(*error)
 
-    async def initialize(self, version: str = "2025-11-25", capabilities: Params = None) -> Answer:
-        """The handshake, `notifications/initialized` included; returns the answer to `initialize`.
-
-        The capabilities are those of `answers` unless given.
-        """
-        answer = await self.request("initialize", hello(version, capabilities, self.answers))
+    async def initialize(self, version: str = "2025-11-25", capabilities: Params = None, name: str = "") -> Answer:
+        """The handshake, `notifications/initialized` included; returns the answer to `initialize`. As for `hello`."""
+        answer = await self.request("initialize", hello(version, capabilities, self.answers, name))
         if answer.messages and "result" in answer.last:
             self.session = answer.headers.get("mcp-session-id")
             self.version = answer.last["result"]["protocolVersion"]

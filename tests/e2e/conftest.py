@@ -19,11 +19,6 @@ REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-h
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
     """Over HTTP, with tokens and limits; what reaches server `a` is in the file `journal` beside its configuration."""
     root = tmp_path_factory.mktemp("http")

@@ -10,7 +10,7 @@ from typing import Any
 from tests.e2e.client import Hub
 from tests.interaction.fronts import stdio_hub
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, events
+from tests.upstreams.launch import entry, events
 from tests.upstreams.stdio_client import StdioClient
 
 CHANGED = "notifications/tools/list_changed"
@@ -28,9 +28,8 @@ class File:
         for name in names:
             self.add(name)
 
-    def add(self, name: str, *options: str, **entry: Any) -> None:
-        command, *args = argv(*options, name=name, journal=self.root / f"{name}.journal")
-        self.servers[name] = {"command": command, "args": args, **entry}
+    def add(self, name: str, *options: str, **more: Any) -> None:
+        self.servers[name] = {**entry(*options, name=name, journal=self.root / f"{name}.journal"), **more}
 
     @property
     def text(self) -> str:

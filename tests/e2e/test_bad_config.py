@@ -33,7 +33,7 @@ async def test_bad_configuration_is_reported_with_its_line_and_nothing_starts(
     config.write_text(good + text)
     argv_ = [sys.executable, "-m", "mcp_hub", "serve", *front, "--config", str(config)]
     async with Child(argv_, {"MCP_HUB_STATE_DIR": str(tmp_path / "state")}) as hub:
-        assert await hub.wait(10) == 2
+        assert await hub.wait() == 2
         await hub.wait_stderr(rf"servers\.yaml:{number}\b")
         assert "Traceback" not in hub.stderr
     assert journal(tmp_path / "journal") == []

@@ -52,8 +52,9 @@ async def test_hanging_crashing_and_missing_servers_delay_nobody(front: str, tmp
                 ("hang", "starting"),
             ):
                 error = (await peer.call(f"{name}_echo", {"text": "x"})).error
-                assert f'Unknown tool: {name}_echo; its server "{name}" is ' in error["message"]
-                assert said in error["message"] and "good_echo" not in error["message"]
+                message = error["message"]
+                assert f"{name}_echo" in message and f'"{name}"' in message and said in message
+                assert "good_echo" not in message
 
 
 async def test_crashed_server_says_why_and_comes_back(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ async def test_crashed_server_says_why_and_comes_back(tmp_path: Path) -> None:
         with anyio.fail_after(AT_ONCE):
             error = (await peer.call("bad_env")).error
         assert error["code"] == LOST
-        assert "exited with code 7" in error["message"]
+        assert "code 7" in error["message"]
         assert '"bad"' in error["message"]
         assert error["data"]["upstream"]["server"] == "bad"
         await echoes(peer, "good")
@@ -89,7 +90,7 @@ async def test_call_to_a_server_that_stays_down_names_state_and_reason(tmp_path:
         with anyio.fail_after(10):
             error = (await peer.call("bad_echo", {"text": "x"})).error
         assert error["code"] == UNAVAILABLE
-        assert "exited with code 9" in error["message"]
+        assert "code 9" in error["message"]
         assert "no licence" in error["message"]
         assert error["data"]["upstream"]["server"] == "bad"
         assert error["data"]["upstream"]["state"] in ("failed", "backing_off")

@@ -23,7 +23,7 @@ from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import COMMAND, SECONDS, command_env
 from tests.unit.cli.command import hub as run_command
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, received
+from tests.upstreams.launch import entry, received
 
 pytestmark = pytest.mark.anyio
 
@@ -60,8 +60,7 @@ class Place:
 
 @asynccontextmanager
 async def placed(root: Path, **settings: object) -> AsyncIterator[Place]:
-    fix = argv(journal=root / "journal")
-    servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "fix": {"command": fix[0], "args": fix[1:]}}
+    servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "fix": entry(journal=root / "journal")}
     config = {"servers": servers, "hub": {"first_list_wait": "20s", **settings}}
     async with http_hub(json.dumps(config), root) as hub:
         yield Place(hub, root)
@@ -125,7 +124,7 @@ async def test_failure_of_a_detached_call_is_its_follower_s(place: Place) -> Non
         assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"error -5: no\n")
     stream = await place.detached("fix_tool_error", text="sorry")
     done = await place.run("resume", stream)
-    assert (done.returncode, done.stdout, done.stderr) == (1, b"sorry\n", b"the tool reported an error\n")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, b"sorry\n", 1)
 
 
 @pytest.mark.parametrize("url", [True, False], ids=["url", "store"])
@@ -210,7 +209,7 @@ async def test_options_that_do_not_fit_are_usage_errors(place: Place, tmp_path: 
     done = await place.run("resume", NOBODY, "--after", "-1")
     assert done.returncode == 2
     done = await place.run("resume", NOBODY, "--config", "x", url=True)
-    assert b"--config is about servers that the command starts itself" in done.stderr
+    assert done.returncode == 2 and b"--config" in done.stderr
     done = await place.run("call", "no_such_tool", "--detach", url=True)
     assert (done.returncode, done.stdout) == (2, b"")
     memory = tmp_path / "memory.yaml"
@@ -273,14 +272,12 @@ async def test_stream_that_was_trimmed_is_shown_from_where_it_is_kept(tmp_path: 
 async def test_call_of_a_hub_that_was_killed_is_given_its_ending(tmp_path: Path, command: str) -> None:
     async with placed(tmp_path) as own:
         stream = await own.detached("jobs_wait", seconds=600)
-        own.hub.process.send_signal(signal.SIGKILL)
-        await own.hub.wait(SECONDS)
+        await own.hub.kill_alone()
         done = await own.run(command, stream)
         if command == "cancel":
             assert (done.returncode, done.stderr.decode()) == (0, f"{stream} had already ended: failed\n")
             done = await own.run("resume", stream)
-        assert done.returncode == 3
-        assert b"the hub that ran this call is gone" in done.stderr
+        assert done.returncode == 3 and b"[hub_restarted]" in done.stderr
         again = await own.run("resume", stream, "--json")
         assert kinds(again) == ["log", "error"]
 
@@ -290,7 +287,7 @@ async def test_follower_in_the_store_sees_its_hub_go(tmp_path: Path) -> None:
         stream = await own.detached("jobs_run_job", steps=1000, seconds=100)
         async with own.running("resume", stream, "--json") as process:
             await first_line(process)
-            own.hub.process.send_signal(signal.SIGKILL)
+            await own.hub.kill_alone()
             assert process.stdout is not None
             seen = b"".join([part async for part in process.stdout])
             assert await process.wait() == 3

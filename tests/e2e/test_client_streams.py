@@ -15,7 +15,7 @@ from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, Progr
 from tests.e2e.cutting_proxy import cutting_proxy
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import WAIT
-from tests.upstreams.launch import argv, free_port
+from tests.upstreams.launch import entry, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -24,8 +24,7 @@ STEPS = 60
 
 
 def config(root: Path, **settings: Any) -> str:
-    fix = argv(journal=root / "journal")
-    servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "fix": {"command": fix[0], "args": fix[1:]}}
+    servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "fix": entry(journal=root / "journal")}
     return json.dumps({"servers": servers, "hub": {"first_list_wait": "20s", **settings}})
 
 
@@ -112,7 +111,7 @@ async def test_call_goes_on_without_the_client_that_made_it(tmp_path: Path) -> N
             left = stream.stream
             detached = await client.start("jobs_run_job", job(2, 0.5), key="mine")
             assert await client.start("jobs_run_job", job(2, 0.5), key="mine") == detached
-            with pytest.raises(InvalidParams, match="used for another request"):
+            with pytest.raises(InvalidParams):
                 await client.start("jobs_run_job", job(3, 0.5), key="mine")
             assert left is not None
             for id_ in (left, detached):
@@ -122,5 +121,5 @@ async def test_call_goes_on_without_the_client_that_made_it(tmp_path: Path) -> N
                 status = await client.status(id_)
                 assert (status.status, status.tool, status.last) == ("completed", "run_job", len(events))
                 assert await rest_of(client.resume(id_, len(events))) == []
-                with pytest.raises(InvalidParams, match="beyond the stream's last event"):
+                with pytest.raises(InvalidParams):
                     await rest_of(client.resume(id_, len(events) + 1))

@@ -46,8 +46,8 @@ async def test_output_of_a_killed_stdio_hub_ends_and_nothing_is_left(tmp_path: P
         pids = children(client.pid)
         assert left in pids and len(guards(pids)) == 1
         os.kill(client.pid, signal.SIGKILL)  # it alone: neither its group nor its session
-        await client.wait_closed(5)
-        await until(lambda: not any(map(is_alive, pids)), 10)
+        await client.wait_closed()
+        await until(lambda: not any(map(is_alive, pids)))
 
 
 async def test_killed_command_leaves_nothing(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_killed_command_leaves_nothing(tmp_path: Path) -> None:
         pids = children(running.pid)
         assert {event["pid"] for event in events(journal, "start")} < pids
         os.kill(running.pid, signal.SIGKILL)
-        await until(lambda: not any(map(is_alive, pids)), 10)
+        await until(lambda: not any(map(is_alive, pids)))
 
 
 async def test_hub_under_a_hub_takes_its_servers_along_when_the_outer_one_is_killed(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_hub_under_a_hub_takes_its_servers_along_when_the_outer_one_is_kil
         await until(lambda: len(guards(children(client.pid))) == 2)
         pids = children(client.pid)
         os.kill(client.pid, signal.SIGKILL)
-        await until(lambda: not any(map(is_alive, pids)), 10)
+        await until(lambda: not any(map(is_alive, pids)))
 
 
 async def test_hub_under_a_hub_leaves_the_outer_one_no_zombies(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_hub_under_a_hub_leaves_the_outer_one_no_zombies(tmp_path: Path) -
         await until(lambda: events(journal, "start"))
         (server,) = [event["pid"] for event in events(journal, "start")]
         os.kill(parent(server), signal.SIGKILL)
-        await until(lambda: not is_there(server), 10)
+        await until(lambda: not is_there(server))
         assert await client.close() == 0
 
 
@@ -108,7 +108,7 @@ async def test_zombies_of_a_running_hub_are_reaped(tmp_path: Path) -> None:
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
             await peer.call("a_crash")  # it did not reap them
-            await until(lambda: not any(map(is_there, left)), 10)
+            await until(lambda: not any(map(is_there, left)))
         assert await client.close() == 0
 
 

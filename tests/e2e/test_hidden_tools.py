@@ -15,7 +15,7 @@ from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, http_hub, stdio_hub
-from tests.upstreams.launch import argv, received
+from tests.upstreams.launch import entry, received
 from tests.upstreams.messages import Message
 from tests.upstreams.stdio_client import StdioClient
 
@@ -54,8 +54,7 @@ PROFILE = {"tools": {"allow": ["notes_[!o]*"], "deny": ["*_pelican"]}}
 
 def config(root: Path, tools: list[Message], **hub: Any) -> str:
     (root / "tools.json").write_text(json.dumps(tools))
-    command, *args = argv(name="notes", tools_json=root / "tools.json", journal=root / "journal")
-    own = {"command": command, "args": args, **NOTES}
+    own = {**entry(name="notes", tools_json=root / "tools.json", journal=root / "journal"), **NOTES}
     settings = {"expose": "search", "prefix": "always", "pinned": ["notes_list_notes", "*_zebra", "*_pelican"], **hub}
     return json.dumps({"hub": settings, "servers": {"notes": own}, "profiles": {"small": PROFILE}})
 

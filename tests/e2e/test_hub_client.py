@@ -22,10 +22,7 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
             await stream.receive()
             await stream.send(answer)
 
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as tasks,
-    ):
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         yield f"http://127.0.0.1:{port}"

@@ -1,16 +1,13 @@
 """What a worker was told to be taken outlives the hub; so does the epoch that keeps earlier workers out."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
-from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -34,11 +31,6 @@ async def posted(client: RestClient, epoch: int, seq: int, call: str, **body: An
     return answer.status_code
 
 
-async def kill(hub: Hub) -> None:
-    hub.process.send_signal(signal.SIGKILL)
-    assert await hub.wait(WAIT) == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("complete", [False, True])
 async def test_what_was_acknowledged_is_there_after_a_kill(complete: bool, tmp_path: Path) -> None:
     with anyio.fail_after(60):
@@ -51,7 +43,7 @@ async def test_what_was_acknowledged_is_there_after_a_kill(complete: bool, tmp_p
             for seq, offer in zip((2, 2, 1), offers, strict=True):
                 more = {"complete": True} if complete else {}
                 assert await posted(client, epoch, seq, offer["tool_call_id"], content="late", **more) == 200
-            await kill(hub)
+            await hub.kill_alone()
         async with http_hub(CONFIG, tmp_path) as hub, RestClient(hub) as client:
             for stream, said in zip(streams, ("earlylate", "earlylate", "late"), strict=True):
                 page = (await client.ask("GET", f"/streams/{stream}/events?after=0")).json()
@@ -70,7 +62,7 @@ async def test_a_worker_of_the_hub_before_is_not_taken_for_the_one_that_register
     async with http_hub(CONFIG, tmp_path) as hub, RestClient(hub) as client:
         old = await registered(client)
         await registered(client)
-        await kill(hub)
+        await hub.kill_alone()
     async with http_hub(CONFIG, tmp_path) as hub, RestClient(hub) as client:
         new = await registered(client)
         assert new == old + 2

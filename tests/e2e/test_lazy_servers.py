@@ -20,7 +20,7 @@ from tests.upstreams.stdio_client import StdioClient
 pytestmark = pytest.mark.anyio
 
 HELD = [sys.executable, str(Path(__file__).parents[1] / "upstreams" / "held_start.py")]
-AT_ONCE = 5.0
+AT_ONCE = 20.0
 """Seconds: a guard against waiting for a server, not a measurement."""
 LONG = {"first_list_wait": "60s"}
 
@@ -138,7 +138,7 @@ async def test_a_server_that_starts_slowly_or_not_at_all_is_listed_as_it_was(tmp
         await client.initialize()
         assert await names(client) == offered, "nobody waits for a server whose list is known"
         bad = await client.call("bad_echo")
-        assert bad["error"]["message"].startswith('server "bad" is failed: ') and "no gate" in str(bad)
+        assert bad["error"]["code"] == 1001 and '"bad"' in str(bad) and "no gate" in str(bad)
         assert await names(client) == offered, "it says why when it is called"
         call = await client.send_request("tools/call", {"name": "slow_echo", "arguments": {"n": 1}})
         assert len(pids(journal)) == 1

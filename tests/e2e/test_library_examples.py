@@ -21,11 +21,6 @@ RUNNING = re.compile(r"running on (http://[0-9.:]+)")
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """In which `uvx mcp-server-time` can be started; skips where it cannot."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"

@@ -267,9 +267,7 @@ async def test_rest_clients_get_whole_results(hub: Hub) -> None:
 @pytest.mark.parametrize(("profile", "name"), [("/p/whole", "claude-code"), ("", "mcp-hub-client")])
 async def test_without_a_limit_and_for_other_hubs_results_pass_whole(hub: Hub, profile: str, name: str) -> None:
     async with HttpClient(hub.url + profile, ALICE) as client:
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
-        answer = await client.request("initialize", hello)
-        client.session, client.version = answer.headers["mcp-session-id"], "2025-11-25"
+        await client.initialize(name=name)
         peer = Peer(client, HANDSHAKE)
         assert await peer.names() == list(large.TOOLS)
         for tool in ("log", "unlisted"):

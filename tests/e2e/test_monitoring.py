@@ -24,7 +24,7 @@ from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
 from tests.interaction.fronts import HANDSHAKE, MODERN, connected, http_hub, stdio_hub
 from tests.upstreams.child import WAIT
-from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.launch import argv, entry, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
@@ -46,9 +46,8 @@ def configuration(root: Path, *, is_good: bool = True) -> str:
     """Servers `good` and `held`, which starts once the file `gate` is there; and `bad`, which cannot."""
     servers: dict[str, Any] = {"bad": {"command": "no-such-command"}}
     if is_good:
-        good, held = argv(name=CANARY), [sys.executable, HELD, str(root / "gate"), *argv(name="held")]
-        servers["good"] = {"command": good[0], "args": good[1:], "env": {"API_TOKEN": CANARY}}
-        servers["held"] = {"command": held[0], "args": held[1:]}
+        servers["good"] = {**entry(name=CANARY), "env": {"API_TOKEN": CANARY}}
+        servers["held"] = {"command": sys.executable, "args": [HELD, str(root / "gate"), *argv(name="held")]}
     hub = {"tokens": TOKENS, "first_list_wait": "60s", "watch": False, "http": {"port": 0}}
     return json.dumps({"servers": servers, "hub": hub, "profiles": {"small": {"servers": ["held"] if is_good else []}}})
 

@@ -75,17 +75,8 @@ async def test_rest_restarts_one_server_and_reloads_the_file(tmp_path: Path) -> 
 async def test_a_terminal_that_is_closed_ends_the_hub_which_was_started_there(tmp_path: Path) -> None:
     file = File(tmp_path, "a")
     (tmp_path / "servers.yaml").write_text(file.text)
-    command = [
-        sys.executable,
-        "-m",
-        "mcp_hub",
-        "serve",
-        "--http",
-        "--port",
-        "0",
-        "--config",
-        str(tmp_path / "servers.yaml"),
-    ]
+    command = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", "0"]
+    command += ["--config", str(tmp_path / "servers.yaml")]
     pid, terminal = pty.fork()
     if not pid:
         os.environ["MCP_HUB_STATE_DIR"] = str(tmp_path / "state")

@@ -13,7 +13,7 @@ from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
 from tests.interaction.fronts import ERAS, HANDSHAKE, Peer, connected, http_hub, stdio_hub
 from tests.upstreams.child import WAIT
-from tests.upstreams.launch import argv, received
+from tests.upstreams.launch import entry, received
 
 pytestmark = pytest.mark.anyio
 
@@ -37,8 +37,7 @@ PER_TOOL = {
 
 
 def config(root: Path, **hub: Any) -> str:
-    command, *args = argv(name="a", journal=root / "journal")
-    own = {"command": command, "args": args, "per_tool": PER_TOOL}
+    own = {**entry(name="a", journal=root / "journal"), "per_tool": PER_TOOL}
     return json.dumps({"hub": {"expose": "full", **hub}, "servers": {"a": own}, "profiles": PROFILES})
 
 
@@ -95,9 +94,7 @@ async def test_url_narrows_every_list_and_what_it_hides_cannot_be_used(hub: Hub,
         assert README in uris and BLOB not in uris
         assert (await peer.request("resources/read", {"uri": README})).result["contents"]
         for uri in (BLOB, "test://a/item/1", f"hub://a/{BLOB}"):
-            assert (
-                (await peer.request("resources/read", {"uri": uri})).error["message"].startswith("Resource not found")
-            )
+            assert (await peer.request("resources/read", {"uri": uri})).error["code"] in (-32002, -32602)
         assert await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate") == []
         assert "a_fixed" not in await peer.names("prompts/list", "prompts")
         assert (await peer.request("prompts/get", {"name": "a_fixed"})).error["code"] == -32602
@@ -113,9 +110,7 @@ async def test_profile_that_allows_nothing_has_nothing_to_list_or_to_use(hub: Hu
         assert (await peer.call("a_echo", {"text": "x"})).error["code"] == -32602
         assert await peer.names("resources/list", "resources", "uri") == []
         for uri in (README, f"hub://a/{README}"):
-            assert (
-                (await peer.request("resources/read", {"uri": uri})).error["message"].startswith("Resource not found")
-            )
+            assert (await peer.request("resources/read", {"uri": uri})).error["code"] in (-32002, -32602)
         assert await peer.names("prompts/list", "prompts") == []
         assert (await peer.request("prompts/get", {"name": "a_fixed"})).error["code"] == -32602
 
@@ -135,7 +130,7 @@ async def test_url_without_a_profile_has_everything_but_what_is_hidden_for_all(h
 @pytest.mark.parametrize("era", ERAS)
 async def test_unknown_profile_is_not_found_and_no_other_is_named(hub: Hub, era: str) -> None:
     status, said = await status_at(f"{hub.url}/p/nothing", era)
-    assert (status, said) == (404, 'no profile "nothing" that you may use')
+    assert status == 404 and '"nothing"' in said and "small" not in said
 
 
 async def test_session_is_bound_to_the_profile_that_it_began_with(hub: Hub) -> None:
@@ -183,9 +178,8 @@ async def test_token_that_is_bound_has_its_profile_and_no_other(guarded: Hub, er
     for url in (guarded.url, f"{guarded.url}/p/small"):
         async with peer_at(url, era, BOUND) as peer:
             assert await tools_of(peer) == ["a_echo", "a_slow"]
-    foreign = await status_at(f"{guarded.url}/p/re%20ad", era, BOUND)
-    assert foreign == (404, 'no profile "re ad" that you may use')
-    assert (await status_at(f"{guarded.url}/p/nothing", era, BOUND))[0] == 404
+    foreign, unknown = [await status_at(f"{guarded.url}/p/{name}", era, BOUND) for name in ("re%20ad", "nothing")]
+    assert foreign[0] == 404 and foreign == (unknown[0], unknown[1].replace("nothing", "re ad"))
     async with RestClient(guarded, BOUND) as client:
         assert (await client.ask("GET", "/tools?profile=re%20ad")).status_code == 404
 
@@ -222,7 +216,7 @@ async def test_tool_that_is_overridden_is_listed_and_called_as_the_settings_say(
         assert listed["inputSchema"]["required"] == ["data"]
         assert (await peer.call("say", {"data": era})).result["content"]
         refused = (await peer.call("say", {"data": "x", "logger": "mine"})).error
-        assert refused["message"] == "tools/call: argument 'logger' of say is set by the hub: leave it out"
+        assert refused["code"] == -32602 and "'logger'" in refused["message"]
     journal = Path(hub.argv[hub.argv.index("--config") + 1]).parent / "journal"
     (call,) = [
         one["params"] for one in received(journal, "tools/call") if one["params"]["arguments"].get("data") == era

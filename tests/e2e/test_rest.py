@@ -20,11 +20,6 @@ JOBS = "servers:\n  jobs: {local: 'mcp_hub.examples.jobs:registry'}\nhub: {prefi
 SLOW = {"steps": 1000, "seconds": 3600}
 
 
-async def kill(hub: Hub) -> None:
-    hub.process.send_signal(signal.SIGKILL)
-    assert await hub.wait() == -signal.SIGKILL
-
-
 @pytest.fixture(scope="module")
 async def jobs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
     async with http_hub(JOBS, tmp_path_factory.mktemp("rest")) as hub:
@@ -56,7 +51,7 @@ async def test_killed_hub_s_call_ends_with_hub_restarted_and_its_key_stays_taken
         id_ = await client.started("run_job", {"steps": 1000, "seconds": 100}, idempotency_key="cut")
         async with client.events(f"/streams/{id_}/events") as stream:
             before = lines(await cut(stream, 5))
-            await kill(hub)
+            await hub.kill_alone()
     async with http_hub(JOBS, tmp_path) as hub, RestClient(hub) as client:
         known = await client.until(id_, "failed")
         assert (known["error"]["code"], known["error"]["outcome"]) == ("hub_restarted", "unknown")

@@ -2,7 +2,6 @@
 
 import json
 import random
-import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -143,11 +142,6 @@ def far(upstream: HttpUpstream) -> dict[str, Any]:
     return {"far": {"url": upstream.url, "per_tool": {"task_asks": {"task": "always"}}}}
 
 
-async def kill(hub: Hub) -> None:
-    hub.process.send_signal(signal.SIGKILL)
-    assert await hub.wait() == -signal.SIGKILL
-
-
 async def answered(hub: Hub, stream: str) -> Message:
     """What the call came to once the hub has told it the answer to its open question."""
     async with RestClient(hub) as client:
@@ -207,7 +201,7 @@ async def test_jobs_of_a_killed_hub_end_once_and_the_task_of_a_server_goes_on(tm
         async with anyio.create_task_group() as tasks:
             for one in [*begun, Begun(asking, [])]:
                 tasks.start_soon(read, one, chance.randrange(10**6))
-            await kill(hubs.a)
+            await hubs.a.kill_alone()
             result = await answered(hubs.b, asking)
         assert result["structuredContent"]["answers"]["form"]["result"] == ANSWER
         for one, share in rest:

@@ -163,10 +163,7 @@ async def test_lists_are_paged_on_both_sides(tmp_path: Path) -> None:
     servers = {"a": argv("--page", "7", name="a", tools=20), "b": argv("--page", "1", name="b")}
     whole = {"a": argv(name="a", tools=20), "b": argv(name="b")}
     lists: list[dict[tuple[str, str], list[str]]] = []
-    for name, config_text in (
-        ("paged", servers_yaml(servers, hub={"page_size": 5})),
-        ("whole", servers_yaml(whole)),
-    ):
+    for name, config_text in (("paged", servers_yaml(servers, hub={"page_size": 5})), ("whole", servers_yaml(whole))):
         (tmp_path / name).mkdir()
         async with http_hub(config_text, tmp_path / name) as hub:
             lists.append({})

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
+
 from tests.e2e.client import HttpClient, SseStream
 from tests.interaction.fronts import HANDSHAKE, Peer
 from tests.upstreams.child import WAIT
@@ -86,8 +88,11 @@ async def listening(wire: Conversation | HttpClient, params: Message, id: Id) ->
     if isinstance(wire, Conversation):
         ear = Ear(wire, id)
         await wire.send_request("subscriptions/listen", params, id=id)
-        yield ear
-        await wire.notify("notifications/cancelled", {"requestId": id})
+        try:
+            yield ear
+        finally:
+            with anyio.CancelScope(shield=True):
+                await wire.notify("notifications/cancelled", {"requestId": id})
     else:
         async with wire.stream(wire.message("subscriptions/listen", params, id=id)) as stream:
             yield Ear(stream, id)

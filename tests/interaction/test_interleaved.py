@@ -47,11 +47,6 @@ PATIENCE = 150.0
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Hub, Path]]:
     root = tmp_path_factory.mktemp("interleaved")
     eras = {name: era for pair in SERVERS for name, era in zip(pair, (HANDSHAKE, MODERN), strict=True)}

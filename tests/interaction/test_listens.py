@@ -22,11 +22,6 @@ NUMBERS = itertools.count()
 TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=FRONTS)
 async def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
     async with running(request.param, tmp_path_factory.mktemp(request.param)) as hub:
@@ -112,9 +107,6 @@ async def test_one_listen_too_many_is_refused_with_the_limit_and_the_others_go_o
         too_many = {"resourceSubscriptions": [f"test://h/item/{number}" for number in range(1001)]}
         assert "1000" in (await peer.request("subscriptions/listen", {"notifications": too_many})).error["message"]
         tasks.cancel_scope.cancel()
-    if isinstance(hub.wire, StdioClient):
-        for number in range(64):
-            await hub.wire.notify("notifications/cancelled", {"requestId": 1000 + number})
     async with hub.client(MODERN) as peer, hearing(peer, [], "tools", id="again"):
         pass
 

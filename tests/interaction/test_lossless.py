@@ -16,11 +16,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def groups(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[list[list[Place]]]:
     async with places(tmp_path_factory.mktemp("lossless"), DEFINITIONS) as found:
         yield found

@@ -13,7 +13,8 @@ from tests.e2e.client import HttpClient
 from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, connected, http_hub
 from tests.interaction.hearing import ACKNOWLEDGED, UPDATED, Ear, hearing
 from tests.interaction.watched import UPSTREAMS, Running, fence, running
-from tests.upstreams.child import until
+from tests.pace import paced
+from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.stdio_client import StdioClient
 
@@ -23,11 +24,6 @@ SHARED = {"h": "test://shared/info", "m": "hub://m/test://shared/info"}
 """The one URI that both servers list, as clients know it."""
 NUMBERS = itertools.count()
 TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module", params=FRONTS)
@@ -50,7 +46,7 @@ async def test_an_update_reaches_its_subscriber_under_the_uri_that_it_knows(
 ) -> None:
     async with hub.client(era) as peer:
         async with hearing(peer, [SHARED[server], f"test://{server}/readme"]) as ear:
-            assert "test://shared/info" in hub.watched(server)
+            await until(lambda: "test://shared/info" in hub.watched(server))
             other = next(iter(UPSTREAMS.keys() - {server}))
             await peer.call(f"{other}_touch", {"uri": "test://shared/info"})
             await peer.call(f"{server}_touch", {"uri": f"test://{server}/blob"})
@@ -97,7 +93,7 @@ async def test_updates_of_a_resource_reach_only_those_who_want_that_one(hub: Run
         async with hub.client(era) as peer, hearing(peer, own, id=number) as ear:
             ears.append(ear)
             ready.set()
-            with anyio.move_on_after(5):
+            with anyio.move_on_after(WAIT):
                 while set(ear.updated()) != wants[number]:
                     await ear.next(UPDATED, after=len(ear.updated()))
             await done.wait()
@@ -167,7 +163,7 @@ async def test_a_client_that_goes_takes_its_subscriptions_along(hub: Running) ->
         params = peer.params({"notifications": {"resourceSubscriptions": ["test://h/readme", "test://m/readme"]}})
         async with peer.wire.stream(peer.wire.message("subscriptions/listen", params)) as stream:
             await stream.next_event()
-            assert hub.watched("h") == ["test://h/readme"] and hub.watched("m") == ["test://m/readme"]
+            await until(lambda: hub.watched("h") == ["test://h/readme"] and hub.watched("m") == ["test://m/readme"])
         for server in UPSTREAMS:
             await until(partial(hub.is_unwatched, server))
 
@@ -235,7 +231,7 @@ async def test_a_list_that_the_session_has_seen_since_is_not_announced(hub: Runn
 
 
 async def until_named(peer: Peer, tool: str) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(WAIT):
         while tool not in await peer.names():
             await anyio.lowlevel.checkpoint()
 
@@ -246,7 +242,7 @@ async def until_named(peer: Peer, tool: str) -> None:
 @pytest.mark.parametrize(("server", "era"), UPSTREAMS.items())
 async def test_a_flood_of_updates_is_told_now_and_then_and_starves_nobody(hub: Running, server: str, era: str) -> None:
     other = next(iter(UPSTREAMS.keys() - {server}))
-    count, calls = 20_000, list[float]()
+    count, calls = 20_000, list[tuple[float, float]]()
     async with hub.client(era) as peer, hub.client(MODERN) as busy:
         async with hearing(peer, [SHARED[server], f"test://{server}/readme"]) as ear:
             is_over = anyio.Event()
@@ -255,16 +251,17 @@ async def test_a_flood_of_updates_is_told_now_and_then_and_starves_nobody(hub: R
                 await peer.call(f"{server}_flood_updates", {"count": count, "uri": "test://shared/info"})
                 is_over.set()
 
-            async with anyio.create_task_group() as tasks:
+            async with paced(hub.wire.pid) as pace, anyio.create_task_group() as tasks:
                 tasks.start_soon(flood)
-                calls.append(anyio.current_time())
+                calls.append((anyio.current_time(), pace.lost))
                 while not is_over.is_set():
                     await busy.call(f"{other}_echo", {"text": "x"})
-                    calls.append(anyio.current_time())
+                    calls.append((anyio.current_time(), pace.lost))
             await fence(peer, ear, server)
             told = ear.updated().count(SHARED[server])
-    assert 1 <= told <= (calls[-1] - calls[0]) / 0.05 + 3
-    assert max(after - before for before, after in itertools.pairwise(calls)) < 1
+    assert 1 <= told <= (calls[-1][0] - calls[0][0]) / 0.05 + 3
+    own = [after[0] - before[0] - (after[1] - before[1]) for before, after in itertools.pairwise(calls)]
+    assert max(own) < 1, "seconds of the hub; those of a busy machine do not count"
 
 
 @pytest.mark.parametrize("server", UPSTREAMS)

@@ -1,7 +1,4 @@
-"""Clients that share one upstream process, with the same request ids and progress tokens: nobody gets another's.
-
-Every answer and progress message carries a nonce that says whose it is.
-"""
+"""Log messages of clients that share one upstream process: they reach their own client or nobody."""
 
 import itertools
 import json
@@ -13,7 +10,7 @@ import anyio
 import pytest
 
 from tests.e2e.client import HttpClient, Hub
-from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, connected, http_hub
+from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, connected, http_hub
 from tests.upstreams.child import until
 from tests.upstreams.launch import argv, events, received, servers_yaml
 from tests.upstreams.messages import Message
@@ -22,11 +19,6 @@ pytestmark = pytest.mark.anyio
 
 UPSTREAMS = {"h": HANDSHAKE, "m": MODERN}
 EXAMPLES = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -41,49 +33,6 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[H
         yield running, root
         for name in UPSTREAMS:
             assert len(events(root / f"{name}.journal", "start")) == 1  # one shared process all along
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("upstream", UPSTREAMS)
-async def test_cancelling_ones_call_leaves_the_others_of_the_same_id_alone(
-    hub: tuple[Hub, Path], upstream: str, era: str
-) -> None:
-    running, root = hub
-    nonces = [f"cancel-{next(EXAMPLES)}-{upstream}-{era}-{i}" for i in range(2)]
-    log = root / f"{upstream}.journal"
-    answers: list[Message] = []
-
-    def arrived(nonce: str) -> bool:
-        return any(nonce in json.dumps(call) for call in received(log, "tools/call"))
-
-    async with connected(running, era) as first, connected(running, era) as second:
-
-        async def leave(peer: Peer, scope: anyio.CancelScope) -> None:
-            assert isinstance(peer.wire, HttpClient)
-            with scope:
-                call = {"name": f"{upstream}_wait_cancel", "arguments": {"nonce": nonces[0]}}
-                await peer.wire.post(peer.wire.message("tools/call", peer.params(call), id=1))
-
-        async def stay(peer: Peer) -> None:
-            arguments = {"seconds": 0.5, "nonce": nonces[1]}
-            answers.append((await peer.call(f"{upstream}_slow", arguments, id=1)).result)
-
-        async with anyio.create_task_group() as tasks:
-            scope = anyio.CancelScope()
-            tasks.start_soon(leave, first, scope)
-            tasks.start_soon(stay, second)
-            await until(lambda: all(map(arrived, nonces)))
-            if era == HANDSHAKE:
-                assert isinstance(first.wire, HttpClient)
-                await first.wire.notify("notifications/cancelled", {"requestId": 1})
-            else:
-                scope.cancel()
-            await until(lambda: nonces[0] in [event["nonce"] for event in events(log, "cancelled")])
-    assert nonces[1] in json.dumps(answers)
-    assert nonces[1] not in [event["nonce"] for event in events(log, "cancelled")]
-
-
-# -- log messages
 
 
 def logs_in(messages: list[Message]) -> list[Any]:

@@ -16,9 +16,7 @@ from mcp_hub.types import Era, Kind, Snapshot
 names = st.sampled_from(["uri", "resource", "content", "contents", "messages", "type", "text", "x-future"])
 scalars = st.none() | st.integers() | st.text(max_size=4) | st.sampled_from(["uri", "resource_link", "resource", "x:1"])
 anything = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4),
-    max_leaves=12,
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4), max_leaves=12
 )
 odd_uris = st.text(max_size=9) | st.sampled_from(["", "x:1", "x:a b", "x:%zz#a#b", "天:气", "hub://a/x:1"])
 held = st.fixed_dictionaries({"uri": odd_uris | scalars}, optional={"text": scalars, "x-future": anything})

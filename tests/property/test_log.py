@@ -111,9 +111,7 @@ def check(sent: list[CallEvent], taken: list[CallEvent]) -> None:
 
 
 @given(scripts(followers=1))
-def test_a_reader_of_any_speed_gets_all_that_matters_in_order(
-    script: tuple[list[CallEvent], list[int | None]],
-) -> None:
+def test_a_reader_of_any_speed_gets_all_that_matters_in_order(script: tuple[list[CallEvent], list[int | None]]) -> None:
     (taken,) = play(*script, followers=1)
     check(script[0], taken)
 

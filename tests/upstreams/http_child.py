@@ -35,11 +35,6 @@ class HttpUpstream(Child):
         """Of Streamable HTTP."""
         return self._stdout.partition(b"\n")[0].decode()
 
-    @property
-    def old_url(self) -> str:
-        """Of the stream of HTTP+SSE."""
-        return self.url.removesuffix("/mcp") + "/sse"
-
     async def _collect_stdout(self) -> None:
         async for chunk in Chunks(self.process.stdout):
             self._stdout += chunk

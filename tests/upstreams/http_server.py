@@ -1,22 +1,29 @@
-"""The fixture server over HTTP: Streamable HTTP of both eras at `/mcp`, and HTTP+SSE of 2024-11-05 at `/sse`.
+"""The fixture server over Streamable HTTP of both eras, at `/mcp`.
 
 Specification: 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http.
 """
 
+import base64
 import json
 import socket
 import sys
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from tests.upstreams.dispatch import INVALID_REQUEST, PARSE_ERROR, Dispatcher, refusal
-from tests.upstreams.eras import HANDSHAKE_VERSIONS, INVALID_PARAMS, METHOD_NOT_FOUND, MODERN, UNSUPPORTED_VERSION
-from tests.upstreams.http_sessions import HttpSession, Sessions
+from tests.upstreams.eras import (
+    HANDSHAKE_VERSIONS,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MODERN,
+    UNSUPPORTED_VERSION,
+    VERSION,
+)
 from tests.upstreams.instance import Instance, Session
-from tests.upstreams.routing import mismatch
-from tests.upstreams.streams import Stream, frame
+from tests.upstreams.streams import HttpSession, Sessions, Stream, frame
 
 BAD_SESSION = -32000
 HEADER_MISMATCH = -32020
@@ -25,6 +32,9 @@ STATUS = {METHOD_NOT_FOUND: 404} | dict.fromkeys(
     (PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400
 )
 """Status of a modern error answer; any other is 200."""
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY |= dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
+START, END = "=?base64?", "?="
 LOOK = 0.02
 """Seconds between two looks at a connection that may have been closed."""
 
@@ -44,8 +54,6 @@ class HttpServer(ThreadingHTTPServer):
         self.options = instance.options
         self.dispatcher = dispatcher
         self.sessions = Sessions(instance)
-        self.old_sessions: dict[str, Session] = {}
-        """Of HTTP+SSE, by the id in the endpoint of each."""
         super().__init__(("127.0.0.1", port), Handler)
 
     @property
@@ -70,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self._note()
-        path = urlsplit(self.path)
+        path = urlsplit(self.path).path
         text = self.rfile.read(int(self.headers.get("content-length", 0))).decode("utf-8", "replace")
         try:
             message = json.loads(text)
@@ -81,20 +89,16 @@ class Handler(BaseHTTPRequestHandler):
         self.server.instance.journal.received(" ".join(text.splitlines()), is_json=True)
         if not isinstance(message, dict):
             self._json(400, refusal(INVALID_REQUEST, "Invalid request"))
-        elif path.path == "/mcp" and self.server.dispatcher.fault.posted(self, message):
+        elif path == "/mcp" and self.server.dispatcher.fault.posted(self, message):
             return
-        elif path.path == "/mcp" and self._is_acceptable("application/json", "text/event-stream"):
+        elif path == "/mcp" and self._is_acceptable("application/json", "text/event-stream"):
             self._mcp(message)
-        elif path.path == "/messages":
-            self._old_message(message, parse_qs(path.query).get("session_id", [""])[0])
-        elif path.path != "/mcp":
-            self._json(405 if path.path == "/sse" else 404)
+        elif path != "/mcp":
+            self._json(404)
 
     def do_GET(self) -> None:
         self._note()
-        if self.path == "/sse" and self.server.options.era != MODERN:
-            self._old_stream()
-        elif self.path != "/mcp":
+        if self.path != "/mcp":
             self._json(404)
         elif self.server.options.era == MODERN:
             self._json(405, headers={"allow": "POST"})
@@ -146,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
         if "id" not in message:
             self._json(202)
             return
-        if wrong := mismatch(self._headers, message, self._schema(message)):
+        if wrong := _mismatch(self._headers, message, self._schema(message)):
             self._json(400, refusal(HEADER_MISMATCH, f"Header mismatch: {wrong}", message["id"]))
             return
         stream = Stream(ends=True)
@@ -206,30 +210,6 @@ class Handler(BaseHTTPRequestHandler):
             self._follow(stream, number, is_numbered=True)
         except (Gone, OSError):
             self.close_connection = True
-
-    # -- HTTP+SSE of 2024-11-05
-
-    def _old_stream(self) -> None:
-        stream = Stream(ends=False)
-        session = Session(self.server.instance, stream)
-        self.server.old_sessions[stream.id] = session
-        self._start_sse({})
-        try:
-            self._chunk(frame(f"/messages?session_id={stream.id}".encode(), event="endpoint"))
-            self._follow(stream, 0, is_numbered=False)
-        except (Gone, OSError):
-            self.close_connection = True
-        finally:
-            del self.server.old_sessions[stream.id]
-            session.close()
-
-    def _old_message(self, message: dict[str, Any], session_id: str) -> None:
-        session = self.server.old_sessions.get(session_id)
-        if session is None:
-            self._json(404, refusal(BAD_SESSION, "Session not found"))
-            return
-        self._json(202)
-        self._dispatch(session, message, session.channel)
 
     # -- answers
 
@@ -311,3 +291,44 @@ def _name(message: dict[str, Any]) -> Any:
     """What the params name."""
     params = message.get("params")
     return params.get("name") if isinstance(params, dict) else None
+
+
+def _mismatch(headers: Mapping[str, str], message: Mapping[str, Any], schema: Any) -> str | None:
+    """What is wrong with the headers that mirror a modern request's body, if anything; `schema` is that of the tool."""
+    params = message.get("params")
+    params = params if isinstance(params, dict) else {}
+    meta = params.get("_meta")
+    expected = {
+        "mcp-protocol-version": meta.get(VERSION) if isinstance(meta, dict) else None,
+        "mcp-method": message["method"],
+    }
+    if message["method"] in NAMED_BY:
+        expected["mcp-name"] = params.get(NAMED_BY[message["method"]])
+    for name, value in expected.items():
+        if not isinstance(value, str) or _decoded(headers.get(name)) != value:
+            return f"{name} is {headers.get(name)!r}, the body says {value!r}"
+    if message["method"] == "tools/call":
+        for name, value in _mirrored(schema, params.get("arguments")):
+            if _decoded(headers.get(name)) != value:
+                return f"{name} is {headers.get(name)!r}, the body says {value!r}"
+    return None
+
+
+def _decoded(value: str | None) -> str | None:
+    if value is None or not (value.startswith(START) and value.endswith(END)):
+        return value
+    try:
+        return base64.b64decode(value[len(START) : -len(END)], validate=True).decode()
+    except ValueError:
+        return None
+
+
+def _mirrored(schema: Any, arguments: Any) -> Iterator[tuple[str, str | None]]:
+    """The header of each property that has one, and the value it must have: None where it must be absent."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for key, inner in (properties if isinstance(properties, dict) else {}).items():
+        value = arguments.get(key) if isinstance(arguments, dict) else None
+        if isinstance(inner, dict) and "x-mcp-header" in inner:
+            spelled = str(value).lower() if isinstance(value, bool) else str(value)
+            yield f"mcp-param-{inner['x-mcp-header'].lower()}", None if value is None else spelled
+        yield from _mirrored(inner, value)

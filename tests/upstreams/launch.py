@@ -24,6 +24,12 @@ def free_port() -> int:
         return port
 
 
+def entry(*options: str, **named: Any) -> dict[str, Any]:
+    """The entry of one fixture server in `servers`: as for `argv`."""
+    command, *args = argv(*options, **named)
+    return {"command": command, "args": args}
+
+
 def servers_yaml(servers: Mapping[str, list[str] | str], **settings: Any) -> str:
     """A `servers.yaml` that runs these command lines, or uses these URLs, under these names (JSON, which is YAML)."""
     entries = {

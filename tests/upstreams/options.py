@@ -18,10 +18,7 @@ ASKING = """\
 def parse_options() -> argparse.Namespace:
     """The options of this process."""
     parser = argparse.ArgumentParser(
-        prog="main.py",
-        description=DESCRIPTION,
-        epilog=ASKING,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="main.py", description=DESCRIPTION, epilog=ASKING, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     _add_surface(parser)
     _add_asking(parser.add_argument_group("questions and tasks"))
@@ -62,8 +59,8 @@ def _add_asking(group: argparse._ArgumentGroup) -> None:
 
 def _add_http(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    where = "serve HTTP on 127.0.0.1 (0: a free port): the first line of stdout is the URL of Streamable HTTP; "
-    add("--http", type=int, metavar="PORT", help=f"{where}HTTP+SSE of 2024-11-05 is at /sse beside it")
+    where = "serve HTTP on 127.0.0.1 (0: a free port): the first line of stdout is the URL"
+    add("--http", type=int, metavar="PORT", help=where)
     add("--retry", type=int, metavar="MS", help="tell clients how long to wait before they reconnect")
 
 

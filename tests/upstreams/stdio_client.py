@@ -34,12 +34,9 @@ class Conversation:
     async def send(self, message: Any) -> object:
         raise NotImplementedError
 
-    async def initialize(self, version: str = "", capabilities: Params = None) -> Message:
-        """The handshake, `notifications/initialized` included; returns the answer to `initialize`.
-
-        The capabilities are those of `answers` unless given.
-        """
-        answer = await self.request("initialize", hello(version or self.version, capabilities, self.answers))
+    async def initialize(self, version: str = "", capabilities: Params = None, name: str = "") -> Message:
+        """The handshake, `notifications/initialized` included; returns the answer to `initialize`. As for `hello`."""
+        answer = await self.request("initialize", hello(version or self.version, capabilities, self.answers, name))
         if "result" in answer:
             await self.notify("notifications/initialized")
         return answer

@@ -1,4 +1,4 @@
-"""The messages for one HTTP stream, kept so that a connection that breaks can be followed by another.
+"""Sessions over HTTP and their streams, kept so that a connection that breaks can be followed by another.
 
 Specification: 2025-11-25 basic/transports, "Resumability and Redelivery".
 """
@@ -10,10 +10,13 @@ from collections import deque
 from typing import Any
 
 from tests.upstreams.eras import Request
+from tests.upstreams.instance import Instance, Session
 from tests.upstreams.wire import encode
 
 MAX_EVENTS = 100_000
 """Events that a stream keeps; the oldest go first, as nobody is made to wait for a client that does not read."""
+MAX_STREAMS = 1000
+"""Answers to POSTs that a session keeps for who resumes them; the oldest go first."""
 
 
 class Stream:
@@ -82,3 +85,46 @@ def frame(data: bytes, *, id: str | None = None, event: str | None = None, retry
     head = "".join(f"{name}: {value}\n" for name, value in fields.items() if value is not None)
     lines = re.split(rb"\r\n|\r|\n", data)
     return head.encode() + b"".join(b"data: %s\n" % line for line in lines) + b"\n"
+
+
+class HttpSession(Session):
+    """A session of Streamable HTTP: the stream for what belongs to no request, and those of its POSTs by id."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.id = uuid.uuid4().hex
+        self.own = Stream(ends=False)
+        self.streams = {self.own.id: self.own}
+        super().__init__(instance, self.own)
+
+    def stream(self) -> Stream:
+        """The stream for the answer to a POST."""
+        stream = Stream(ends=True)
+        self.streams[stream.id] = stream
+        if len(self.streams) > MAX_STREAMS:
+            del self.streams[next(key for key in self.streams if key != self.own.id)]
+        return stream
+
+    def close(self) -> None:
+        super().close()
+        self.own.complete()
+
+
+class Sessions:
+    """The sessions by id."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._by_id: dict[str | None, HttpSession] = {}
+
+    def open(self) -> HttpSession:
+        """The session of an `initialize`."""
+        session = HttpSession(self._instance)
+        self._by_id[session.id] = session
+        return session
+
+    def find(self, session_id: str | None) -> HttpSession | None:
+        return self._by_id.get(session_id)
+
+    def close(self, session: HttpSession) -> None:
+        self._by_id.pop(session.id, None)
+        session.close()

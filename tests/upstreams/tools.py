@@ -136,11 +136,7 @@ def spawn(session: Session, request: Request, arguments: Arguments) -> Result:
     quiet = subprocess.DEVNULL
     out = session.instance.output.fileno() if arguments.get("keeps_stdout") else quiet
     child = subprocess.Popen(
-        ["sleep", "1000"],
-        stdin=quiet,
-        stdout=out,
-        stderr=quiet,
-        start_new_session=arguments.get("new_session", False),
+        ["sleep", "1000"], stdin=quiet, stdout=out, stderr=quiet, start_new_session=arguments.get("new_session", False)
     )
     return text({"pid": child.pid})
 

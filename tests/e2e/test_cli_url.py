@@ -1,10 +1,11 @@
-"""`list`, `tools` and `call` with `--url`: the same command against a hub that runs already."""
+"""`list`, `tools` and `call` with `--url`; what `call` does is the same with servers of its own."""
 
 import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import pytest
 from tests.e2e.bad_input import ALICE, TOKENS
 from tests.e2e.client import Hub
 from tests.interaction.fronts import http_hub
-from tests.unit.cli.command import COMMAND, SECONDS
+from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, received, servers_yaml
+from tests.upstreams.launch import argv, entry, received, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
@@ -29,19 +30,18 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("journal") / "journal"
 
 
+def servers(journal: Path) -> dict[str, Any]:
+    """What reaches server `fix` is in the journal; `doomed` is there to be killed."""
+    odd = [{"name": "in", "inputSchema": REGION}, {"name": "unfit", "inputSchema": WRONG}]
+    tools = journal.with_name("tools.json")
+    tools.write_text(json.dumps(odd))
+    return {"fix": entry(journal=journal), "own": entry(tools_json=tools), "doomed": entry(), "jobs": JOBS}
+
+
 @pytest.fixture(scope="module")
 async def hub(journal: Path) -> AsyncIterator[Hub]:
-    """Wants a token; what reaches its server `fix` is in the journal."""
-    odd = [{"name": "in", "inputSchema": REGION}, {"name": "unfit", "inputSchema": WRONG}]
-    (journal.parent / "tools.json").write_text(json.dumps(odd))
-    fix, own, doomed = argv(journal=journal), argv(tools_json=journal.parent / "tools.json"), argv()
-    servers: dict[str, Any] = {
-        "fix": {"command": fix[0], "args": fix[1:]},
-        "own": {"command": own[0], "args": own[1:]},
-        "doomed": {"command": doomed[0], "args": doomed[1:]},
-        "jobs": {"local": "mcp_hub.examples.jobs:registry"},
-    }
-    config = {"servers": servers, "hub": {"tokens": TOKENS, "first_list_wait": "20s"}}
+    """Wants a token."""
+    config = {"servers": servers(journal), "hub": {"tokens": TOKENS, "first_list_wait": "20s"}}
     async with http_hub(json.dumps(config), journal.parent) as running:
         yield running
 
@@ -62,6 +62,29 @@ def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@dataclass(frozen=True)
+class Command:
+    """`mcp-hub call`, with servers of its own configuration or with those of a running hub."""
+
+    options: tuple[str, ...]
+    env: Mapping[str, str]
+
+    def argv(self, *args: str) -> list[str]:
+        return [*COMMAND, "call", *args, *self.options]
+
+    async def __call__(self, *args: str) -> subprocess.CompletedProcess[bytes]:
+        with anyio.fail_after(SECONDS):
+            return await anyio.run_process(self.argv(*args), check=False, env=self.env, cwd="/")
+
+
+@pytest.fixture(params=["own servers", "url"])
+def call(request: pytest.FixtureRequest, hub: Hub, journal: Path, tmp_path: Path) -> Command:
+    if request.param == "url":
+        return Command(("--url", hub.url), environment(ALICE))
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": servers(journal)}))
+    return Command((), command_env(tmp_path))
+
+
 @pytest.mark.parametrize("ending", ["", "/mcp"])
 async def test_tools_are_those_of_the_hub(hub: Hub, ending: str) -> None:
     done = await run("tools", "--json", "--url", hub.url.removesuffix("/mcp") + ending)
@@ -71,20 +94,21 @@ async def test_tools_are_those_of_the_hub(hub: Hub, ending: str) -> None:
     assert listed["own_in"]["inputSchema"] == REGION
 
 
-async def test_result_goes_to_a_pipe_as_it_does_without_url(hub: Hub) -> None:
-    done = await run("call", "fix_echo", "--arg", "text=5", "--url", hub.url)
+async def test_pipe_gets_the_result_and_nothing_else(call: Command) -> None:
+    done = await call("fix_echo", "--arg", "text=5")
     assert (done.returncode, done.stdout, done.stderr) == (0, b'{"text": "5"}\n', b"")
-    done = await run("call", "fix_echo", "--json", '{"text": "a"}', "--output", "json", "--url", hub.url)
+    done = await call("fix_echo", "--json", '{"text": "a"}', "--output", "json")
     assert "resultType" not in json.loads(done.stdout)
 
 
-async def test_progress_and_logs_come_as_json_lines(hub: Hub) -> None:
-    done = await run("call", "fix_progress", "--arg", "n=3", "--json", "--url", hub.url)
+async def test_progress_and_logs_come_as_json_lines(call: Command) -> None:
+    done = await call("fix_progress", "--arg", "n=3", "--json")
     assert done.returncode == 0
     *progress, result = lines(done)
     assert progress == [{"type": "progress", "progress": n, "total": 3, "message": str(n)} for n in (1, 2, 3)]
+    assert (result["type"], result["isError"]) == ("result", False)
     assert result["result"]["content"][0]["text"] == '{"n": 3, "nonce": ""}'
-    [log, _] = lines(await run("call", "jobs_wait", "--json", '{"seconds": 0}', "--url", hub.url))
+    [log, _] = lines(await call("jobs_wait", "--json", '{"seconds": 0}'))
     assert log == {"type": "log", "level": "info", "data": {"waiting_seconds": 0.0}}
 
 
@@ -93,25 +117,24 @@ async def test_arguments_travel_in_the_headers_that_the_tool_wants(hub: Hub) -> 
     assert (done.returncode, json.loads(done.stdout)) == (0, {"region": "ü"})
 
 
-async def test_errors_end_as_they_do_without_url(hub: Hub) -> None:
-    done = await run("call", "fix_tool_error", "--arg", "text=sorry", "--url", hub.url)
+async def test_errors_of_tools_and_servers_end_with_1(call: Command) -> None:
+    done = await call("fix_tool_error", "--arg", "text=sorry")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, b"sorry\n", 1)
-    failed = ["call", "fix_error", "--arg", "code=-5", "--arg", "message=no", "--url", hub.url]
-    done = await run(*failed)
-    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"error -5: no\n")
-    assert lines(await run(*failed, "--json")) == [{"type": "error", "code": -5, "message": "no"}]
-    done = await run("call", "fix_error", "--arg", "code=-32602", "--arg", "message=no", "--url", hub.url)
-    assert (done.returncode, done.stderr) == (1, b"error -32602: no\n")
+    failed = ["fix_error", "--arg", "message=no", "--arg"]
+    for code in ("-5", "-32602"):
+        done = await call(*failed, f"code={code}")
+        assert (done.returncode, done.stdout, done.stderr) == (1, b"", f"error {code}: no\n".encode())
+    assert lines(await call(*failed, "code=-5", "--json")) == [{"type": "error", "code": -5, "message": "no"}]
 
 
-async def test_unknown_tool_ends_with_2_and_names_the_nearest(hub: Hub) -> None:
-    done = await run("call", "fix_ecko", "--url", hub.url)
+async def test_unknown_tool_ends_with_2_and_names_the_nearest(call: Command) -> None:
+    done = await call("fix_ecko")
     assert done.returncode == 2
     assert b"fix_ecko" in done.stderr and b"fix_echo" in done.stderr
 
 
-async def test_server_that_dies_ends_with_3(hub: Hub) -> None:
-    done = await run("call", "doomed_crash", "--json", "--url", hub.url)
+async def test_server_that_dies_ends_with_3(call: Command) -> None:
+    done = await call("doomed_crash", "--json")
     assert done.returncode == 3
     assert [line["code"] for line in lines(done)] == [1002]
 
@@ -191,12 +214,11 @@ async def test_options_about_own_servers_are_refused(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_interrupt_cancels_the_call_upstream(hub: Hub, journal: Path, number: signal.Signals) -> None:
-    nonce = f"by {number.name}"
+async def test_interrupt_cancels_the_call_upstream(call: Command, journal: Path, number: signal.Signals) -> None:
+    nonce = f"by {number.name} {call.options}"
     arguments = json.dumps({"n": 100_000, "delay": 0.01, "nonce": nonce})
-    command = [*COMMAND, "call", "fix_progress", "--json", arguments, "--url", hub.url]
     with anyio.fail_after(SECONDS):
-        async with await anyio.open_process(command, env=environment(ALICE)) as process:
+        async with await anyio.open_process(call.argv("fix_progress", "--json", arguments), env=call.env) as process:
             assert process.stdout is not None
             first = json.loads((await process.stdout.receive()).splitlines()[0])
             assert first == {"type": "progress", "progress": 1, "total": 100_000, "message": f"{nonce} 1"}
@@ -206,7 +228,7 @@ async def test_interrupt_cancels_the_call_upstream(hub: Hub, journal: Path, numb
             assert await process.wait() == 130
             assert process.stderr is not None
             assert [part async for part in process.stderr] == []
-    [asked] = [call for call in received(journal, "tools/call") if call["params"]["arguments"].get("nonce") == nonce]
+    [asked] = [one for one in received(journal, "tools/call") if one["params"]["arguments"].get("nonce") == nonce]
     await until(lambda: asked["id"] in [c["params"]["requestId"] for c in received(journal, "notifications/cancelled")])
 
 

@@ -17,8 +17,7 @@ from tests.e2e import test_streams_extension as streams
 from tests.e2e import test_tasks as tasks
 from tests.e2e.client import HttpClient
 from tests.e2e.held_tools import Held, config
-from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, http_hub, through_run_tool
-from tests.upstreams.messages import Message
+from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, http_hub
 
 pytestmark = pytest.mark.anyio
 
@@ -58,16 +57,10 @@ async def test_a_client_that_would_cut_a_call_is_answered_in_time_over_http(tmp_
 # -- tasks
 
 
-class Tasks(tasks.Client):
-    async def request(self, method: str, params: Message, **capabilities: Any) -> Message:
-        meant = through_run_tool(params) if method == "tools/call" else params
-        return await super().request(method, meant, **capabilities)
-
-
 @pytest.mark.parametrize(("front", "era"), [("stdio", MODERN), ("http", HANDSHAKE)])
 async def test_run_tool_is_answered_with_the_task_of_what_it_runs(front: str, era: str, tmp_path: Path) -> None:
     async with tasks.client_of(front, tasks.config(tmp_path, era), tmp_path) as plain:
-        client = Tasks(plain.wire, plain.root)
+        client = tasks.Client(plain.wire, plain.root, runs_tools=True)
         behaviours = [
             partial(tasks.test_slow_call_becomes_a_task_and_is_polled_to_its_end, client),
             partial(tasks.test_the_end_of_a_task_is_told_to_who_listens, client),
@@ -81,20 +74,14 @@ async def test_a_tool_that_has_to_be_a_task_says_so_to_who_takes_none(tmp_path: 
     text = json.loads(tasks.config(tmp_path))
     text["servers"]["fixture"]["task"] = "required"
     async with tasks.client_of("stdio", json.dumps(text), tmp_path) as plain:
-        call = {"name": "slow", "arguments": {"seconds": 0}}
-        for params in (call, through_run_tool(call)):
-            refused = await plain.request("tools/call", params, capabilities={})
-            assert refused["error"]["code"] == -32021, refused
-        slow = {"name": "slow", "arguments": {"seconds": 1}}
-        assert (await Tasks(plain.wire, plain.root).result("tools/call", slow))["resultType"] == "task"
+        for runs_tools in (False, True):
+            refused = await Peer(plain.wire, MODERN, runs_tools=runs_tools).call("slow", {"seconds": 0})
+            assert refused.error["code"] == -32021
+        plain.runs_tools = True
+        assert await plain.task("slow", seconds=1)
 
 
 # -- partial content
-
-
-class Streams(streams.Client):
-    async def call(self, tool: str, arguments: Message, token: str | None = None) -> tuple[list[Message], Message]:
-        return await self.ask("tools/call", through_run_tool({"name": tool, "arguments": arguments}), token)
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +96,13 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[s
 async def test_partial_content_comes_and_can_be_read_from_any_mark(hub: tuple[str, Held], era: str) -> None:
     url, held = hub
     async with HttpClient(url) as wire:
-        client = Streams(wire, era, True, held)
+        client = streams.Client(wire, era, True, held, runs_tools=True)
         await client.hello()
         await streams.test_every_event_comes_once_and_the_rest_from_the_mark(client)
         await streams.test_without_a_token_there_is_only_the_mark_and_it_leads_to_the_rest(client)
         if era == MODERN:  # its tool waits for files that are there from then on
             await streams.test_a_running_call_can_be_read_from_any_partial(client)
     async with HttpClient(url) as wire:
-        plain = Streams(wire, era, False, held)
+        plain = streams.Client(wire, era, False, held, runs_tools=True)
         await plain.hello()
         await streams.test_others_get_nothing_of_it_but_the_mark(plain)

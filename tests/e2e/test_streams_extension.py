@@ -10,10 +10,10 @@ import pytest
 
 from tests.e2e.client import HttpClient
 from tests.e2e.held_tools import Held, config
-from tests.interaction.fronts import http_hub, stdio_hub
+from tests.interaction.fronts import MODERN, Peer, Seen, http_hub, stdio_hub
 from tests.upstreams.child import until
-from tests.upstreams.messages import CLIENT, Message, modern
-from tests.upstreams.stdio_client import StdioClient
+from tests.upstreams.messages import Message
+from tests.upstreams.stdio_client import Conversation
 
 pytestmark = pytest.mark.anyio
 
@@ -24,56 +24,30 @@ STORES = ("sqlite", "memory")
 N = 40
 
 
-class Client:
-    """One client of either era on either front; `declared` is whether it speaks the extension.
+class Client(Peer):
+    """A client with files to hold its calls by; `declared` is whether it speaks the extension.
 
     `offered` are the capabilities of the hub.
     """
 
-    def __init__(self, wire: StdioClient | HttpClient, era: str, declared: bool, held: Held) -> None:
-        self.wire = wire
-        self.era = era
+    def __init__(
+        self, wire: Conversation | HttpClient, era: str, declared: bool, held: Held, *, runs_tools: bool = False
+    ) -> None:
+        capabilities: Message = {"extensions": {STREAMS: {}}} if declared else {}
+        super().__init__(wire, era, runs_tools=runs_tools, capabilities=capabilities)
         self.held = held
         self.offered: Message = {}
-        self.capabilities: Message = {"extensions": {STREAMS: {}}} if declared else {}
 
     async def hello(self) -> None:
-        params = {"protocolVersion": "2025-11-25", "capabilities": self.capabilities, "clientInfo": CLIENT}
-        if self.era == "modern":
-            _, answer = await self.ask("server/discover", {})
-            self.offered = answer["result"]["capabilities"]
-            return
-        if isinstance(self.wire, StdioClient):
-            answer = await self.wire.request("initialize", params)
+        if self.era == MODERN:
+            self.offered = (await self.request("server/discover")).result["capabilities"]
         else:
-            opened = await self.wire.request("initialize", params)
-            self.wire.session, self.wire.version = opened.headers["mcp-session-id"], "2025-11-25"
-            answer = opened.last
-        self.offered = answer["result"]["capabilities"]
-        await self.wire.notify("notifications/initialized")
-
-    async def ask(self, method: str, params: Message, token: str | None = None) -> tuple[list[Message], Message]:
-        """The notifications before the answer, and that."""
-        if self.era == "modern":
-            params = modern(params, capabilities=self.capabilities, token=token)
-        elif token is not None:
-            params = {**params, "_meta": {"progressToken": token}}
-        if isinstance(self.wire, HttpClient):
-            answered = await self.wire.request(method, params)
-            return answered.messages[:-1], answered.last
-        position = len(self.wire.transcript)
-        answer = await self.wire.request(method, params)
-        lines = self.wire.transcript[position:]
-        return lines[: lines.index(answer)], answer
-
-    async def call(self, tool: str, arguments: Message, token: str | None = None) -> tuple[list[Message], Message]:
-        return await self.ask("tools/call", {"name": tool, "arguments": arguments}, token)
+            answer = await self.wire.initialize(capabilities=self.capabilities)
+            self.offered = (answer if isinstance(answer, dict) else answer.last)["result"]["capabilities"]
 
     async def read(self, stream: str, **more: Any) -> Message:
-        answer = (await self.ask(READ, {"stream": stream, **more}))[1]
-        assert "result" in answer, answer
-        result: Message = answer["result"]
-        assert result.pop("resultType", None) == ("complete" if self.era == "modern" else None)
+        result = (await self.request(READ, {"stream": stream, **more})).result
+        assert result.pop("resultType", None) == ("complete" if self.era == MODERN else None)
         return result
 
     async def everything(self, stream: str, cursor: str = "0", most: int = 1000) -> list[Message]:
@@ -119,23 +93,23 @@ async def _clients(root: Path, kind: str, store: str, *, declared: bool) -> Asyn
         yield connected
 
 
-def partials(before: list[Message]) -> list[Message]:
-    assert {message["method"] for message in before} == {"notifications/progress"}
-    return [message["params"] for message in before]
+def partials(seen: Seen) -> list[Message]:
+    assert {message["method"] for message in seen.before} == {"notifications/progress"}
+    return seen.progress
 
 
-def mark(answer: Message) -> Message:
-    found: Message = answer["result"]["_meta"][STREAMS]
+def mark(seen: Seen) -> Message:
+    found: Message = seen.result["_meta"][STREAMS]
     return found
 
 
 async def test_every_event_comes_once_and_the_rest_from_the_mark(client: Client) -> None:
-    before, answer = await client.call("many", {"n": N}, "t")
-    shown = partials(before)
+    seen = await client.call("many", {"n": N}, token="t")
+    shown = partials(seen)
     assert all(one["progress"] < next_["progress"] for one, next_ in pairwise(shown))
     assert {one["progressToken"] for one in shown} == {"t"}
     assert all(len(one.get("message", "")) <= 200 and "\n" not in one.get("message", "") for one in shown)
-    told = mark(answer)
+    told = mark(seen)
     events: list[Message] = []
     for one in shown:
         part = one["_meta"][STREAMS]
@@ -151,9 +125,9 @@ async def test_every_event_comes_once_and_the_rest_from_the_mark(client: Client)
 
 
 async def test_without_a_token_there_is_only_the_mark_and_it_leads_to_the_rest(client: Client) -> None:
-    before, answer = await client.call("many", {"n": N})
-    assert before == []
-    told = mark(answer)
+    seen = await client.call("many", {"n": N})
+    assert seen.before == []
+    told = mark(seen)
     everything = await client.everything(told["stream"])
     assert [line["seq"] for line in everything] == list(range(1, len(everything) + 1))
     after = int(told["cursor"])
@@ -164,30 +138,30 @@ async def test_without_a_token_there_is_only_the_mark_and_it_leads_to_the_rest(c
 
 async def test_a_running_call_can_be_read_from_any_partial(client: Client) -> None:
     held = client.held
-    answers: list[tuple[list[Message], Message]] = []
+    answers: list[Seen] = []
     async with anyio.create_task_group() as tasks:
 
         async def call() -> None:
-            answers.append(await client.call("job", {"nonce": "a"}, "t"))
+            answers.append(await client.call("job", {"nonce": "a"}, token="t"))
 
         tasks.start_soon(call)
         await until(lambda: held.has_begun("a"))
         held.say("a.more")
         held.say("a.done")
-    before, answer = answers[0]
-    told = mark(answer)
+    (seen,) = answers
+    told = mark(seen)
     everything = await client.everything(told["stream"])
-    for one in partials(before):
+    for one in partials(seen):
         part = one["_meta"][STREAMS]
         assert await client.everything(told["stream"], part["cursor"]) == everything[int(part["cursor"]) :]
 
 
 async def test_others_get_nothing_of_it_but_the_mark(plain: Client) -> None:
-    before, answer = await plain.call("many", {"n": N}, "t")
-    shown = partials(before)
+    seen = await plain.call("many", {"n": N}, token="t")
+    shown = partials(seen)
     assert [one["progress"] for one in shown] == list(range(1, N + 1))
     assert all(one.keys() == {"progressToken", "progress", "total", "message"} for one in shown)
-    told = mark(answer)
-    assert told["status"] == "completed" and answer["result"]["content"] == [{"type": "text", "text": "done"}]
-    refused = (await plain.ask(READ, {"stream": told["stream"]}))[1]
-    assert (refused["error"]["code"], refused["error"]["data"]["code"]) == (-32601, "method_not_found")
+    told = mark(seen)
+    assert told["status"] == "completed" and seen.result["content"] == [{"type": "text", "text": "done"}]
+    refused = (await plain.request(READ, {"stream": told["stream"]})).error
+    assert (refused["code"], refused["data"]["code"]) == (-32601, "method_not_found")

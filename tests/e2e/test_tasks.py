@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from tests.e2e.client import HttpClient
-from tests.interaction.fronts import ERAS, FRONTS, http_hub, stdio_hub
+from tests.interaction.fronts import ERAS, FRONTS, MODERN, Peer, http_hub, stdio_hub
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, events, servers_yaml
 from tests.upstreams.messages import PREFIX, Message, modern, rpc
-from tests.upstreams.stdio_client import StdioClient
+from tests.upstreams.stdio_client import Conversation, StdioClient
 
 pytestmark = pytest.mark.anyio
 
@@ -22,23 +22,15 @@ CAPABILITIES: Mapping[str, Any] = {"elicitation": {}, "extensions": {PREFIX + "t
 AFTER = 0.3
 
 
-class Client:
+class Client(Peer):
     """A modern client that takes tasks."""
 
-    def __init__(self, wire: StdioClient | HttpClient, root: Path) -> None:
-        self.wire = wire
+    def __init__(self, wire: Conversation | HttpClient, root: Path, *, runs_tools: bool = False) -> None:
+        super().__init__(wire, MODERN, runs_tools=runs_tools, capabilities=CAPABILITIES)
         self.root = root
 
-    async def request(self, method: str, params: Message, **capabilities: Any) -> Message:
-        body = modern(params, capabilities=capabilities.get("capabilities", CAPABILITIES))
-        answer = await self.wire.request(method, body)
-        return answer if isinstance(answer, dict) else answer.last
-
     async def result(self, method: str, params: Message) -> Message:
-        answer = await self.request(method, params)
-        assert "result" in answer, answer
-        result: Message = answer["result"]
-        return result
+        return (await self.request(method, params)).result
 
     async def task(self, tool: str, **arguments: Any) -> str:
         """The id of a call that has become a task."""
@@ -151,6 +143,7 @@ async def test_the_end_of_a_task_is_told_to_who_listens(client: Client) -> None:
         (acknowledged,) = heard(lambda message: message.get("method") == "notifications/subscriptions/acknowledged")
         assert acknowledged["params"]["notifications"] == wanted
         return
+    assert isinstance(client.wire, HttpClient)
     async with client.wire.stream(client.wire.message("subscriptions/listen", params)) as stream:
         acknowledged = (await stream.next_event()).message
         assert acknowledged["params"]["notifications"] == wanted

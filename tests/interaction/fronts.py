@@ -66,20 +66,27 @@ class Peer:
     """
 
     def __init__(
-        self, wire: Conversation | HttpClient, era: str, answers: Answers | None = None, *, runs_tools: bool = False
+        self,
+        wire: Conversation | HttpClient,
+        era: str,
+        answers: Answers | None = None,
+        *,
+        runs_tools: bool = False,
+        capabilities: Params = None,
     ) -> None:
+        """Its capabilities, if they are of the modern era, are those of `answers` unless given."""
         self.wire = wire
         self.era = era
         self.answers = answers
         self.runs_tools = runs_tools
+        self.capabilities = answers.capabilities if capabilities is None and answers is not None else capabilities
         if era == HANDSHAKE and answers is not None:
             wire.answers = answers
 
     def params(self, params: Params = None, *, log_level: str | None = None, **meta: Any) -> Message:
         """Request params of this era; `meta` goes into `_meta`."""
         if self.era == MODERN:
-            capabilities = None if self.answers is None else self.answers.capabilities
-            return modern(params, capabilities=capabilities, log_level=log_level, **meta)
+            return modern(params, capabilities=self.capabilities, log_level=log_level, **meta)
         assert log_level is None, "a handshake session sets its level"
         return {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}} if meta else dict(params or {})
 

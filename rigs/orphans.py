@@ -1,6 +1,4 @@
-"""`make orphans`: kills servers, their children, guards and hubs at random and counts what is left behind.
-
-Exit code 1 when it is anything.
+"""`make orphans`: kills servers, their children, guards and hubs, and looks for what is left; exit code 1 for any.
 
 This process is a subreaper: whatever outlives a hub becomes a child of it. So after the end of a hub it must have no
 children at all, without killing any.

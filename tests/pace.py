@@ -14,8 +14,7 @@ class Pace:
     """Tells the seconds that others took from those that were there.
 
     Others' are the seconds that this process's event loop came late by, plus those that the main thread of process
-    `pid` waited for a core. What waits at the same time counts twice: a busy machine is judged mildly, a quiet one
-    exactly.
+    `pid` waited for a core. What waits at the same time counts twice: a busy machine is judged mildly.
     """
 
     def __init__(self, pid: int) -> None:

@@ -1,7 +1,7 @@
 """Hubs that share a store are killed at random while jobs run on them: nothing that was acknowledged may be lost.
 
 Each job is begun over REST or as a task, followed through whichever hub is there, and judged: one sequence without gap
-or repeat, one ending, the right one; no stream of a living hub ended by another's start (streams.md §5, §7).
+or repeat, one ending, the right one; no stream of a living hub ended by another's start.
 """
 
 import random

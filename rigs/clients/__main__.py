@@ -1,7 +1,6 @@
-"""`python -m rigs.clients`: real client libraries against the hub; prints a table.
+"""`make clients`: real client libraries against the hub; prints a table.
 
-Exit code 1 if anything failed that is not a client's own fault, shown without the hub as well, or if a client cannot
-be installed; 2 for a usage error.
+Exit code 1 for a failure that is not a client's own fault, or a client that is not installed; 2 for a usage error.
 """
 
 import sys

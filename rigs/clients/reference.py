@@ -1,7 +1,6 @@
 """A server over HTTP in both eras, built on the official Python SDK: what a client does without the hub.
 
-The tools are named and answer as those of `tests/upstreams/main.py` that it has, and so does the journal. It prints
-its URL to stderr. Streams of the handshake era can be resumed, with the SDK's own machinery.
+Its tools answer as those of the fixture server, and so does its journal. It prints its URL to stderr.
 """
 
 import argparse

@@ -15,8 +15,9 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from rigs.clients.clients import Client
 from rigs.clients.install import ROOT
-from tests.e2e.client import Hub, running_hub
+from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import Cutter, cutter
+from tests.interaction.fronts import http_hub
 from tests.upstreams.child import GRACE
 from tests.upstreams.launch import argv, servers_yaml
 
@@ -57,7 +58,7 @@ class HttpHub:
 
     async def _live(self, *, task_status: TaskStatus[None]) -> None:
         port = ["--port", str(self.port)]
-        async with running_hub(config(self._root), *port, tmp_path=self._root, env=state(self._root)) as hub:
+        async with http_hub(config(self._root), self._root, *port) as hub:
             self.url = hub.url
             task_status.started()
             await self._stopping.wait()
@@ -116,10 +117,7 @@ async def over_http(client: Client, url: str) -> AsyncIterator[Rig]:
 
 
 async def left_running(root: Path, grace: float = GRACE) -> list[str]:
-    """Command lines of processes of this rig that have not ended in `grace` seconds; they are killed.
-
-    None are found where there is no `/proc`.
-    """
+    """Command lines of processes of this rig that have not ended in `grace` seconds; they are killed. Needs `/proc`."""
     with anyio.move_on_after(grace):
         while _running(root):  # noqa: ASYNC110 - nobody tells of the end of another's child
             await anyio.sleep(0.02)

@@ -53,10 +53,7 @@ Results = Mapping[Row, Sequence[Outcome]]
 
 
 async def run(row: Row, steps: Sequence[str], logs: Path | None = None) -> list[Outcome]:
-    """Take these steps: their outcomes, and that of `ENDS`. What the driver wrote to stderr goes to a file in `logs`.
-
-    Raises: `NotInstalled`.
-    """
+    """The outcomes of these steps, and that of `ENDS`; stderr goes to a file in `logs`. Raises: `NotInstalled`."""
     wrong: list[str] = []
     is_uncut = False
     with tempfile.TemporaryDirectory() as folder:

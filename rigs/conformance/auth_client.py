@@ -1,7 +1,6 @@
 """Plays the suite's scenarios of authorization: a hub whose one upstream is the suite's server, and its user.
 
-The user does what a person would: runs `mcp-hub login` when, and only when, the hub says so, and follows the link in a
-browser, which is plain HTTP here. Everything else is the hub as it is.
+The user runs `mcp-hub login` when, and only when, the hub says so, and follows the link over plain HTTP.
 """
 
 import json

@@ -1,9 +1,8 @@
 """The client that the suite's client scenarios run: a hub over stdio whose one upstream is the suite's server.
 
-`python -m rigs.conformance.client URL`. What the suite looks at is the hub's upstream side, so this goes through
-everything that the hub shows, in the era of `MCP_CONFORMANCE_PROTOCOL_VERSION`: it lists, calls each tool whose
-arguments it knows (or those of `MCP_CONFORMANCE_CONTEXT`), reads each resource, gets each prompt, and answers
-elicitations with the defaults of their schema.
+`python -m rigs.conformance.client URL` lists what the hub shows in the era of `MCP_CONFORMANCE_PROTOCOL_VERSION`, calls
+each tool whose arguments it knows (or those of `MCP_CONFORMANCE_CONTEXT`), reads each resource, gets each prompt, and
+answers elicitations with the defaults of their schema.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""The client that the suite runs for scenarios of authorization: hands them to the test process and waits.
+"""The client that the suite runs for authorization: `forward.py SOCKET URL` hands its scenarios to the test process.
 
-`python -I -S forward.py SOCKET URL`. A hub that lives in the test process (`auth_client`) does what the scenario is
-about; dozens of interpreters with a hub each would take minutes.
+Dozens of interpreters with a hub each would take minutes.
 """
 
 import json

@@ -107,10 +107,7 @@ async def run_task_scenario(suite: Sequence[str], url: str, name: str) -> Run:
 
 
 async def run_client_scenario(suite: Sequence[str], command: str, scenario: str, version: str | None) -> Run:
-    """One scenario with `command` as the client; the suite appends the URL of its server.
-
-    Scenarios of extensions have no version.
-    """
+    """One scenario with `command` as the client, to which the URL is appended; those of extensions have no version."""
     options = ["--scenario", scenario, *_version(version), "--timeout", "20000"]
     return await _run([*suite, "client", "--command", command, *options])
 

@@ -1,4 +1,4 @@
-"""The suite's server scenarios: against our own server (which tests that server), and against the hub in front of it.
+"""The suite's server scenarios against the hub, in front of a server of our own.
 
 The hub has one upstream, one process for all scenarios of an arrangement, whatever era its clients and that upstream
 speak; `http` reaches the same server over Streamable HTTP.
@@ -19,7 +19,6 @@ ALL = tuple(SERVER_SCENARIOS)
 CHILDREN = {"both": ALL, "handshake": HANDSHAKE, "modern": ALL}
 """Versions that are run through the hub per era of its child."""
 RUNS = [
-    *(("direct", version) for version in ALL),
     *((f"stdio-{era}", version) for era, versions in CHILDREN.items() for version in versions),
     *(("http", version) for version in ALL),
 ]

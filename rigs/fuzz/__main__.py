@@ -9,8 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from rigs.fuzz.search import Finding, fault_of
-from rigs.fuzz.targets import TARGETS
-from rigs.fuzz.workers import Outcome, run_all
+from rigs.fuzz.workers import TARGETS, Outcome, run_all
 from rigs.report import arguments, reported, say
 
 _SUFFIX = ".input"

@@ -134,26 +134,12 @@ def _is_schema(document: Any) -> bool:
 
 SERVERS = ("a", "b", "c d", "é!")
 _URIS = (
-    *(
-        "x:1",
-        "x:%20",
-        "x:a b",
-        "hub://a/x:1",
-        "hub://b/x:1",
-        "hub://b!1/x%3A1",
-        "hub://c%20d/x:1",
-        "x:%zz#a#b",
-        "hub://",
-    ),
-    *(
-        "file:///etc/passwd",
-        "https://e.example/?q=1#f",
-        "{+any}",
-        "x:{id}",
-        "hub://a/{+x}",
-        "{s}://{+x}",
-        "x:{a}{b}{/c}",
-    ),
+    *("x:1", "x:%20", "x:a b", "hub://a/x:1", "hub://b/x:1", "hub://b!1/x%3A1", "hub://c%20d/x:1"),
+    "x:%zz#a#b",
+    "hub://",
+    "file:///etc/passwd",
+    "https://e.example/?q=1#f",
+    *("{+any}", "x:{id}", "hub://a/{+x}", "{s}://{+x}", "x:{a}{b}{/c}"),
 )
 _URI_WORDS = tuple(text.encode() for text in (*_URIS, "hub://a!2/", "%", "!", "/", "{", "}", "{?q}", "\ud7ff", "\x00"))
 

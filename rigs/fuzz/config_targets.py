@@ -60,37 +60,12 @@ CORPUS = (
 )
 _KEYS = sorted(set(re.findall(r'"([a-z_]{2,30})": \{', json.dumps(Settings.model_json_schema()))))
 WORDS = (
-    *(
-        b"&a ",
-        b"*a",
-        b"<<: *a",
-        b"!!binary ",
-        b"!!set ",
-        b"? ",
-        b": ",
-        b"- ",
-        b"|\n",
-        b">-\n",
-        b"'",
-        b'"',
-        b"#",
-        b"---\n",
-    ),
+    *(b"&a ", b"*a", b"<<: *a", b"!!binary ", b"!!set ", b"? ", b": ", b"- ", b"|\n", b">-\n", b"'", b'"'),
+    b"#",
+    b"---\n",
     *(b"{", b"}", b"[", b"]", b",", b"${A}", b"${B}", b"${A:-", b"$${", b"${file:x}", b"~/x", b"30m", b"1MB", b"auto"),
-    *(
-        b"//",
-        b"/*",
-        b"*/",
-        b"\\u",
-        b"\\ud800",
-        b"0x",
-        b"1e999",
-        b"[" * 60,
-        b"{a: " * 60,
-        b"- " * 60,
-        b"\x85",
-        b"\xc2\x85",
-    ),
+    *(b"//", b"/*", b"*/", b"\\u", b"\\ud800", b"0x", b"1e999", b"[" * 60, b"{a: " * 60, b"- " * 60, b"\x85"),
+    b"\xc2\x85",
     *(f"{key}: ".encode() for key in _KEYS),
 )
 _NO_PLACE = re.compile(r"is empty|larger than|nested deeper|control character|not UTF-8|cannot be read|not valid JSON")

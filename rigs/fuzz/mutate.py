@@ -13,16 +13,7 @@ ODD: tuple[Any, ...] = (
     *([], {}, [[]], {"": {}}, {"$ref": "#"}, {"type": "null"}, ["string", "null"], "=?base64?w7Y=?=", "x" * 300),
 )
 _BYTES = (
-    b"\0",
-    b"\r",
-    b"\n",
-    b"\r\n",
-    b"\xff",
-    b"\xc3",
-    b"\xed\xa0\x80",
-    b"\xef\xbb\xbf",
-    b"\xe2\x80\xa8",
-    b" ",
+    *(b"\0", b"\r", b"\n", b"\r\n", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b" "),
     b"\t",
 )
 _NUMBERS = (b"0", b"-1", b"1e400", b"-0", b"NaN", b"9" * 20, b"9" * 5000, b"1.0", b"0x10", b"1_000")

@@ -1,7 +1,6 @@
 """Runs one target: draws inputs, notes which are not treated as promised, and makes those smaller.
 
-Input `number` of a seed is always the same, whatever came before it, so that one that ends the process can be told
-afterwards. An input that takes more than `HANG` seconds of processor time is a fault as well.
+Input `number` of a seed is always the same. One that takes more than `HANG` seconds of processor time is a fault.
 """
 
 import signal

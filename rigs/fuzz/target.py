@@ -10,10 +10,7 @@ from rigs.fuzz.mutate import mutated
 
 @dataclass(frozen=True)
 class Target:
-    """`make` draws an input; `check` raises for one that is not treated as promised, and for no other reason.
-
-    `check` depends on the input alone, so that a file with the input is all that it takes to see a fault again.
-    """
+    """`make` draws an input; `check` raises for one that is not treated as promised, and depends on the input alone."""
 
     name: str
     make: Callable[[Random], bytes]

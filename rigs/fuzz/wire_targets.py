@@ -47,17 +47,8 @@ LINES = (
     b'{"result":{"tools":[{"name":"a"},{"name":"b","x":[NaN,]}]},"id":5,"jsonrpc":"2.0"}',
 )
 WORDS = (
-    *(
-        b'{"jsonrpc"',
-        b'"id":',
-        b'"method":',
-        b'"params":{',
-        b'"result":',
-        b'"error":{',
-        b"\\ud800",
-        b"\\udc00",
-        b"\\\\",
-    ),
+    *(b'{"jsonrpc"', b'"id":', b'"method":', b'"params":{', b'"result":', b'"error":{', b"\\ud800", b"\\udc00"),
+    b"\\\\",
     *(b"[" * 200, b'{"a":' * 200, b"]" * 200, b'"', b"{", b"}", b"[", b"]", b",", b":", b"null", b"\\u0000", b"\n"),
 )
 

@@ -9,8 +9,18 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import Synchronized
 
+from rigs.fuzz.call_targets import CALL_TARGETS
+from rigs.fuzz.catalog_targets import CATALOG_TARGETS
+from rigs.fuzz.config_targets import CONFIG_TARGETS
+from rigs.fuzz.recovery_targets import RECOVERY_TARGETS
 from rigs.fuzz.search import HANG, Finding, Search, drawn
-from rigs.fuzz.targets import TARGETS
+from rigs.fuzz.target import Target
+from rigs.fuzz.wire_targets import WIRE_TARGETS
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (*WIRE_TARGETS, *RECOVERY_TARGETS, *CONFIG_TARGETS, *CATALOG_TARGETS, *CALL_TARGETS)
+}
 
 _MEMORY = 4 << 30
 """Bytes of address space: an input that asks for more fails with MemoryError instead of taking the machine along."""

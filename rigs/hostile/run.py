@@ -18,10 +18,9 @@ from rigs.client import Answer, JudgingClient
 from rigs.hostile.cases import Case
 from rigs.hostile.health import Healthy, Process
 from rigs.report import crashes
-from tests.e2e.bad_upstreams import config
 from tests.interaction.fronts import is_alive
-from tests.upstreams.http_child import HttpUpstream
-from tests.upstreams.launch import argv
+from tests.upstreams.child import HttpUpstream
+from tests.upstreams.launch import argv, servers_yaml
 
 _UP = 20.0
 """Seconds in which every server has to be ready or given up; several start at once on a slow machine."""
@@ -166,7 +165,7 @@ class _Run:
                 commands[server.name] = remote.url
             else:
                 commands[server.name] = argv(*options)
-        text = config(commands, _LIMITS, hub={"first_list_wait": "1s"})
+        text = servers_yaml(commands, defaults=_LIMITS, hub={"first_list_wait": "1s"})
         document = json.loads(text)
         for server in self.servers:
             document["servers"][server.name].update(server.rows[0].case.own)

@@ -1,9 +1,8 @@
-"""`mcp-hub` with a window: `python hub_process.py PROBE ARGUMENTS…` writes the number of its asyncio tasks to PROBE.
+"""`mcp-hub` with a window: `hub_process.py PROBE ARGUMENTS…` writes the number of its asyncio tasks to PROBE as JSON.
 
-Twice a second, as JSON. Whoever makes PROBE.ask has the collector run and gets PROBE.types: how many objects of each
-type there are. With $SOAK_TRACES he gets PROBE.trace, too: what was allocated since he asked first, and is still there.
-All of it is done between two steps of the hub's loop: a look at every object from another thread would find some that
-are still being made, and break them.
+Whoever makes PROBE.ask gets PROBE.types: how many objects of each type there are; with $SOAK_TRACES also PROBE.trace:
+what was allocated since the first time, and is still there. It is done between two steps of the hub's loop, because a
+look from another thread would find objects that are still being made.
 """
 
 import asyncio

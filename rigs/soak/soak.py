@@ -1,7 +1,6 @@
 """A hub under load for long, its servers killed and its clients gone all the time: nothing lost, nothing left behind.
 
-The calls come in rounds. After each the load stops, the hub comes to rest, and what it holds is noted. What it holds
-may grow while its caches fill; in the second half of the rounds it may not any more.
+After each round of calls the hub comes to rest, and what it holds is noted: after half of the rounds it may not grow.
 """
 
 import asyncio
@@ -52,8 +51,7 @@ _ASKED = ("good", "m", "q")
 class Plan:
     """How much of it. `slope` is how many kB the hub may grow in 10,000 calls in the second half of the rounds.
 
-    The default is 40 bytes a call, less than the smallest object; the allocator grows in steps of half a megabyte.
-    `traces` says what was allocated in that half and is still there, and makes everything slow.
+    The default is 40 bytes a call, less than the smallest object. `traces` says what was allocated and is still there.
     """
 
     calls: int

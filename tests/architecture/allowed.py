@@ -2,7 +2,6 @@
 
 `allowed.txt` has a section for each rule and a line for each file: `file: name name=count …`, the count being the sum
 of the sizes of all offences of that name (one if it is left out). A comment after `#` gives a reason.
-`python -m tests.architecture --shorten` takes out what no longer exists.
 """
 
 from collections import Counter

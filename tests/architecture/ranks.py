@@ -39,14 +39,8 @@ SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents.base"}
 PURE = {
     *("types", "events", "errors", "call", "config.plan", "protocol"),
     *("catalog.names", "catalog.filters", "catalog.view", "catalog.definitions", "catalog.routes", "catalog.rules"),
-    *(
-        "catalog.overrides",
-        "catalog.entries",
-        "catalog.unmatched",
-        "catalog.pins",
-        "catalog.flags",
-        "catalog.costs.tokens",
-    ),
+    *("catalog.overrides", "catalog.entries", "catalog.unmatched", "catalog.pins", "catalog.flags"),
+    "catalog.costs.tokens",
     *("catalog.costs.token_costs", "catalog.compact", "catalog.resources", "catalog.trust.scan"),
     *("catalog.discovery.plain_text", "catalog.discovery.signatures", "catalog.discovery.definitions"),
     "catalog.discovery.instructions",

@@ -1,7 +1,6 @@
 """What a client of a test says when the server asks it something, in both eras.
 
-A handshake server asks by requests, which `StdioClient` and `HttpClient` answer by themselves once their `answers` is
-set. A modern server asks by a result, which `follow_input` answers by trying again.
+The clients answer requests of a handshake server by themselves; `follow_input` answers the results of a modern one.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -155,11 +154,9 @@ def hello(version: str, capabilities: Params, answers: Answers | None, name: str
 async def follow_input(
     send: Callable[[Message], Awaitable[Message]], params: Mapping[str, Any], answers: Answers, *, limit: int = 100
 ) -> tuple[Message, list[Message]]:
-    """Send `params`, and again with what the server asks for, until it asks for nothing more.
+    """Send `params`, and again with what the server asks for, until it asks for nothing more, or nothing is answered.
 
-    `send` gets params and returns the whole response message. Returns the last response, and every `input_required`
-    result in order. A round in which nothing at all is answered is the last, too.
-    Raises: `AssertionError` after `limit` rounds.
+    Returns the last response message, and every `input_required` result. Raises: `AssertionError` after `limit` rounds.
     """
     rounds: list[Message] = []
     retry: Message = {}

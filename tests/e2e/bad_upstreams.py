@@ -1,25 +1,12 @@
 """Hubs in front of bad upstreams, and proof that everybody else notices nothing."""
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
 import anyio
 
 from tests.interaction.fronts import Peer
-from tests.upstreams.launch import servers_yaml
 
 AT_ONCE = 15.0
 """Seconds: a guard against waiting for somebody bad, whose time limits are longer; not a measurement."""
 UNAVAILABLE, LOST, OVERDUE, BUSY = 1001, 1002, 1003, 1004
-
-
-def config(servers: Mapping[str, list[str]], own: Mapping[str, Any] | None = None, **settings: Any) -> str:
-    """A `servers.yaml` where `own` has further keys for every server."""
-    document = json.loads(servers_yaml(servers, **settings))
-    for server in document["servers"].values():
-        server.update(own or {})
-    return json.dumps(document)
 
 
 async def listed(peer: Peer, *names: str) -> None:

@@ -1,24 +1,16 @@
-"""Raw JSON-RPC clients for tests, without the SDK: what is seen here is what was on the wire.
-
-`StdioClient` (in `tests.upstreams.stdio_client`) speaks newline JSON with a child process, `HttpClient` Streamable HTTP
-in both eras, and `running_hub` starts a hub on a free port. Every wait ends after `WAIT` seconds unless told otherwise.
-"""
+"""Raw clients over HTTP for tests, without the SDK; every wait ends after `WAIT` seconds unless told otherwise."""
 
 import base64
 import json
 import re
 import signal
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 import anyio
 import httpx2
-import yaml
 from anyio.abc import TaskGroup
 
 from tests.e2e.answers import Answers, hello
@@ -95,11 +87,7 @@ class Answer:
 
 
 class SseStream:
-    """An answer being received, event by event; a JSON body counts as one event.
-
-    `on_question` gets every request of the server's. After a `TimeoutError` the rest of the answer is lost: leave the
-    block.
-    """
+    """An answer being received, event by event; a JSON body counts as one. `on_question` gets the server's requests."""
 
     def __init__(self, response: httpx2.Response, on_question: Callable[[Message], None] | None = None) -> None:
         self._on_question = on_question
@@ -199,10 +187,9 @@ def _header_value(value: str) -> str:
 class HttpClient:
     """A Streamable HTTP client whose every wait for bytes is bounded by `seconds`.
 
-    A message with the modern envelope gets the modern headers, any other the session's. `initialize` keeps
-    `session` and `version`; both can be set or cleared by hand. Extra `headers` win over computed ones, and None
-    leaves a header out. Once `answers` is set, requests of the server's on any stream that is being read are answered
-    by a POST, each in a task of its own; `answered` has what those were told.
+    A message with the modern envelope gets the modern headers, any other those of the session that `initialize` began.
+    Extra `headers` win over computed ones, and None leaves one out. Once `answers` is set, requests of the server's on
+    any stream that is being read are answered by a POST; `answered` has what those were answered.
     """
 
     def __init__(self, url: str, token: str | None = None, *, seconds: float = WAIT) -> None:
@@ -316,48 +303,3 @@ class Hub(Child):
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM)
         await super().stop(grace)
-
-
-def relaying_all(config_text: str) -> str:
-    """The same configuration with what makes the hub a mere relay for clients that it does not know."""
-    try:
-        config = yaml.safe_load(config_text)
-    except yaml.YAMLError:
-        return config_text
-    hub = config.get("hub") or {}
-    clients = hub.get("clients") or {}
-    unknown = {"expose": "full", "max_result_tokens": 0, **clients.get("unknown", {})}
-    return json.dumps({**config, "hub": {**hub, "clients": {**clients, "unknown": unknown}}}, indent=2)
-
-
-@asynccontextmanager
-async def running_hub(
-    config_text: str,
-    *args: str,
-    tmp_path: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    relays_all: bool = True,
-) -> AsyncIterator[Hub]:
-    """A hub over HTTP on a free port of 127.0.0.1 with this `servers.yaml`.
-
-    Clients that it does not know are listed all tools and given whole results, unless it is not to (`relays_all`).
-
-    Its cache and state go under `tmp_path` (a new directory unless given; give the same again to restart on it).
-    At the end it gets SIGTERM. Raises: `AssertionError`, with its stderr, if it does not start, or does not stop
-    in `GRACE` seconds.
-    """
-    with tempfile.TemporaryDirectory() as temporary:
-        root = tmp_path or Path(temporary)
-        config = root / "servers.yaml"
-        config.write_text(relaying_all(config_text) if relays_all else config_text, "utf-8")
-        own = {f"XDG_{kind}_HOME": str(root / kind.lower()) for kind in ("CONFIG", "CACHE", "DATA", "STATE")}
-        argv = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", "0", "--config", str(config), *args]
-        async with Hub(argv, {**own, **(env or {})}) as hub:
-            try:
-                hub.url = (await hub.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
-            except (PeerClosed, TimeoutError) as failed:
-                raise AssertionError(f"the hub did not start: {failed!r}\n{hub.stderr}") from failed
-            yield hub
-            if (hub.returncode or 0) > 0:
-                raise AssertionError(f"the hub ended by itself with {hub.returncode}:\n{hub.stderr}")
-            await hub.terminate()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.bad_input import ALICE, LIMIT, TOKENS
 from tests.e2e.client import HttpClient, Hub
-from tests.e2e.raw_wire import Wire, config
+from tests.e2e.raw_wire import UPSTREAMS, Wire, config
 from tests.interaction.fronts import ERAS, FRONTS, connected, http_hub, stdio_hub
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.stdio_client import StdioClient
@@ -59,3 +59,10 @@ async def wire(request: pytest.FixtureRequest, wire_hub: Any) -> AsyncIterator[W
     async with connected(running, request.param) as peer:
         await peer.names()
         yield Wire(peer, "stdio" if isinstance(running, StdioClient) else "http", root)
+
+
+@pytest.fixture(params=list(UPSTREAMS))
+def upstream(request: pytest.FixtureRequest) -> str:
+    """A server behind `wire_hub`."""
+    name: str = request.param
+    return name

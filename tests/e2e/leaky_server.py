@@ -1,7 +1,7 @@
-"""An MCP server over stdio that gives its secrets away wherever it can: on stderr, as noise, in errors, as it ends.
+"""An MCP server over stdio that gives its secrets away on stderr, as noise, in errors, as it ends.
 
-`python leaky_server.py MODE`: `start` ends at once, `refuse` answers `initialize` with an error, `list` answers lists
-with one, `serve` works until its tool is called, and ends in the middle of that call.
+`leaky_server.py MODE`: `start` ends at once, `refuse` and `list` answer `initialize` or lists with an error, `serve`
+ends in the middle of a call.
 """
 
 import json

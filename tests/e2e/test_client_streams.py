@@ -1,7 +1,9 @@
-"""The client's durable calls against a real hub: cut at any byte, killed hubs, other clients."""
+"""The client of a running hub: durable calls that are cut at any byte, killed hubs, servers that are not hubs."""
 
 import json
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from mcp_hub.client import HubStream
 from mcp_hub.client.http import connect
-from mcp_hub.errors import HubRestarted, InvalidParams
+from mcp_hub.errors import ConfigError, HubError, HubRestarted, InvalidParams, UpstreamLost, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, Progressed, Started
 from tests.e2e.cutting_proxy import cutting_proxy
 from tests.interaction.fronts import http_hub
@@ -123,3 +125,45 @@ async def test_call_goes_on_without_the_client_that_made_it(tmp_path: Path) -> N
                 assert await rest_of(client.resume(id_, len(events))) == []
                 with pytest.raises(InvalidParams):
                     await rest_of(client.resume(id_, len(events) + 1))
+
+
+# -- what is not a hub, or breaks off
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[str]:
+    """The URL of a server that takes a request, sends this answer and hangs up."""
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(answer)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        yield f"http://127.0.0.1:{port}"
+        tasks.cancel_scope.cancel()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n"
+BROKEN: list[tuple[bytes, type[HubError]]] = [
+    (b"SSH-2.0-OpenSSH_9.9\r\n", UpstreamLost),
+    (b"", UpstreamLost),
+    (HEAD % b"text/event-stream" + b"5\r\n: hi\n\r\n", UpstreamLost),
+    (HEAD % b"text/event-stream" + b"0\r\n\r\n", ConfigError),
+    (HEAD % b"application/json" + b"9\r\n{\"result\"\r\n", UpstreamLost),
+    (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", ConfigError),
+    (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n", UpstreamUnavailable),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "kind"), BROKEN)
+async def test_server_that_is_not_a_hub_or_breaks_off_is_an_error_with_its_url(
+    answer: bytes, kind: type[HubError]
+) -> None:
+    with anyio.fail_after(WAIT):
+        async with answering(answer) as url, connect(url) as client:
+            with pytest.raises(kind) as found:
+                await client.tools()
+    assert url in str(found.value)

@@ -8,11 +8,11 @@ import anyio
 import httpx2
 import pytest
 
-from tests.e2e.bad_input import BOTH, VERSION, bearer, headers_of, line, send
+from tests.e2e.bad_input import ALICE, BOB, BOTH, TOKENS, VERSION, bearer, headers_of, line, send
 from tests.e2e.client import Answer, HttpClient, Hub
-from tests.interaction.fronts import HANDSHAKE
+from tests.interaction.fronts import HANDSHAKE, http_hub
 from tests.upstreams.child import until
-from tests.upstreams.launch import events, received
+from tests.upstreams.launch import argv, events, received, servers_yaml
 from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +55,52 @@ async def test_ending_a_session_ends_its_stream_and_calls(alice: HttpClient, hub
 async def test_stream_needs_the_right_media_type(alice: HttpClient) -> None:
     async with alice.listen(headers={"accept": "application/json"}) as stream:
         assert stream.status == 406
+
+
+async def test_the_session_of_a_killed_hub_is_as_its_client_left_it_and_ends_with_it(tmp_path: Path) -> None:
+    """Its level, its subscriptions; nobody else can use it."""
+    journal = tmp_path / "journal"
+    text = servers_yaml({"a": argv(name="a", journal=journal, era="handshake")}, hub={"tokens": TOKENS})
+    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, ALICE) as client:
+        await client.initialize()
+        await client.request("tools/list")
+        params = {"name": "a_progress", "arguments": {"n": 3}, "_meta": {"progressToken": 1}}
+        place = (await client.request("tools/call", params)).events[0].id
+        assert (await client.request("resources/subscribe", {"uri": "fixture://text/1"})).last["result"] == {}
+        assert (await client.request("logging/setLevel", {"level": "error"})).last["result"] == {}
+        await hub.kill_alone()
+    before = len(received(journal, "resources/subscribe"))
+    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, BOB) as bob, HttpClient(hub.url, ALICE) as again:
+        for peer in (bob, again):
+            peer.session, peer.version = client.session, client.version
+        async with bob.listen(place) as refused:
+            assert (await refused.rest()).status == 404
+        async with again.listen():
+            await until(lambda: len(received(journal, "resources/subscribe")) > before)
+        assert received(journal, "logging/setLevel")[-1]["params"] == {"level": "error"}
+        assert (await again.delete()).status == 204
+        await hub.kill_alone()
+    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, ALICE) as last:
+        last.session, last.version = client.session, client.version
+        assert (await last.request("tools/list")).status == 404
+
+
+async def test_an_id_in_use_is_refused_also_while_its_call_waits_for_a_server(tmp_path: Path) -> None:
+    text = servers_yaml({"a": argv(start_delay=1.5)}, hub={"first_list_wait": "15s"})
+    async with http_hub(text, tmp_path) as running, HttpClient(running.url) as client:
+        await client.initialize()
+        statuses: list[int] = []
+
+        async def ask() -> None:
+            answer = await client.request("tools/call", {"name": "a_echo", "arguments": {}}, id=5)
+            statuses.append(answer.status)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            tasks.start_soon(ask)
+        assert sorted(statuses) == [200, 400]
+        await ask()
+        assert statuses[-1] == 200
 
 
 # -- the modern ladder

@@ -14,7 +14,8 @@ import anyio.abc
 import anyio.to_thread
 import pytest
 
-from tests.e2e.client import HttpClient, Hub, running_hub
+from tests.e2e.client import HttpClient, Hub
+from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import hub
 from tests.upstreams.child import Child, until
 from tests.upstreams.messages import modern
@@ -80,8 +81,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         for event in up.values():
             await event.wait()
         servers = {name: {"url": urls[kind], **more} for name, (kind, more) in SERVERS.items()}
-        env = {"MCP_HUB_STATE_DIR": str(root / "state"), "REMOTE_TOKEN": SECRET}
-        async with running_hub(config(servers), tmp_path=root, env=env) as started:
+        async with http_hub(config(servers), root, REMOTE_TOKEN=SECRET) as started:
             yield Running(started, root)
         stop.set()
 
@@ -210,7 +210,7 @@ async def mortals(root: Path) -> AsyncIterator[tuple[dict[str, Mortal], HttpClie
         await each(servers, Mortal.switch)
         settings = config({name: {"url": servers[name].url, **more} for name, (_, more) in MORTALS.items()})
         async with (
-            running_hub(settings, tmp_path=root, env={"MCP_HUB_STATE_DIR": str(root / "state")}) as started,
+            http_hub(settings, root) as started,
             HttpClient(started.url, seconds=30) as client,
         ):
             for name in servers:

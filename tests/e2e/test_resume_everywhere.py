@@ -16,7 +16,7 @@ from tests.e2e.rest_client import RestClient
 from tests.e2e.ways_to_read import Shown, Way, check_rest, every_way, wander
 from tests.e2e.ways_to_start import ENDS, GOES_ON, TAKES, Begun, Start, asked_over_stdio, modern_http, over_stdio
 from tests.interaction.fronts import http_hub
-from tests.upstreams.http_child import HttpUpstream
+from tests.upstreams.child import HttpUpstream
 from tests.upstreams.launch import received
 from tests.upstreams.messages import Message, modern
 

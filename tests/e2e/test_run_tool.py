@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.client import HttpClient
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import ERAS, FRONTS, HANDSHAKE, MODERN, Peer, Seen, connected, http_hub, stdio_hub
-from tests.upstreams.http_child import HttpUpstream
+from tests.upstreams.child import HttpUpstream
 from tests.upstreams.launch import argv, servers_yaml
 
 pytestmark = pytest.mark.anyio

@@ -1,7 +1,4 @@
-"""Long calls that `run_tool` makes: soft deadlines, tasks and partial content are those of the tool that it runs.
-
-The tests are those of the direct calls; only the client is another one.
-"""
+"""Long calls that `run_tool` makes: soft deadlines, tasks and partial content are tested as for direct calls."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine

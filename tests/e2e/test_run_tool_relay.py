@@ -1,7 +1,4 @@
-"""What `run_tool` relays is what the tool that it runs would have got and given: each front, each era on both sides.
-
-The tests are those of the direct calls; only the client is another one.
-"""
+"""What `run_tool` relays is what the tool that it runs would have got and given: each front, each era on both sides."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,5 +1,4 @@
-"""A canary in every place of the configuration where a secret can be, servers that give theirs away, and bad clients:
-none may come out of the hub, in a log at debug level, an error, a page, a command's output, an argument or a file.
+"""Secrets in every place of the configuration, servers that give theirs away, bad clients: none comes out of the hub.
 
 What a server answers to a call is data, and not looked at here.
 """

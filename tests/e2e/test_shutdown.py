@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from tests.e2e.client import Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub, is_alive, stdio_hub
 from tests.pace import paced
-from tests.upstreams.child import until
+from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, events, received, servers_yaml
 from tests.upstreams.messages import modern
 from tests.upstreams.stdio_client import StdioClient
@@ -210,3 +212,49 @@ async def test_stray_prints_and_reads_do_not_touch_the_wire(tmp_path: Path) -> N
         await client.wait_stderr("printed on import")
         assert client.stderr.count("from a child: stray 4") == 2
         assert client.stderr.count("\nstray 4") >= 6
+
+
+# -- a client that asks and closes its side at once, as a shell pipe does
+
+
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "pipe", "version": "1"}}
+
+
+def piped(root: Path, *requests: tuple[str, str, dict[str, Any]]) -> dict[Any, dict[str, Any]]:
+    """What a hub answers to these lines and the end of its input, by id; each once."""
+    config = root / "servers.yaml"
+    config.write_text(servers_yaml({"a": argv()}))
+    config.chmod(0o600)
+    lines = [{"jsonrpc": "2.0", "id": id_, "method": method, "params": params} for id_, method, params in requests]
+    done = subprocess.run(
+        [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config), "--client", "mcp-hub"],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True, text=True, timeout=WAIT, check=True,
+        env={"MCP_HUB_STATE_DIR": str(root / "state"), "PATH": "/usr/bin:/bin", "HOME": str(root)},
+    )  # fmt: skip
+    messages = [json.loads(line) for line in done.stdout.split("\n") if line]
+    answers = [message for message in messages if "id" in message]
+    assert len({answer["id"] for answer in answers}) == len(answers)
+    return {answer["id"]: answer for answer in answers}
+
+
+def called(tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    return "tools/call", {"name": f"a_{tool}", "arguments": arguments}
+
+
+def test_what_was_asked_before_the_end_is_answered(tmp_path: Path) -> None:
+    answers = piped(
+        tmp_path,
+        ("hello", "initialize", HELLO),
+        ("list", "tools/list", {}),
+        ("echo", *called("echo", text="hi")),
+        ("nobody", *called("nobody")),
+    )
+    assert [tool["name"] for tool in answers["list"]["result"]["tools"]].count("a_echo") == 1
+    assert answers["echo"]["result"]["structuredContent"] == {"text": "hi"}
+    assert answers["nobody"]["error"]["code"] == -32602
+
+
+def test_what_takes_longer_is_told_that_the_hub_ends(tmp_path: Path) -> None:
+    answers = piped(tmp_path, ("hello", "initialize", HELLO), ("long", *called("slow", seconds=60)))
+    assert answers["long"]["error"]["code"] == 1005

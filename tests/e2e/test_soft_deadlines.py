@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.client import HttpClient, running_hub
+from tests.e2e.client import HttpClient
 from tests.e2e.held_tools import RESULT, Held, config
 from tests.interaction.fronts import Peer, http_hub, stdio_hub
 from tests.upstreams.child import until
@@ -165,9 +165,8 @@ async def test_another_principal_is_told_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ends_first", [True, False])
 async def test_the_hub_is_restarted_before_the_client_asks(tmp_path: Path, ends_first: bool) -> None:
     held = Held(tmp_path)
-    env = {"MCP_HUB_STATE_DIR": str(tmp_path / "state")}
     text = config(clients=CLIENTS)
-    async with running_hub(text, tmp_path=tmp_path, env=env) as hub, HttpClient(hub.url) as client:
+    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url) as client:
         await client.initialize(name=DESKTOP)
         how = still((await Peer(client, "handshake").call("job", {"nonce": "r"})).result)
         if ends_first:
@@ -176,7 +175,7 @@ async def test_the_hub_is_restarted_before_the_client_asks(tmp_path: Path, ends_
             peer = Peer(client, "handshake")
             assert (await waited(peer, how))[1].result == RESULT
         hub.kill()
-    async with running_hub(text, tmp_path=tmp_path, env=env) as hub, HttpClient(hub.url) as client:
+    async with http_hub(text, tmp_path) as hub, HttpClient(hub.url) as client:
         await client.initialize(name=DESKTOP)
         seen = await Peer(client, "handshake").call("hub_wait", how)
         if ends_first:

@@ -25,10 +25,7 @@ N = 40
 
 
 class Client(Peer):
-    """A client with files to hold its calls by; `declared` is whether it speaks the extension.
-
-    `offered` are the capabilities of the hub.
-    """
+    """A client with files to hold its calls by; `declared`: it speaks the extension. `offered`: what the hub can."""
 
     def __init__(
         self, wire: Conversation | HttpClient, era: str, declared: bool, held: Held, *, runs_tools: bool = False

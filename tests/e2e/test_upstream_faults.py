@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.bad_upstreams import AT_ONCE, BUSY, LOST, OVERDUE, UNAVAILABLE, config, echoes, listed
+from tests.e2e.bad_upstreams import AT_ONCE, BUSY, LOST, OVERDUE, UNAVAILABLE, echoes, listed
 from tests.e2e.client import HttpClient
 from tests.interaction.fronts import HANDSHAKE, Peer, connected, http_hub
-from tests.upstreams.launch import argv
+from tests.upstreams.launch import argv, servers_yaml
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def faults(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peer
     """A client of a hub in front of all of `FAULTS`, their calls limited to 1 s of silence."""
     root = tmp_path_factory.mktemp("faults")
     hub = {"first_list_wait": "8s", "limits": {"line": "1MB"}}
-    text = config(FAULTS, {"timeout": "1s", "restart": {"intensity": 50, "period": "60s"}}, hub=hub)
+    text = servers_yaml(FAULTS, defaults={"timeout": "1s", "restart": {"intensity": 50, "period": "60s"}}, hub=hub)
     async with http_hub(text, root) as running, connected(running, HANDSHAKE) as peer:
         await listed(peer, *FAULTS.keys() - {"noise"})  # has a test of its own
         yield peer
@@ -54,7 +54,7 @@ async def test_log_lines_on_stdout_are_no_answers(text: str, tmp_path: Path) -> 
     script = tmp_path / "server.sh"
     script.write_text(f"#!/bin/sh\necho '{text}'\nexec {command}\n")
     script.chmod(0o755)
-    async with http_hub(config({"a": [str(script)]}), tmp_path) as running, connected(running, HANDSHAKE) as peer:
+    async with http_hub(servers_yaml({"a": [str(script)]}), tmp_path) as running, connected(running, HANDSHAKE) as peer:
         with anyio.fail_after(AT_ONCE):
             await listed(peer, "a")
         await echoes(peer, "a")
@@ -130,7 +130,7 @@ async def test_server_that_stops_reading_costs_its_callers_their_time_limit(faul
 
 
 async def test_an_answer_to_nothing_that_was_asked_is_in_the_last_output_of_its_server(tmp_path: Path) -> None:
-    text = config({"unknown": argv(mode="unknown-id")})
+    text = servers_yaml({"unknown": argv(mode="unknown-id")})
     async with http_hub(text, tmp_path) as running, connected(running, HANDSHAKE) as peer:
         await listed(peer, "unknown")
         await echoes(peer, "unknown")

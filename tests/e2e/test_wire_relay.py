@@ -6,18 +6,12 @@ from typing import Any
 import pytest
 
 from tests.e2e.client import HttpClient
-from tests.e2e.raw_wire import UPSTREAMS, Wire
+from tests.e2e.raw_wire import Wire
 from tests.interaction.fronts import HANDSHAKE, MODERN
 from tests.upstreams.messages import MODERN_VERSION, Message
 from tests.upstreams.stdio_client import StdioClient
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=list(UPSTREAMS))
-def upstream(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 # -- progress

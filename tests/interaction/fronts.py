@@ -1,5 +1,6 @@
 """One raw client for every front and era, and hubs to point it at: only the wire differs, not what a test says."""
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.e2e.answers import Answers, follow_input
-from tests.e2e.client import HttpClient, Hub, running_hub
-from tests.upstreams.child import WAIT
-from tests.upstreams.http_child import HttpUpstream
+from tests.e2e.client import HttpClient, Hub
+from tests.upstreams.child import WAIT, HttpUpstream, PeerClosed
 from tests.upstreams.messages import Id, Message, Params, modern
 from tests.upstreams.stdio_client import Conversation, StdioClient
 
@@ -166,12 +168,38 @@ async def stdio_hub(
         yield running
 
 
+def relaying_all(config_text: str) -> str:
+    """The same configuration with what makes the hub a mere relay for clients that it does not know."""
+    try:
+        config = yaml.safe_load(config_text)
+    except yaml.YAMLError:
+        return config_text
+    hub = config.get("hub") or {}
+    clients = hub.get("clients") or {}
+    unknown = {"expose": "full", "max_result_tokens": 0, **clients.get("unknown", {})}
+    return json.dumps({**config, "hub": {**hub, "clients": {**clients, "unknown": unknown}}}, indent=2)
+
+
 @asynccontextmanager
-async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = True, **env: Any) -> AsyncIterator[Hub]:
-    """A hub over HTTP with this `servers.yaml`; its state stays under `root`. `relays_all` as in `running_hub`."""
-    own = {"MCP_HUB_STATE_DIR": str(root / "state")}
-    async with running_hub(config_text, *args, tmp_path=root, env={**own, **env}, relays_all=relays_all) as hub:
+async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = True, **env: str) -> AsyncIterator[Hub]:
+    """A hub over HTTP on a free port of 127.0.0.1 with this `servers.yaml`; its cache and state stay under `root`.
+
+    Clients that it does not know are listed all tools and given whole results, unless it is not to (`relays_all`). At
+    the end it gets SIGTERM. Raises: `AssertionError`, with its stderr, if it does not start, or stop in `GRACE` s.
+    """
+    config = _config(root, relaying_all(config_text) if relays_all else config_text)
+    own = {f"XDG_{kind}_HOME": str(root / kind.lower()) for kind in ("CONFIG", "CACHE", "DATA", "STATE")}
+    own["MCP_HUB_STATE_DIR"] = str(root / "state")
+    argv = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", "0", "--config", str(config), *args]
+    async with Hub(argv, {**own, **env}) as hub:
+        try:
+            hub.url = (await hub.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
+        except (PeerClosed, TimeoutError) as failed:
+            raise AssertionError(f"the hub did not start: {failed!r}\n{hub.stderr}") from failed
         yield hub
+        if (hub.returncode or 0) > 0:
+            raise AssertionError(f"the hub ended by itself with {hub.returncode}:\n{hub.stderr}")
+        await hub.terminate()
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """Clients that share a hub's servers and do many things at once; each keeps whatever reaches it, and by which stream.
 
-What a client sends carries its secret: its calls, its answers to questions, the URI of a resource of its own. All
-clients use the same request ids and progress tokens.
+What a client sends carries its secret. All clients use the same request ids and progress tokens.
 """
 
 import itertools
@@ -112,10 +111,7 @@ class Ear:
 
 
 class Client:
-    """One session, or one modern client; its streams are followed in `tasks`.
-
-    `calm` is a server that nobody has to wait for; a resource of the client's own is there.
-    """
+    """One session, or one modern client; its streams are followed in `tasks`. Nobody has to wait for `calm`."""
 
     def __init__(self, wire: HttpClient, era: str, secret: str, calm: str, tasks: anyio.abc.TaskGroup) -> None:
         self.wire = wire

@@ -15,9 +15,8 @@ import anyio
 from tests.interaction.fronts import ERAS
 from tests.interaction.lossless_answers import ERRORS, OTHER_RESULTS, RESULTS, URIS
 from tests.interaction.lossless_others import DEFINITIONS, LISTED, NOTIFICATIONS, REQUESTS
-from tests.interaction.lossless_places import Place, places
+from tests.interaction.lossless_places import Place, Row, places
 from tests.interaction.lossless_reasons import BESIDES, RELAY, Reason, reason_for
-from tests.interaction.lossless_texts import Row
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "lossless.md"
 SECTIONS: dict[str, dict[str, Row]] = {

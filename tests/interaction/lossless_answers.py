@@ -5,10 +5,10 @@ import re
 
 from tests.interaction.fronts import HANDSHAKE, MODERN
 from tests.interaction.json_text import changes, items, member
-from tests.interaction.lossless_places import CLASHING, Place, text_of
-from tests.interaction.lossless_texts import (
+from tests.interaction.lossless_places import (
     BIG,
     BROKEN,
+    CLASHING,
     DEEP,
     DOUBLED,
     ESCAPES,
@@ -17,8 +17,10 @@ from tests.interaction.lossless_texts import (
     META,
     NUMBERS,
     SPACED,
+    Place,
     Row,
     over_http,
+    text_of,
 )
 
 _SEAL = re.compile(r"\.[0-9a-f]{32}\.")

@@ -2,20 +2,23 @@
 
 from tests.interaction.fronts import HANDSHAKE, MODERN
 from tests.interaction.json_text import changes, member, members
-from tests.interaction.lossless_places import CLASHING, INSTRUCTIONS, Place, vendor_meta
-from tests.interaction.lossless_texts import (
+from tests.interaction.lossless_places import (
     BIG,
     BROKEN,
+    CLASHING,
     DEEP,
     DOUBLED,
     ESCAPES,
+    INSTRUCTIONS,
     INTEGERS,
     LONE,
     META,
     NUMBERS,
     SPACED,
+    Place,
     Row,
     over_http,
+    vendor_meta,
 )
 
 # -- requests

@@ -4,7 +4,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.e2e.client import HttpClient
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, http_hub
 from tests.interaction.json_text import items, member, members
 from tests.interaction.verbatim_server import ANSWER, LISTS, REFUSE
-from tests.upstreams.http_child import HttpUpstream
+from tests.upstreams.child import HttpUpstream
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.messages import modern
 from tests.upstreams.stdio_client import StdioClient
@@ -30,6 +30,20 @@ WHOLE = {"expose": "full", "max_result_tokens": 0}
 VERBATIM = Path(__file__).with_name("verbatim_server.py")
 RESERVED = "io.modelcontextprotocol/"
 MARK = "example.org/mark"
+
+# texts that are easily spoilt on the way
+BIG = "123456789012345678901234567890"
+NUMBERS = '{"a":1.10,"b":1E+2,"c":-0.0,"d":1e400,"e":0.1e1,"f":12345678901234567890.5}'
+INTEGERS = f'{{"a":18446744073709551616,"b":-{BIG},"c":9007199254740993,"d":[{"9" * 400}]}}'
+ESCAPES = (
+    r'{"a":"\u0000\u001f\u007f","b":"\/\u0041\u00e9","c":"é✓😀\ud83d\ude00","d":"\u2028\b\f\n\r\t\"\\","\u006bey":1}'
+)
+LONE = r'{"a":"x\ud83dy","b":"\ude00\ud83d","c":"\ud83d\ude00"}'
+DOUBLED = '{"a":1,"b":{"c":1,"c":2},"a":3}'
+DEEP = '{"a":' * 50 + "[" * 50 + "]" * 50 + "}" * 50
+SPACED = '{ "a" : [ 1 , 2 ] ,\t"b" : { } }'
+BROKEN = '{\n  "a": [\n    1\n  ]\r\n}'
+META = '{"example.org/x":{"deep":[1,null,1.50]},"traceparent":"00-ab-cd-01","plain":[]}'
 _ids = itertools.count(1000)  # above those of the handshake
 
 
@@ -228,3 +242,16 @@ async def _wires(stack: AsyncExitStack, root: Path, config: str) -> dict[tuple[s
             await pipe.initialize(capabilities=EVERYTHING)
             await client.initialize(capabilities=EVERYTHING)
     return found
+
+
+Row = Callable[[Place], Awaitable[list[str] | None]]
+"""What changed at one place, nothing if it is the same; None where there is no such thing."""
+
+
+def over_http(row: Row) -> Row:
+    """The row of what only a server over HTTP can send: JSON of several lines."""
+
+    async def measured(place: Place) -> list[str] | None:
+        return await row(place) if place.transport == "HTTP" else None
+
+    return measured

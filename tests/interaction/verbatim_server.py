@@ -1,8 +1,7 @@
 """The fixture server, listing and answering what a test spells out: JSON text that goes out byte for byte.
 
-`python verbatim_server.py LISTS [options of the fixture]`. LISTS is a JSON file: texts of definitions under `tools`,
-`resources`, `resourceTemplates` and `prompts`, to be listed behind those of the fixture, `$NAME` being its name. A
-request whose `_meta` has the `ANSWER` key is answered by that text: a whole result, or a whole error with `REFUSE`.
+`verbatim_server.py LISTS [options of the fixture]`: LISTS is a JSON file with texts of definitions by kind, `$NAME`
+being the server's name. A request whose `_meta` has the key `ANSWER` (`REFUSE`) is answered by that result (error).
 """
 
 import json

@@ -29,23 +29,7 @@ TEXTS = (
     *("123e4567-e89b-42d3-a456-426614174000", "123e4567e89b42d3a456426614174000", "1.2.3", "1234567890", "A" * 40),
 )
 ODD: tuple[Json, ...] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1,
-    1.0,
-    0.5,
-    10**9,
-    "",
-    "a",
-    "title",
-    [],
-    [None],
-    [1, 1],
-    {},
-    {"a": 1},
+    *(None, True, False, 0, -1, 1, 1.0, 0.5, 10**9, "", "a", "title", [], [None], [1, 1], {}, {"a": 1}),
 )
 _PER_TYPE = {
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),

@@ -10,13 +10,7 @@ SERVERS = ("a", "b", "c d", "é!")
 servers = st.sampled_from(SERVERS)
 own = st.sampled_from(
     [
-        "x:1",
-        "x:%20",
-        "x:a b",
-        "hub://a/x:1",
-        "hub://b/x:1",
-        "hub://b!1/x%3A1",
-        "hub://c%20d/x:1",
+        *("x:1", "x:%20", "x:a b", "hub://a/x:1", "hub://b/x:1", "hub://b!1/x%3A1", "hub://c%20d/x:1"),
         "x:%zz#a#b",
         "HUB://a/x:1",
     ]

@@ -146,14 +146,7 @@ def test_invalid_utf8_is_replaced_within_its_line(noise: bytes) -> None:
 
 
 NOISE = [
-    "Loading... ",
-    "50% ",
-    "[INFO] ready ",
-    "2026-11-20 12:00:00 up ",
-    '"quoted" ',
-    "null",
-    "{model} ",
-    "true",
+    *("Loading... ", "50% ", "[INFO] ready ", "2026-11-20 12:00:00 up ", '"quoted" ', "null", "{model} ", "true"),
     "-",
 ]
 

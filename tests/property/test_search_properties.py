@@ -11,18 +11,7 @@ from mcp_hub.catalog.search.words import key
 from tests.examples import examples
 
 common = [
-    "create",
-    "list",
-    "issue",
-    "issues",
-    "page",
-    "file",
-    "searchFiles",
-    "get_user",
-    "GitHub",
-    "the",
-    "天气",
-    "é",
+    *("create", "list", "issue", "issues", "page", "file", "searchFiles", "get_user", "GitHub", "the", "天气", "é"),
     "🍰",
 ]
 texts = st.lists(st.sampled_from(common) | st.text(max_size=5), max_size=6).map(" ".join) | st.text(max_size=20)

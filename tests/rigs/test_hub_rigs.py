@@ -11,7 +11,7 @@ import pytest
 from rigs.chaos.chaos import chaos
 from rigs.fuzz.search import Search, drawn, fault_of, smaller
 from rigs.fuzz.target import Target
-from rigs.fuzz.targets import TARGETS
+from rigs.fuzz.workers import TARGETS
 from rigs.report import crashes
 from rigs.soak.soak import Plan, soak
 

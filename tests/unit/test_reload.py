@@ -241,12 +241,13 @@ async def test_links_are_followed_wherever_one_is_turned(tmp_path: Path) -> None
 async def test_a_storm_of_writes_makes_few_reloads_and_ends_in_the_last_one(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
+    began = anyio.current_time()
     async with watching(reloader):
         for number in range(50):
             written(path, f"servers: {{s{number}: {{command: x}}}}")
             await anyio.sleep(0.002)
         await until(lambda: "s49" in reloader.settings.servers)
-    assert len(hub.adopted) < 10
+    assert len(hub.adopted) <= 2 + (anyio.current_time() - began) / file_watch._SETTLED, "one for each quiet moment"
 
 
 @pytest.mark.usefixtures("quick")

@@ -1,4 +1,4 @@
-"""A child process of a test: started in its own process group, its stderr kept, and surely gone at the end."""
+"""Child processes of a test: each in its own process group, its stderr kept, and surely gone at the end."""
 
 import os
 import re
@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import anyio
 from anyio.abc import ByteReceiveStream, TaskGroup
+
+from tests.upstreams.launch import argv
 
 WAIT = 20.0
 """Seconds that anything may take unless a test says otherwise."""
@@ -31,9 +33,9 @@ async def until(condition: Callable[[], object], seconds: float = WAIT) -> None:
 class Child:
     """A child process in its own process group; its stderr is kept, and nothing of the group survives `stop`."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
         """`env` goes on top of our own environment."""
-        self.argv = list(argv)
+        self.argv = list(command)
         self.env = {**os.environ, **(env or {})}
         self.cwd = cwd
         self._stderr = bytearray()
@@ -146,3 +148,37 @@ class Chunks:
             return await self._stream.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise StopAsyncIteration from None
+
+
+class HttpUpstream(Child):
+    """The fixture server over HTTP: `async with HttpUpstream("--always-sse", era="modern") as server: server.url`.
+
+    Options as for `argv`. Raises: `PeerClosed`, with its stderr, when it does not start.
+    """
+
+    def __init__(self, *options: str, **named: Any) -> None:
+        super().__init__(argv(*options, **{"http": 0, **named}))
+        self._stdout = bytearray()
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        with anyio.move_on_after(WAIT):
+            while b"\n" not in self._stdout and not self._is_closed:
+                await self._changed.wait()
+        if b"\n" not in self._stdout:
+            await self.__aexit__()
+            raise PeerClosed(f"{self.argv} did not start:\n{self.stderr}")
+        return self
+
+    @property
+    def url(self) -> str:
+        """Of Streamable HTTP."""
+        return self._stdout.partition(b"\n")[0].decode()
+
+    async def _collect_stdout(self) -> None:
+        async for chunk in Chunks(self.process.stdout):
+            self._stdout += chunk
+            self._notice()
+        self._is_closed = True
+        self._notice()

@@ -30,11 +30,7 @@ ONLY_HANDSHAKE = {"initialize", "ping", "logging/setLevel", "resources/subscribe
 ONLY_HANDSHAKE |= {"tasks/result", "tasks/list"}
 ONLY_MODERN = {"server/discover", "subscriptions/listen", "tasks/update"}
 CACHEABLE = {
-    "server/discover",
-    "tools/list",
-    "prompts/list",
-    "resources/list",
-    "resources/templates/list",
+    *("server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list"),
     "resources/read",
 }
 

@@ -1,9 +1,7 @@
-"""Tasks of the modern era, which calls become by themselves; only with `--tasks-extension`.
+"""Tasks of the modern era, which calls become by themselves; only with `--tasks-extension` (SEP-2663).
 
 They live as long as the process, whatever connection they are asked about on. A step of progress becomes the status
 message, and each question gets a key that no other one of the task has.
-
-Specification: the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
 import threading

@@ -1,7 +1,4 @@
-"""The ways in which the fixture server misbehaves: one class per `--mode`, each overriding one moment.
-
-The rows are those of a bad upstream: it dies, hangs, talks nonsense, or will not go away.
-"""
+"""The ways in which the fixture server misbehaves: one class per `--mode`, each overriding one moment."""
 
 import os
 import signal

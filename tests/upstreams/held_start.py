@@ -1,7 +1,4 @@
-"""A server that starts when it may: `held_start.py GATE COMMAND…` runs the command once the file GATE is there.
-
-Ends with its stdin, as a server would, which it leaves to the command unread.
-"""
+"""A server that starts when it may: `held_start.py GATE COMMAND…` runs the command once the file GATE is there."""
 
 import os
 import select

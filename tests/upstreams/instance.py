@@ -1,7 +1,6 @@
 """One running fixture server: what all its connections share, and what each of them has of its own.
 
-Threads: whoever reads a connection runs fast requests itself and starts a thread for each slow one; channels serialise
-writes.
+Whoever reads a connection runs fast requests itself and starts a thread for each slow one.
 """
 
 import argparse
@@ -90,10 +89,7 @@ class Question:
 
 
 class Session:
-    """One connection: what its client told us, what is under way on it, and our voice.
-
-    `channel` is for what belongs to no request.
-    """
+    """One connection, its client, and what is under way on it. `channel` is for what belongs to no request."""
 
     def __init__(self, instance: Instance, channel: Channel) -> None:
         self.instance = instance

@@ -56,8 +56,7 @@ def received(path: Path, method: str | None = None) -> list[dict[str, Any]]:
 def events(path: Path, name: str) -> list[dict[str, Any]]:
     """Journal events by name.
 
-    `start` (one per process), `eof`, `cancelled` (a call or a task), `listening`, `unlistened`, `subscribed`,
-    `unsubscribed`, `answered` (a question outside of a call), `stray` (an answer nobody waits for), `http` (verb, path
-    and headers of each HTTP request).
+    `start`, `eof`, `cancelled` (a call or a task), `listening`, `unlistened`, `subscribed`, `unsubscribed`, `answered`
+    (a question outside of a call), `stray` (an answer nobody waits for), `http` (verb, path, headers of a request).
     """
     return [record for record in journal(path) if record.get("event") == name]

@@ -1,10 +1,7 @@
-"""Questions to the client, as each era has them: requests of ours on a handshake connection, rounds on a modern one.
+"""Questions to the client: requests on a handshake connection, rounds on a modern one (2026-07-28 basic/patterns/mrtr).
 
 Who asks is a generator that yields rounds of questions, is sent their outcomes, and returns what it made of them. On a
-modern connection it is run anew for each retry, up to the first round that is still open: the answers so far travel in
-`requestState`, so that the process that gets the retry need not be the one that asked.
-
-Specification: 2025-11-25 client/{elicitation,roots,sampling}; 2026-07-28 basic/patterns/mrtr.
+modern connection it is run anew for each retry; the answers so far travel in `requestState`.
 """
 
 import base64

@@ -1,7 +1,4 @@
-"""A complete MCP server for tests, standard library only: both eras, every kind, questions, tasks, many ways to fail.
-
-It serves stdin and stdout, or HTTP, until stdin ends.
-"""
+"""A complete MCP server for tests over stdio or HTTP, standard library only: both eras, every kind, ways to fail."""
 
 import json
 import os

@@ -115,8 +115,7 @@ class Conversation:
 class StdioClient(Child, Conversation):
     """A client of a server on stdio: `async with StdioClient(argv) as c: await c.initialize()`.
 
-    `noise` has every line that is no JSON object. Leaving the block closes stdin, waits `GRACE` seconds and kills what
-    is left; to insist on a clean exit, `assert await c.close() == 0`.
+    `noise` has every line that is no JSON object. Leaving the block closes stdin, waits and kills what is left.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:

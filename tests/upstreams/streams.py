@@ -1,7 +1,4 @@
-"""Sessions over HTTP and their streams, kept so that a connection that breaks can be followed by another.
-
-Specification: 2025-11-25 basic/transports, "Resumability and Redelivery".
-"""
+"""Sessions over HTTP and their streams, kept so that a connection that breaks can be followed by another."""
 
 import re
 import threading
@@ -20,10 +17,7 @@ MAX_STREAMS = 1000
 
 
 class Stream:
-    """A channel whose messages are numbered 1, 2, 3… and followed by one connection at a time.
-
-    One that `ends` is the answer to a POST: it is complete with its response.
-    """
+    """A channel of numbered messages for one connection at a time. One that `ends` is complete with its response."""
 
     def __init__(self, *, ends: bool) -> None:
         self.id = uuid.uuid4().hex[:12]

@@ -2,8 +2,6 @@
 
 A question of a task goes out on the session that waits for the task's result, and waits until there is one; or, where
 the arguments say `at_once`, on the session that started the task.
-
-Specification: 2025-11-25 basic/utilities/tasks.
 """
 
 import threading

@@ -1,8 +1,8 @@
 """The steps that every Python driver takes, whatever library is under test; standard library only.
 
-A driver gives `main` a function that opens a session of its library. On stdin comes one line of JSON, the `Task`; on
-stdout goes one line per step, `{"step", "ok", "detail", "ms"}`. `{"want": "restart"}` asks for a restart of the hub,
-and any line on stdin says that it is done; `{"end": true}` is the last. `steps.mjs` is the same for JavaScript.
+A driver gives `main` a function that opens a session. On stdin comes one line of JSON, the `Task`; on stdout goes one
+line per step, `{"step", "ok", "detail", "ms"}`. `{"want": "restart"}` asks for a restart of the hub, and any line on
+stdin says that it is done; `{"end": true}` is the last. `steps.mjs` is the same for JavaScript.
 """
 
 import asyncio

@@ -1,8 +1,6 @@
-"""Questions to the user of a call, asked in the way of the caller's era.
+"""Questions to the user of a call, asked in the way of the caller's era, in rounds of named questions.
 
-A `Dialogue` is rounds of named questions. On a handshake connection those of a round go out as ordinary requests, at
-once; in the modern era each round is an `InputRequiredResult`, and what was learnt so far travels in a signed
-`requestState` (2026-07-28 basic/patterns/mrtr, SEP-2322).
+In the modern era what was learnt so far travels in a signed `requestState` (2026-07-28 basic/patterns/mrtr).
 """
 
 import base64

@@ -79,7 +79,7 @@ async def test_keys_are_read_in_the_background_from_the_first_issuer_on(tmp_path
     path = tmp_path / "keys.json"
     path.write_bytes(key_set(jwk(rsa_key())))
     door = HttpAuthFactory(None)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(door.run)
             await anyio.wait_all_tasks_blocked()

@@ -56,7 +56,7 @@ class Site:
         async def send(event: AsgiEvent) -> None:
             sent.append(event)
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await self.endpoints(scope(method, target, token, headers), receive, send)
         return sent[0]["status"], dict(sent[0]["headers"]), b"".join(event["body"] for event in sent[1:])
 

@@ -91,7 +91,7 @@ def test_a_lone_surrogate_is_mended_among_escapes_of_every_sort() -> None:
 def test_a_long_line_that_is_broken_is_given_up_at_once(escape: bytes) -> None:
     """A second try costs more than reading: it would keep everybody waiting for seconds."""
     line = b'{"jsonrpc":"2.0","id":7,"result":{"x":"' + escape * (30_000_000 // len(escape))
-    began = time.perf_counter()
+    began = time.process_time()
     message = decode(line)
     assert isinstance(message, BadMessage) and message.id == b"7"
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2

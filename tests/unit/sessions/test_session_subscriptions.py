@@ -27,7 +27,7 @@ class Source(IdleUpstream):
 
     async def subscribe(self, uri: str) -> None:
         self.references[uri] += 1
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await self.answered.wait()
         if self.error is not None:
             raise self.error

@@ -18,7 +18,7 @@ from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script
 from tests.unit.wire.raw_lines import WAIT
-from tests.upstreams.http_child import HttpUpstream
+from tests.upstreams.child import HttpUpstream
 
 Answering = Callable[[Request, Reply], Awaitable[None]]
 

@@ -11,8 +11,7 @@ from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.remote import supervised
 from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, group, resumed
-from tests.upstreams.child import until
-from tests.upstreams.http_child import HttpUpstream
+from tests.upstreams.child import HttpUpstream, until
 from tests.upstreams.launch import events, received
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]

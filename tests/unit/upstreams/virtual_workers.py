@@ -93,7 +93,7 @@ def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable
             clock, changes = Clock(), Notices()
             upstream = ExecutorUpstream("virtual", changes, clock, ExecutorLimits(catch_up=0, **limits))
             upstream.register("p", "e", [tool("t")])
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 async with anyio.create_task_group() as tasks:
                     await script(Hub(upstream, clock, changes, Calls(upstream, tasks)), **given)
                     tasks.cancel_scope.cancel()

@@ -168,6 +168,15 @@ class RpcError(HubError):
         elif self.symbol == RpcError.symbol:
             self.symbol = _SYMBOLS.get(self.code, "upstream_error" if "upstream" in (data or {}) else self.symbol)
 
+    @classmethod
+    def restored(cls, message: str, code: int, data: JsonObject | None, raw: RawJson | None = None) -> Self:
+        """An error of this class from its parts, where `data` may have the symbol: its constructor may take others."""
+        error = cls.__new__(cls)
+        RpcError.__init__(error, message, code=code, data=data, raw=raw)
+        if raw is None and data is not None and data.get("code") == error.symbol:
+            error.data = {name: value for name, value in data.items() if name != "code"} or None
+        return error
+
     @property
     def about_upstream(self) -> JsonObject:
         """The part of `data` about the server: its name, its state, and the code of its failure."""
@@ -243,7 +252,11 @@ class HttpRefused(UpstreamLost):
         if not 300 <= status < 500:
             data["outcome"] = "unknown"
         super().__init__(f'server "{server}" answered with {said}', data=data)
-        self.status = status
+
+    @property
+    def status(self) -> int:
+        """The HTTP status; 0 where it is not known any more."""
+        return _integer(self.about_upstream.get("status"))
 
 
 def _code_of_status(status: int) -> str:
@@ -355,4 +368,12 @@ class EventsGone(RpcError):
 
     def __init__(self, earliest: int) -> None:
         super().__init__(f"events are gone: the earliest that is kept is {earliest}", data={"earliest": earliest})
-        self.earliest = earliest
+
+    @property
+    def earliest(self) -> int:
+        """The number of the first event that is kept; 0 where it is not known any more."""
+        return _integer((self.data or {}).get("earliest"))
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -131,7 +131,7 @@ def _about(error: RpcError, server: str | None) -> RpcError:
     if server is None or not isinstance(upstream, dict) or "server" in upstream:
         return error
     data = {**(error.data or {}), "upstream": {"server": server, **upstream}}
-    return type(error)(error.message, code=error.code, data=data)
+    return type(error).restored(error.message, error.code, data)
 
 
 def _wrapped(error: RpcError, server: str | None, code: int, message: str) -> RpcError:

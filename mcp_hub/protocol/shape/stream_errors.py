@@ -1,8 +1,6 @@
-"""The errors that end a durable stream: code, class and whether to try again, and the error that was, again.
+"""The errors that end a durable stream: their code, class and whether to try again; and the errors behind these.
 
-An upstream's own error is relayed byte for byte (class `tool`); an error of the hub comes back as the class of
-`mcp_hub.errors` that it had. Here `internal`, an error of the hub
-itself, is not among those.
+An upstream's own error is relayed byte for byte (class `tool`); one of the hub comes back as the class it had.
 """
 
 from collections.abc import Mapping
@@ -95,10 +93,10 @@ def error_data(error: RpcError) -> tuple[RawJson, ...]:
 
 
 def _kind(error: RpcError) -> _Kind:
-    kind = next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
-    data = error.data or {}
     if error.raw is not None:
         return _Kind(_TOOL)
+    kind = next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
+    data = error.data or {}
     if kind is _INTERNAL and "upstream" in data:
         return _Kind("upstream_protocol")
     if isinstance(error, DeadlineExceeded):
@@ -130,10 +128,10 @@ def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
     class_ = _CLASSES.get(code, RpcError)
     if group == _TOOL:
         error = from_wire(jsonrpc)
-        return error if class_ is RpcError else _made(class_, error.message, error.code, error.data, error.raw)
+        return error if class_ is RpcError else class_.restored(error.message, error.code, error.data, error.raw)
     wire = _decode(jsonrpc)
     data = None if wire.data is None else {name: _value(name, value) for name, value in wire.data.items()}
-    return _made(class_, wire.message, wire.code, data)
+    return class_.restored(wire.message, wire.code, data)
 
 
 def _value(name: str, raw: msgspec.Raw) -> object:
@@ -144,24 +142,3 @@ def _value(name: str, raw: msgspec.Raw) -> object:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):  # a number that no float can hold, say
         return raw
-
-
-def _made(
-    class_: type[RpcError], message: str, code: int, data: JsonObject | None, raw: RawJson | None = None
-) -> RpcError:
-    """An error of a class whose own constructor may put the message together from what is not known here."""
-    error = class_.__new__(class_)
-    RpcError.__init__(error, message, code=code, data=data, raw=raw)
-    if raw is None and data is not None and data.get("code") == error.symbol:
-        error.data = {name: value for name, value in data.items() if name != "code"} or None
-    if isinstance(error, HttpRefused):
-        error.status = _integer((data or {}).get("upstream"), "status")
-    if isinstance(error, EventsGone):
-        error.earliest = _integer(data, "earliest")
-    return error
-
-
-def _integer(members: object, name: str) -> int:
-    """0 where there is none."""
-    value = members.get(name) if isinstance(members, dict) else None
-    return value if isinstance(value, int) else 0

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mcp_hub import masking
-from mcp_hub.errors import Busy, RpcError, UnknownEntry, UpstreamLost
+from mcp_hub.errors import Busy, EventsGone, RpcError, UnknownEntry, UnknownStream, UpstreamLost
 from mcp_hub.protocol.rpc_errors import for_caller, from_wire, url_elicitations
 from mcp_hub.types import Era, JsonObject
 
@@ -95,7 +95,9 @@ def test_a_code_of_the_reserved_range_is_wrapped_for_a_modern_caller_only(code: 
 
 
 @pytest.mark.parametrize("era", Era)
-@pytest.mark.parametrize("error", [Busy("b"), UnknownEntry("u", code=-32002, data={"uri": "x"})])
+@pytest.mark.parametrize(
+    "error", [Busy("b"), UnknownEntry("u", code=-32002, data={"uri": "x"}), UnknownStream(), EventsGone(3)]
+)
 def test_the_hubs_own_errors_pass_and_say_which_server_they_are_about(error: RpcError, era: Era) -> None:
     shown = for_caller(error, era, "git")
     assert (type(shown), shown.code, shown.message) == (type(error), error.code, error.message)

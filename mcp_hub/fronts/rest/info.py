@@ -66,21 +66,21 @@ def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
 async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
     """The same with what is open, or how it ended. Raises `UnknownStream`, `StoreError`."""
     row = stream.info
-    shown = info(hub, row)
+    more: dict[str, object] = {}
     if row.last and row.first == 1:
         lines = await stream.lines(0, 1)
         if lines and kind_of(lines[0]) == b"start":
-            shown.tool = msgspec.json.decode(lines[0], type=_Start).data.tool
+            more["tool"] = msgspec.json.decode(lines[0], type=_Start).data.tool
     if row.status == "input_required":
-        shown.questions = await open_questions(stream)
+        more["questions"] = await open_questions(stream)
     elif row.has_ended:
         line = await stream.ending()
         if kind_of(line) == b"error":
-            shown.error = msgspec.json.decode(line, type=_Error).data
+            more["error"] = msgspec.json.decode(line, type=_Error).data
         else:
             ending = msgspec.json.decode(line, type=_End).data
-            shown.result, shown.reason = ending.result, ending.reason
-    return shown
+            more.update(result=ending.result, reason=ending.reason)
+    return msgspec.structs.replace(info(hub, row), **more)
 
 
 async def open_questions(stream: StreamHandle) -> list[QuestionInfo]:

@@ -27,7 +27,7 @@ class FlagInfo(Struct):
     text: str = ""
 
 
-class ListFigures(Struct, omit_defaults=True, kw_only=True):
+class ListFigures(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The lists of a server. `listed` is when they were read last, `age` the seconds since.
 
     `entries` counts what it listed by kind, `offered` those of them that clients get. `warnings` say what is missing.
@@ -40,7 +40,7 @@ class ListFigures(Struct, omit_defaults=True, kw_only=True):
     warnings: list[str] = []
 
 
-class ServerInfo(ListFigures, omit_defaults=True):
+class ServerInfo(ListFigures, frozen=True, omit_defaults=True):
     """A server now. `reason` says why it is not ready, `code` is its stable code (docs/errors.md).
 
     `rests` says that it is stopped until it is needed. A server that is ready has a `reason` where processes of its own

@@ -4,9 +4,9 @@ import msgspec
 
 from mcp_hub.client.rest import LIMIT
 from mcp_hub.events import CallEvent
-from mcp_hub.protocol.jsonrpc.event_stream import EventParser
 from mcp_hub.protocol.jsonrpc.framing import TooLong
 from mcp_hub.protocol.shape.stream_events import decoded
+from mcp_hub.protocol.sse import EventParser
 
 
 class _Head(msgspec.Struct):

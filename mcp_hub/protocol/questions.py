@@ -14,7 +14,7 @@ from mcp_hub.protocol.capabilities import missing
 from mcp_hub.protocol.eras import era_of, is_at_least
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import PROGRESS_TOKEN
-from mcp_hub.protocol.shape.complete import is_complete
+from mcp_hub.protocol.shape.results import is_complete
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 
 Question = tuple[str, RawJson]

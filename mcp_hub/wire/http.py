@@ -18,7 +18,6 @@ from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.jsonrpc.event_stream import EventParser
 from mcp_hub.protocol.rpc_errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -27,6 +26,7 @@ from mcp_hub.protocol.rpc_errors import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
 )
+from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import NotSent, Pending, WireHandler
 from mcp_hub.wire.remote import Explain, HttpStreams, RemoteWire

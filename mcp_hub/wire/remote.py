@@ -22,12 +22,12 @@ from msgspec.structs import replace
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.concatenated import several
+from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.jsonrpc.event_stream import Event, EventParser
 from mcp_hub.protocol.jsonrpc.repair import stand_in
 from mcp_hub.protocol.jsonrpc.salvage import is_own_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.bodies import chunks

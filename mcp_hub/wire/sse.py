@@ -14,8 +14,8 @@ import httpx2
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
-from mcp_hub.protocol.jsonrpc.event_stream import Event, EventParser
 from mcp_hub.protocol.jsonrpc.salvage import is_answer
+from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import RawJson
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.remote import TAIL_SECONDS, RemoteWire

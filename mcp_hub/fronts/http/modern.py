@@ -13,7 +13,7 @@ from mcp_hub.fronts.http.request import HttpRequest, answer_call
 from mcp_hub.fronts.http.response import Housekeeper
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort
-from mcp_hub.protocol.header_check import NAMED_BY, check_arguments, check_request, check_version, repeated
+from mcp_hub.protocol.headers import NAMED_BY, check_arguments, check_request, check_version, repeated
 from mcp_hub.protocol.jsonrpc.envelope import Unset, raw_object
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Session

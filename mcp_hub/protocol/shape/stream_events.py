@@ -1,15 +1,13 @@
 """The events of a durable stream as they are stored and shown over REST: one JSON object a line.
 
-What peers sent is spliced into the line and taken out again byte for byte, but for line breaks in its white space,
-which become spaces. Text has to be encodable as UTF-8 and numbers finite, as the decoder of messages and the progress
-guard see to.
+Payloads are spliced into the line and taken out again byte for byte, but for line breaks in white space, which become
+spaces. The decoder of messages and the progress guard have seen to it that text can be encoded and numbers are finite.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -30,7 +28,7 @@ from mcp_hub.events import (
     ToolResult,
 )
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object
-from mcp_hub.protocol.shape.results import COALESCED
+from mcp_hub.protocol.shape.results import COALESCED, progress_members
 from mcp_hub.protocol.shape.stream_errors import error_data, error_of
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject
 
@@ -49,8 +47,8 @@ def timestamp(seconds: float) -> str:
 
 def start_data(server: str, tool: str, name: str, arguments: RawJson, attempt: int, deadline: float | None) -> bytes:
     """Data of the `start` event: the arguments as the hash of their bytes, `deadline` in Unix seconds."""
-    data: JsonObject = {"server": server, "tool": tool, "name": name, "args_sha256": sha256(arguments).hexdigest()}
-    data["attempt"] = attempt
+    digest = sha256(arguments).hexdigest()
+    data: JsonObject = {"server": server, "tool": tool, "name": name, "args_sha256": digest, "attempt": attempt}
     if deadline is not None:
         data["deadline"] = timestamp(deadline)
     return object_bytes(data)
@@ -86,7 +84,7 @@ def decoded(line: bytes) -> tuple[int, CallEvent]:
 def _data(event: CallEvent) -> _Data:
     match event:
         case Progressed():
-            return b"progress", (_progress_data(event),)
+            return b"progress", (object_bytes(progress_members(event)),)
         case Delta():
             head = b'{"channel":%b,"index":%d,"content":' % (object_bytes(event.channel), event.index)
             return b"delta", (head, event.content, b"}")
@@ -107,18 +105,6 @@ def _data(event: CallEvent) -> _Data:
             return b"start", (b"{}",)
         case _:
             return _ending_data(event)
-
-
-def _progress_data(event: Progressed) -> bytes:
-    data: dict[str, object] = {"progress": event.progress}
-    if event.total is not None:
-        data["total"] = event.total
-    if event.rest:
-        data.update(event.rest)
-    if event.skipped:
-        meta = raw_object((event.rest or {}).get("_meta", msgspec.UNSET)) or {}
-        data["_meta"] = {**meta, COALESCED: event.skipped}
-    return object_bytes(data)
 
 
 def _received_data(event: InputReceived) -> bytes:
@@ -254,17 +240,8 @@ def _failed(data: RawJson) -> Failed:
     return Failed(error_of(_text(members["code"]), _text(members["class"]), members["jsonrpc"]))
 
 
-_READERS: Final[Mapping[str, Callable[[RawJson], CallEvent]]] = MappingProxyType(
-    {
-        "start": _start,
-        "progress": _progress,
-        "delta": _delta,
-        "log": _log,
-        "tool-call": _tool_call,
-        "tool-result": _tool_result,
-        "input-required": _input_required,
-        "input-received": _input_received,
-        "end": _end,
-        "error": _failed,
-    }
-)
+_READERS: Final[Mapping[str, Callable[[RawJson], CallEvent]]] = {
+    **{"start": _start, "progress": _progress, "delta": _delta, "log": _log, "end": _end, "error": _failed},
+    **{"tool-call": _tool_call, "tool-result": _tool_result},
+    **{"input-required": _input_required, "input-received": _input_received},
+}

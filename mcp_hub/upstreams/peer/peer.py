@@ -17,14 +17,14 @@ from mcp_hub.events import Completed, Log, Progressed
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import OWN, to_modern
-from mcp_hub.protocol.headers import Mirrors, header_value
+from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import StandIn
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
-from mcp_hub.protocol.shape.complete import begins, is_complete
+from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.peer.abandoned import AbandonedCalls
 from mcp_hub.upstreams.peer.elicitations import Elicitations
@@ -94,20 +94,14 @@ class Peer(WireHandler):
 
     # -- requests of the hub --------------------------------------------------------------------------------------
 
-    def send(
-        self,
-        method: str,
-        params: RawObject | None = None,
-        capabilities: JsonObject = OWN,
-        headers: Mapping[str, str] | None = None,
-    ) -> Pending:
+    def send(self, method: str, params: RawObject | None = None, capabilities: JsonObject = OWN) -> Pending:
         """Sends a request of the hub's own; to a modern server with the envelope it requires."""
         params = dict(params or {})
         if self.info.era is MODERN:
             meta = modern_meta(self.info.version, CLIENT_INFO, capabilities, None)
             params["_meta"] = msgspec.Raw(object_bytes(meta))
         try:
-            return self.wire.request(method, object_bytes(params), None, headers)
+            return self.wire.request(method, object_bytes(params))
         except WireClosed:
             raise self._gone() from None
 
@@ -166,12 +160,11 @@ class Peer(WireHandler):
         return Completed(await self.tasks.follow(task, self._line(task.call)), self.info.era)
 
     def _line(self, call: Call) -> TaskConnection:
-        """The requests about a task of this call: with its caller's capabilities, and with its id in a header."""
-        capabilities, is_modern = to_modern(call.capabilities), self.info.era is MODERN
+        """The requests about a task of this call: with its caller's capabilities."""
+        capabilities = to_modern(call.capabilities)
 
         async def ask(method: str, params: RawObject) -> RawJson:
-            named = {"mcp-name": header_value(msgspec.json.decode(params["taskId"], type=str))} if is_modern else None
-            return await self.answer(self.send(method, params, capabilities, named))
+            return await self.answer(self.send(method, params, capabilities))
 
         return TaskConnection(ask, lambda: self.wire.can_send, self.tasks.outlive, lambda: self.tasks.are_left)
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mcp_hub.protocol.jsonrpc.concatenated import several
+from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, decode
 
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"}{\\"id\\":5}"}}'

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_hub.errors import UpstreamLost
-from mcp_hub.protocol.jsonrpc.event_stream import EventParser
+from mcp_hub.protocol.sse import EventParser
 from mcp_hub.wire.base import Pending
 from mcp_hub.wire.unfinished import Unfinished
 from tests.unit.wire.http_server import Reply, Request

@@ -1,8 +1,4 @@
-"""The common part of every connection to a peer, whatever carries it: requests of ours, their answers, the handler.
-
-`Pipe` is one over a pair of pipes; remote servers are reached through others. Correlation is one table of pending
-requests; a request that is abandoned is remembered for a while, so that its late answer is not taken for a stray.
-"""
+"""The common part of all connections to peers: the interface, the table of the hub's requests, the handler."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,6 +14,9 @@ _LATE_IDS = 1024
 _NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
 """Requests that stay open for as long as the session, and those whose answer is nothing to anybody."""
 
+Params = RawJson | Callable[[int], RawJson]
+"""The params of a request, or a function that makes them of its id, which is its progress token, too."""
+Headers = Mapping[str, str]
 Cancellation = Callable[[int], bytes]
 """Makes the notification that cancels the request of this id."""
 
@@ -96,7 +95,7 @@ class Pending(msgspec.Struct, eq=False):
 class WireHandler(Protocol):
     """The owner of a connection. Called on the event loop, must not block.
 
-    `source` is the request of ours on whose own stream the message came, where the transport tells (HTTP).
+    `source` is the request of ours on whose own stream the message came (HTTP).
     """
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None: ...
@@ -104,7 +103,7 @@ class WireHandler(Protocol):
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None: ...
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        """A line that is not a message. Pending requests whose answer it was are settled already."""
+        """A line that is not a message; a pending request whose answer it was is settled already."""
         ...
 
     def on_late_answer(self, id_: int) -> None:
@@ -193,17 +192,8 @@ class Wire(Protocol):
         """Sends one line: a notification, or an answer to the peer's request."""
         ...
 
-    def request(
-        self,
-        method: str,
-        params: RawJson | Callable[[int], RawJson],
-        context: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Pending:
-        """Sends a request under an id of ours (also its progress token, if `params` wants one).
-
-        `headers` go along where the transport has headers. Raises `WireClosed`: nothing was sent.
-        """
+    def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
+        """Sends a request; `headers` go along where the transport has any. Raises `WireClosed`: nothing was sent."""
         ...
 
     async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:

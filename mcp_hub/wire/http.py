@@ -3,7 +3,7 @@
 Source: specification 2025-11-25, basic/transports "Streamable HTTP"; 2026-07-28, basic/transports/streamable-http.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
@@ -28,7 +28,7 @@ from mcp_hub.protocol.rpc_errors import (
 )
 from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
-from mcp_hub.wire.base import NotSent, Pending, WireHandler
+from mcp_hub.wire.base import Headers, NotSent, Pending, WireHandler
 from mcp_hub.wire.remote import Explain, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import ACCEPT, DENIED, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, reason_of
 
@@ -55,11 +55,11 @@ _AWAY: Final = (429, 502, 503, 504)
 
 
 class HttpWire(RemoteWire):
-    """A `RemoteWire` whose requests have a connection each, which their answers come on.
+    """A `RemoteWire` whose requests have a connection each, on which their answers come.
 
-    `speaks` says what the session has settled on by now. `status` is that of the last answer to a request;
-    `is_forgotten` whether the server no longer knows the session, so that it has to begin anew. `still_modern` is
-    asked when a modern server refuses something as those of the handshake era do.
+    `speaks` gives the era and version that the session has settled on. `status` is that of the last answer;
+    `is_forgotten` says that the server no longer knows the session, which has to begin anew. `still_modern` is asked
+    when a modern server refuses something as those of the handshake era do.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class HttpWire(RemoteWire):
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+    async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
         frame = envelope.request_frame(pending.id, pending.method, params)
         sent = {**self._headers(pending.method, params), **headers}
         parser = EventParser(self._limit)
@@ -273,10 +273,7 @@ def _pause(parser: EventParser, otherwise: float) -> float:
 
 
 def _longer(pause: float, silent: int) -> float:
-    """That pause, doubled for each time that the stream brought nothing, up to a bound which only the server exceeds.
-
-    A server may end each of its streams at once.
-    """
+    """That pause, doubled for each stream that brought nothing, up to a bound which only the server exceeds."""
     return max(pause, min(pause * 2.0 ** min(silent, _DOUBLINGS), _LONGEST))
 
 

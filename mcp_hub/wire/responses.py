@@ -64,8 +64,6 @@ def code_of(exc: BaseException) -> str:
                 return "proxy_failed"
             case httpx2.TimeoutException() | TimeoutError():
                 return "connect_timeout"
-            case _:
-                pass
     return "unreachable"
 
 

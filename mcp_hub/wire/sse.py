@@ -4,7 +4,6 @@ Source: specification 2024-11-05, basic/transports "HTTP with SSE"; 2026-07-28, 
 "Backward Compatibility".
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -17,7 +16,7 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.protocol.jsonrpc.salvage import is_answer
 from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import RawJson
-from mcp_hub.wire.base import Pending
+from mcp_hub.wire.base import Headers, Pending
 from mcp_hub.wire.remote import TAIL_SECONDS, RemoteWire
 from mcp_hub.wire.responses import (
     ACCEPT,
@@ -90,7 +89,7 @@ class SseWire(RemoteWire):
             raise StartFailed("endpoint_elsewhere", said)
         return str(found)
 
-    async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+    async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
         """Ends soon after the answer, which comes on the stream: a response to the POST may never end."""
         with anyio.CancelScope() as scope:
             pending.future.add_done_callback(partial(_end_soon, scope, pending))

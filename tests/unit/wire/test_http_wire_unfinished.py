@@ -5,7 +5,7 @@ import pytest
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.protocol.sse import EventParser
 from mcp_hub.wire.base import Pending
-from mcp_hub.wire.unfinished import Unfinished
+from mcp_hub.wire.bodies import Unfinished
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import Talk, wired
 from tests.upstreams.child import until

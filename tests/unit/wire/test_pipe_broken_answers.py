@@ -1,5 +1,7 @@
 """Answers that cannot be read, while others are awaited too: each ends its own request at once, or is recovered."""
 
+from functools import partial
+
 import anyio
 import pytest
 
@@ -86,11 +88,14 @@ async def test_very_many_messages_on_a_line_are_no_trap() -> None:
 @pytest.mark.parametrize("half", [b'{"jsonrpc":"2.0","id":1,"resu', b'{"jsonrpc":"2.0","result":{"x":NaN},"id":1}'])
 async def test_half_an_answer_at_the_end_leaves_the_reason_to_the_end(half: bytes) -> None:
     told = Told()
-    async with connected(told, kind=ServerPipe) as (pipe, other):
+    ended = anyio.Event()
+    async with connected(told, kind=partial(ServerPipe, on_end=ended.set)) as (pipe, other):
         pending = pipe.request("m", b"{}")
-        pipe.on_end = lambda: pipe.close("exited with code 9")
         await other.write(NOTE + half)
         other.close("write")
+        with anyio.fail_after(WAIT):
+            await ended.wait()
+        pipe.close("exited with code 9")
         with pytest.raises(WireClosed, match="exited with code 9"):
             await answer(pipe, pending)
         assert len(told.notifications) == len(told.bad) == 1, "what is whole counts, and half of a message is told"

@@ -19,7 +19,6 @@ from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
-from mcp_hub.stores.documents import open
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import ClientKind
@@ -64,7 +63,7 @@ def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
         memory_bytes=limits.results_size,
     )
     """Where long results are kept, not open yet."""
-    return open.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
+    return stores.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
 
 
 def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.ids import ids
-from mcp_hub.stores.locks import is_at, lock_file, make_folder, take
+from mcp_hub.stores.locks import is_at, lock_file, make_folder, remove, take
 
 _fresh: Final = ids(os.urandom)
 
@@ -52,7 +52,7 @@ class Instances:
         if self._held is not None:
             os.close(self._held)
             self._held = None
-            _remove(self._path(self.own))
+            remove(self._path(self.own))
 
     def is_gone(self, id_: str) -> bool:
         """Whether that process has ended; its lock file is removed then. Never true of this process."""
@@ -71,7 +71,7 @@ class Instances:
         try:
             is_gone = take(asked, shared=True)
             if is_gone:
-                _remove(path)
+                remove(path)
             return is_gone
         except OSError:
             return False
@@ -80,9 +80,3 @@ class Instances:
 
     def _path(self, id_: str) -> Path:
         return self._folder / f"{id_}.lock"
-
-
-def _remove(path: Path) -> None:
-    """Clears a file away, if this process may."""
-    with suppress(OSError):
-        path.unlink()

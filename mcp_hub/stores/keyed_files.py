@@ -7,11 +7,10 @@ known here.
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from mcp_hub.stores.locks import lock_file, make_folder, take
+from mcp_hub.stores.locks import lock_file, make_folder, remove, take
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read; the hub writes far smaller ones."""
@@ -81,6 +80,5 @@ class KeyedFiles:
                 os.fsync(out.fileno())  # a name for an empty file would be a record that cannot be read
             fresh.replace(self.place(key))
         except OSError:
-            with suppress(OSError):
-                fresh.unlink()
+            remove(fresh)
             raise

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id
+from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, surplus
 
 
 class _Kept(msgspec.Struct):
@@ -48,8 +48,5 @@ class MemoryDocuments:
 
     def _make_room(self, keys: list[tuple[str, str]], most_bytes: int, most: int) -> None:
         """Lets the first of these go until the rest are within both bounds."""
-        used, left = sum(len(self._kept[key].body) for key in keys), len(keys)
-        for key in keys:
-            if used <= most_bytes and left <= most:
-                break
-            used, left = used - len(self._kept.pop(key).body), left - 1
+        for key in keys[: surplus([len(self._kept[key].body) for key in keys], most_bytes, most)]:
+            del self._kept[key]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.stores.faults import StoreFault, faulty
-from mcp_hub.stores.sqlite.schema import is_ours
+from mcp_hub.stores.sqlite.schema import closed_on_failure, is_ours
 from mcp_hub.stores.sqlite.transactions import ReadTransactions
 from mcp_hub.stores.sqlite.worker import Job
 
@@ -61,16 +61,10 @@ def _look(path: Path, how: str) -> sqlite3.Connection:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
     except sqlite3.Error as error:
         raise faulty(error, path) from error
-    try:
+    with closed_on_failure(connection, path):
         connection.execute("PRAGMA query_only = ON")
         if not is_ours(connection, path):
             raise StoreFault("unusable", f"store {path}: is empty")
-    except sqlite3.Error as error:
-        connection.close()
-        raise faulty(error, path) from error
-    except BaseException:
-        connection.close()
-        raise
     return connection
 
 

@@ -7,6 +7,8 @@ the bodies. `expires` is null until the stream ends. `letters` are for owners, `
 
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -50,14 +52,23 @@ def connect(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=64)
     except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error
-    try:
+    with closed_on_failure(connection, path):
         connection.execute("PRAGMA cache_size = -8192")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA synchronous = NORMAL")
-    except sqlite3.Error as error:
-        connection.close()
-        raise faulty(error, path) from error
     return connection
+
+
+@contextmanager
+def closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Closes the connection if the body fails. Raises `StoreFault` for what SQLite has against the file."""
+    try:
+        yield
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise faulty(error, path) from error
+        raise
 
 
 def _create_private(path: Path) -> None:

@@ -15,11 +15,9 @@ import anyio
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import Appended, Change, Chunk, Fetched, Letter, SessionRow
-from mcp_hub.stores.faults import faulty
-from mcp_hub.stores.instances import Instances, new_instance_id
+from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Letter, SessionRow
+from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.rules import ENDINGS
 from mcp_hub.stores.sqlite import reads, writes
 from mcp_hub.stores.sqlite.read_only import ReadOnlyTransactions
 from mcp_hub.stores.sqlite.transactions import ReadTransactions, WriteTransactions
@@ -37,24 +35,17 @@ log = get_logger(__name__)
 class SqliteStore:
     """An `EventStore` on `<folder>/streams.db`. `open` raises `StoreFault` if the file cannot be used.
 
-    `is_read_only`: it is opened without making or changing anything; what is to be written fails with `StoreFault`.
+    `instances` has been entered by who opens the store, who also leaves. `is_read_only`: it is opened without making or
+    changing anything; what is to be written fails with `StoreFault`.
     """
 
     is_durable = True
 
     def __init__(
-        self,
-        folder: Path,
-        limits: StoreLimits,
-        clock: Clock,
-        instances: Instances | None = None,
-        *,
-        is_read_only: bool = False,
+        self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances, *, is_read_only: bool = False
     ) -> None:
-        """`instances`: of this process, if somebody else takes its lock and lets it go."""
-        self._instances = instances or Instances(folder, new_instance_id())
-        self._is_lodger = instances is not None
-        self.instance = self._instances.own
+        self._instances = instances
+        self.instance = instances.own
         self.path = folder / FILE
         self._limits = limits
         self.is_read_only = is_read_only
@@ -67,14 +58,10 @@ class SqliteStore:
         self._version = 0
 
     async def open(self) -> None:
-        """Takes this process's lock and makes the file ready. Raises `StoreFault`."""
+        """Makes the file ready. Raises `StoreFault`."""
         if self.is_read_only:
             await self._reader.start()
             return
-        try:
-            await anyio.to_thread.run_sync(self._instances.enter)
-        except OSError as error:
-            raise faulty(error, self.path) from error
         try:
             await self._writer.start()
             await self._reader.start()
@@ -89,8 +76,6 @@ class SqliteStore:
         self._desks[1].is_closing.set()
         if not await self._reader.stop(max(until - anyio.current_time(), 0)):
             log.error("store_close_timed_out", store=str(self.path))
-        if not self._is_lodger:
-            self._instances.leave()
 
     async def retire(self) -> None:
         """Ends writing, and with it the share in the file; reading continues. Within the same bound as `close`."""

@@ -15,7 +15,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty, is_busy, unfit
 from mcp_hub.stores.recovery.quarantine import Tenancy, identity
-from mcp_hub.stores.sqlite.schema import connect, prepare
+from mcp_hub.stores.sqlite.schema import closed_on_failure, connect, prepare
 from mcp_hub.stores.sqlite.worker import Job
 
 _PATIENCE: Final = 5.0
@@ -49,14 +49,8 @@ class _Desk:
             connection = connect(self._path)
         finally:
             self.identity = identity(self._path)
-        try:
+        with closed_on_failure(connection, self._path):
             self._patiently(lambda: prepare(connection, self._path))
-        except sqlite3.Error as error:
-            connection.close()
-            raise faulty(error, self._path) from error
-        except BaseException:
-            connection.close()
-            raise
         self._connection = connection
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from sqlite3 import Connection
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
+import msgspec
 
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
@@ -26,28 +27,17 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """Something to do with the connection. `done` gets the result or the `StoreError`, on the event loop.
 
     `writes`: needs a transaction; `is_vital`: must be on the disk before it is confirmed; `size` in bytes.
     """
 
-    __slots__ = ("done", "is_vital", "run", "size", "writes")
-
-    def __init__(
-        self,
-        run: Callable[[Connection], Any],
-        done: Callable[[Any], None],
-        *,
-        writes: bool = False,
-        is_vital: bool = False,
-        size: int = 0,
-    ) -> None:
-        self.run = run
-        self.done = done
-        self.writes = writes
-        self.is_vital = is_vital
-        self.size = size
+    run: Callable[[Connection], Any]
+    done: Callable[[Any], None]
+    writes: bool = False
+    is_vital: bool = False
+    size: int = 0
 
 
 class Transactions(Protocol):
@@ -121,16 +111,16 @@ class Worker:
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def settle(result: Any) -> None:
-            failed = isinstance(result, StoreError)
-            if told is not None and not failed:
+            if told is not None and not isinstance(result, StoreError):
                 told(result)
-            if not answered.done():
-                if failed:
-                    answered.set_exception(result)
-                else:
-                    answered.set_result(result)
+            if answered.done():
+                return
+            if isinstance(result, StoreError):
+                answered.set_exception(result)
+            else:
+                answered.set_result(result)
 
-        self.submit(Job(run, settle, writes=writes, is_vital=is_vital))
+        self.submit(Job(run, settle, writes, is_vital))
         return await answered
 
     # -- in the thread

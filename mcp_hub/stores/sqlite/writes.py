@@ -11,9 +11,8 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
-from mcp_hub.stores.base import Change, Chunk, Letter, SessionRow
+from mcp_hub.stores.base import Change, Chunk, Letter, SessionRow, begin, expiry, is_wanted, joined, refuse, unknown
 from mcp_hub.stores.limits import LETTERS, StoreLimits, surplus
-from mcp_hub.stores.rules import begin, expiry, joined, refuse, unknown
 from mcp_hub.types import CallId
 
 _SLICE: Final = 64
@@ -93,18 +92,8 @@ def _grow(db: sqlite3.Connection, limits: StoreLimits, head: _Head, chunk: Chunk
         last = chunk.last
         db.execute(_CHUNK, (number, chunk.first, last, body))
     expires = expiry(change, head.ttl)
-    values = (
-        last,
-        len(body),
-        change.updated,
-        change.status,
-        change.message,
-        change.ttl,
-        change.frees_key,
-        expires,
-        number,
-    )
-    db.execute(_CHANGE, values)
+    changes = (change.updated, change.status, change.message, change.ttl, change.frees_key)
+    db.execute(_CHANGE, (last, len(body), *changes, expires, number))
     if change.continuation is not None or change.info is not None:
         db.execute(_EXTRA, (number, change.continuation, change.info))
     if expires is not None:
@@ -143,16 +132,13 @@ def claim(
 
 
 def post(db: sqlite3.Connection, letter: Letter) -> bool:
-    """A second cancel or touch is the same as the first. Raises `StoreError` if too many letters wait."""
+    """Whether the stream runs. Raises `StoreError` if too many letters wait."""
     head = _head(db, letter.stream)
     if head is None or head.has_ended:
         return False
-    waiting = db.execute("SELECT kind FROM letters WHERE stream = ?", (head.number,)).fetchall()
-    if letter.kind != "input" and (letter.kind,) in waiting:
-        return True
-    if len(waiting) >= LETTERS:
-        raise StoreError(f"stream {letter.stream}: {LETTERS} letters wait for its owner already")
-    db.execute("INSERT INTO letters (stream, kind, body) VALUES (?, ?, ?)", (head.number, letter.kind, letter.body))
+    waiting = [kind for (kind,) in db.execute("SELECT kind FROM letters WHERE stream = ?", (head.number,))]
+    if is_wanted(letter, waiting, LETTERS):
+        db.execute("INSERT INTO letters (stream, kind, body) VALUES (?, ?, ?)", (head.number, letter.kind, letter.body))
     return True
 
 

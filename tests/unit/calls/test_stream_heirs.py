@@ -11,18 +11,16 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.inbox import answer_in, answering
 from mcp_hub.calls.streams.stored import last_progress, open_questions
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, InputReceived, Progressed, Started, ToolCall
 from mcp_hub.stores.base import Change, Letter
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
 from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, settle
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.stores.event_stores import SoleStore
 
 STEP = ToolCall("c", "t", b"{}")
 
@@ -286,7 +284,7 @@ async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is
 @pytest.mark.anyio
 @pytest.mark.parametrize("takes_up", [True, False])
 async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:
-    stores = [SqliteStore(tmp_path, StoreLimits(), SystemClock()) for _ in range(2)]
+    stores = [SoleStore(tmp_path) for _ in range(2)]
     with anyio.fail_after(30):
         for store in stores:
             await store.open()

@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.clock import SystemClock
 from mcp_hub.stores.base import SessionRow
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
-from tests.unit.stores.event_stores import create, new_row, opened
+from tests.unit.stores.event_stores import create, new_failsafe, new_row, opened
 
 
 class HandClock:
@@ -80,7 +78,7 @@ def said(logs: list[Any], level: str = "error") -> list[str]:
 
 async def written(folder: Path, count: int = 3) -> list[StreamInfo]:
     """A file with that many streams, which ended, of 50 events each."""
-    async with opened(FailsafeStore(folder, StoreLimits(), SystemClock())) as store:
+    async with opened(new_failsafe(folder)) as store:
         rows = [await create(store, new_row(store, created=float(n), status="completed"), 50) for n in range(count)]
         await store.put_session(SessionRow("se_1", "local", b"{}", 9e9))
         return rows

@@ -6,16 +6,25 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import KeyTaken
 from mcp_hub.stores.base import Change, Letter, SessionRow
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.recovery.retry import FIRST, MOST, Retry
-from mcp_hub.stores.sqlite.store import FILE, SqliteStore
+from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
-from tests.unit.stores.event_stores import GONE, SMALL, append, create, found, new_row, numbered, opened, replayed
+from tests.unit.stores.event_stores import (
+    GONE,
+    SMALL,
+    SoleStore,
+    append,
+    create,
+    found,
+    new_failsafe,
+    new_row,
+    numbered,
+    opened,
+    replayed,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -23,17 +32,9 @@ BIG = 100_000
 """Bytes that a full disk has no room for."""
 
 
-def new_store(folder: Path, clock: HandClock, limits: StoreLimits | None = None) -> FailsafeStore:
-    return FailsafeStore(folder, limits or StoreLimits(), clock)
-
-
-def in_file(folder: Path) -> SqliteStore:
-    return SqliteStore(folder, StoreLimits(), SystemClock())
-
-
 async def test_ended_streams_come_home_whoever_asks_and_how_many_there_are(tmp_path: Path) -> None:
     clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+    async with opened(store := new_failsafe(tmp_path, clock)):
         await fill_disk(store)
         rows = [await create(store, new_row(store), size=BIG) for _ in range(20)]
         for row in rows:
@@ -42,7 +43,7 @@ async def test_ended_streams_come_home_whoever_asks_and_how_many_there_are(tmp_p
         clock.seconds += FIRST
         await create(store, new_row(store))
         assert store.is_durable
-        async with opened(other := in_file(tmp_path)):
+        async with opened(other := SoleStore(tmp_path)):
             assert await other.find(rows[0].id) is None
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
@@ -57,20 +58,20 @@ async def test_ended_streams_come_home_whoever_asks_and_how_many_there_are(tmp_p
 
 async def test_closing_brings_home_what_has_ended(tmp_path: Path) -> None:
     clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+    async with opened(store := new_failsafe(tmp_path, clock)):
         row = await create(store, new_row(store))
         await fill_disk(store)
         await append(store, row, 2, size=BIG, status="completed")
         await empty_disk(store)
         clock.seconds += FIRST
         await create(store, new_row(store))
-    async with opened(again := in_file(tmp_path)):
+    async with opened(again := SoleStore(tmp_path)):
         assert (await found(again, row)).status == "completed"
 
 
 async def test_a_stream_that_outgrew_its_place_in_memory_stays_there(tmp_path: Path) -> None:
     clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock, SMALL)):
+    async with opened(store := new_failsafe(tmp_path, clock, SMALL)):
         row = await create(store, new_row(store), 10)
         await fill_disk(store)
         await append(store, row, 11, size=BIG)
@@ -91,7 +92,7 @@ async def test_a_stream_that_outgrew_its_place_in_memory_stays_there(tmp_path: P
 
 async def test_a_key_that_was_used_again_meanwhile_stops_nobody(tmp_path: Path) -> None:
     clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+    async with opened(store := new_failsafe(tmp_path, clock)):
         first = await create(store, new_row(store, key="k"))
         await fill_disk(store)
         await create(store, new_row(store), 1, BIG)
@@ -113,7 +114,7 @@ async def test_a_key_that_was_used_again_meanwhile_stops_nobody(tmp_path: Path) 
 
 async def test_a_key_that_was_let_go_of_meanwhile_is_free_in_the_file_too(tmp_path: Path) -> None:
     clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+    async with opened(store := new_failsafe(tmp_path, clock)):
         row = await create(store, new_row(store, key="k"))
         await fill_disk(store)
         await append(store, row, 2, size=BIG, status="failed", frees_key=True)
@@ -124,7 +125,7 @@ async def test_a_key_that_was_let_go_of_meanwhile_is_free_in_the_file_too(tmp_pa
         await store.has_news()
         again = await create(store, new_row(store, key="k"))
         assert store.is_durable
-    async with opened(later := in_file(tmp_path)):
+    async with opened(later := SoleStore(tmp_path)):
         assert (await found(later, row)).key is None
         found_again = await later.find_key("local", "k")
         assert found_again is not None and found_again.id == again.id
@@ -132,7 +133,7 @@ async def test_a_key_that_was_let_go_of_meanwhile_is_free_in_the_file_too(tmp_pa
 
 async def test_the_newest_session_counts(tmp_path: Path) -> None:
     clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+    async with opened(store := new_failsafe(tmp_path, clock)):
         await fill_disk(store)
         await store.put_session(SessionRow("se_1", "local", b"x" * BIG, 9e9))
         assert not store.is_durable
@@ -147,7 +148,7 @@ async def test_the_newest_session_counts(tmp_path: Path) -> None:
 
 async def test_with_a_locked_file_others_streams_are_out_of_reach_but_nothing_hangs(tmp_path: Path) -> None:
     clock = HandClock()
-    async with opened(other := in_file(tmp_path)), opened(store := new_store(tmp_path, clock)):
+    async with opened(other := SoleStore(tmp_path)), opened(store := new_failsafe(tmp_path, clock)):
         foreign, own = await create(other, new_row(other)), await create(store, new_row(store))
         left = await create(other, new_row(other, owner=GONE))
         db = sqlite3.connect(tmp_path / FILE, isolation_level=None)

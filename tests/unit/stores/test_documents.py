@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id, is_document_id
 from mcp_hub.stores.documents.files import FileDocuments
-from mcp_hub.stores.documents.open import FOLDER, open_documents
+from mcp_hub.stores.open import DOCUMENTS, open_documents
 
 pytestmark = pytest.mark.anyio
 
@@ -137,7 +137,7 @@ async def test_what_no_room_can_be_made_for_is_refused_and_drives_out_nothing(
 
 @pytest.fixture
 async def files(tmp_path: Path, clock: Clock) -> FileDocuments:
-    documents = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
+    documents = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
     await documents.open()
     return documents
 
@@ -149,21 +149,21 @@ def names(folder: Path) -> list[str]:
 async def test_another_hub_on_the_folder_reads_it_too_and_so_does_the_next_one(
     files: FileDocuments, tmp_path: Path, clock: Clock
 ) -> None:
-    other = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
+    other = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
     await other.open()
     id_ = await files.put("me", b"text")
     assert await other.read("me", id_, 1, 2) == (b"ex", 4)
     await other.put("me", b"text")
-    assert len(names(tmp_path / FOLDER)) == 1
-    restarted = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
+    assert len(names(tmp_path / DOCUMENTS)) == 1
+    restarted = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
     await restarted.open()
     assert await restarted.read("me", id_, 0, 9) == (b"text", 4)
 
 
 async def test_nobody_else_may_look_into_it(files: FileDocuments, tmp_path: Path) -> None:
     await files.put("me", b"text")
-    (file,) = (tmp_path / FOLDER).iterdir()
-    assert (tmp_path / FOLDER).stat().st_mode & 0o777 == 0o700 and file.stat().st_mode & 0o777 == 0o600
+    (file,) = (tmp_path / DOCUMENTS).iterdir()
+    assert (tmp_path / DOCUMENTS).stat().st_mode & 0o777 == 0o700 and file.stat().st_mode & 0o777 == 0o600
     assert "me" not in file.name.split("-")
 
 
@@ -199,14 +199,14 @@ async def test_a_damaged_file_is_not_found_and_goes(
     id_ = await files.put("me", b"text of some length")
     unread = await files.put("me", b"another text")
     sound = await files.put("me", b"sound")
-    for file in list((tmp_path / FOLDER).iterdir()):
+    for file in list((tmp_path / DOCUMENTS).iterdir()):
         if file.name.endswith((id_, unread)):
             damage(file)
             os.utime(file, (clock.now + 50, clock.now + 50), follow_symlinks=False)
     assert await files.read("me", id_, 0, 99) is None
-    restarted = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
+    restarted = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
     await restarted.open()
-    assert [name[-13:] for name in names(tmp_path / FOLDER)] == [sound]
+    assert [name[-13:] for name in names(tmp_path / DOCUMENTS)] == [sound]
     assert await files.put("me", b"text of some length") == id_
     assert await files.read("me", id_, 0, 99) == (b"text of some length", 19)
 
@@ -214,7 +214,7 @@ async def test_a_damaged_file_is_not_found_and_goes(
 async def test_what_is_no_document_is_swept_but_for_what_is_being_written(
     files: FileDocuments, tmp_path: Path, clock: Clock
 ) -> None:
-    folder = tmp_path / FOLDER
+    folder = tmp_path / DOCUMENTS
     fresh, stale = "." + "0" * 32 + ".new", "." + "1" * 32 + ".new"
     for name in ("notes.txt", "r" + "a" * 12, fresh, stale):
         (folder / name).write_bytes(b"x")
@@ -231,14 +231,14 @@ async def test_what_has_expired_is_swept_at_the_start(files: FileDocuments, tmp_
     clock.now += 60
     await files.put("me", b"new")
     clock.now += 41
-    restarted = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
+    restarted = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
     await restarted.open()
-    assert [name[-13:] for name in names(tmp_path / FOLDER)] == [document_id(b"new")]
+    assert [name[-13:] for name in names(tmp_path / DOCUMENTS)] == [document_id(b"new")]
 
 
 async def test_a_folder_that_cannot_be_used_is_an_error_of_whoever_puts(tmp_path: Path, clock: Clock) -> None:
-    (tmp_path / FOLDER).write_text("a file is in the way")
-    files = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
+    (tmp_path / DOCUMENTS).write_text("a file is in the way")
+    files = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
     await files.open()
     with pytest.raises(StoreError, match="cannot be kept in .*results: "):
         await files.put("me", b"text")
@@ -254,4 +254,4 @@ async def test_a_write_that_fails_leaves_nothing_behind(
     monkeypatch.setattr("mcp_hub.stores.documents.files.os.replace", full)
     with pytest.raises(StoreError, match="No space left on device"):
         await files.put("me", b"text")
-    assert names(tmp_path / FOLDER) == []
+    assert names(tmp_path / DOCUMENTS) == []

@@ -9,7 +9,6 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.base import Change
 from mcp_hub.stores.faults import StoreFault
@@ -18,7 +17,7 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.salvage import Salvaged, salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from mcp_hub.stores.sqlite.worker import MOST_BYTES, MOST_JOBS, Job, Worker
-from tests.unit.stores.event_stores import GONE, append, create, found, new_row, opened, replayed
+from tests.unit.stores.event_stores import GONE, SoleStore, append, create, found, new_row, opened, replayed
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +54,7 @@ async def test_in_memory_a_stream_that_grows_alone_lets_go_of_its_own_past() -> 
 
 
 async def test_a_file_that_is_too_large_is_swept_of_its_oldest_ended_streams_and_shrinks(tmp_path: Path) -> None:
-    async with opened(store := SqliteStore(tmp_path, StoreLimits(total_bytes=500_000), SystemClock())):
+    async with opened(store := SoleStore(tmp_path, StoreLimits(total_bytes=500_000))):
         running = await create(store, new_row(store, created=0.0), 1, 100_000)
         for number in range(1, 11):
             await create(
@@ -79,7 +78,7 @@ def pages(folder: Path) -> int:
 
 
 async def test_beginnings_takeovers_and_endings_are_synced_to_the_disk_and_nothing_else(tmp_path: Path) -> None:
-    async with opened(store := SqliteStore(tmp_path, StoreLimits(), SystemClock())):
+    async with opened(store := SoleStore(tmp_path)):
         row = await create(store, new_row(store))
         assert await synced(store)
         await append(store, row, 2)
@@ -103,7 +102,7 @@ async def synced(store: SqliteStore) -> bool:
 
 
 async def test_salvaging_takes_the_newest_streams_and_stops_in_time(tmp_path: Path) -> None:
-    async with opened(store := SqliteStore(tmp_path, StoreLimits(), SystemClock())):
+    async with opened(store := SoleStore(tmp_path)):
         rows = [await create(store, new_row(store, status="failed")) for _ in range(5)]
     (tmp_path / "new").mkdir()
     asked: list[int] = []
@@ -113,7 +112,7 @@ async def test_salvaging_takes_the_newest_streams_and_stops_in_time(tmp_path: Pa
         return len(asked) > 2
 
     assert salvage(tmp_path / FILE, tmp_path / "new" / FILE, is_over) == Salvaged(2, 0, is_all=False)
-    async with opened(store := SqliteStore(tmp_path / "new", StoreLimits(), SystemClock())):
+    async with opened(store := SoleStore(tmp_path / "new")):
         assert [await store.find(row.id) is not None for row in rows] == [False] * 3 + [True] * 2
 
 

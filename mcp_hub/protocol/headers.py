@@ -91,9 +91,13 @@ class Mirrors:
                 raise ValueError(f"{name[:100]} is left out: {exc}") from None
 
     def headers(self, params: RawObject) -> dict[str, str] | None:
-        """The headers that the arguments of this `tools/call` add."""
+        """The headers that the arguments of this `tools/call` add; one without a value, or with null, is left out."""
         wanted = self._wanted.get(str(_decoded(params.get("name")))) if self._wanted else None
-        return mirrored(wanted, _decoded(params.get("arguments"))) if wanted else None
+        if not wanted:
+            return None
+        arguments = _decoded(params.get("arguments"))
+        values = {name: rendered(value_at(arguments, path)) for name, path in wanted.items()}
+        return {name: header_value(value) for name, value in values.items() if value is not None}
 
 
 def _decoded(raw: RawJson | None) -> object:
@@ -149,12 +153,6 @@ def _inside(path: Path | None, keyword: str, value: object) -> list[tuple[Path |
     return []
 
 
-def mirrored(headers: Mapping[str, Path], arguments: object) -> dict[str, str]:
-    """The headers with the values that `arguments` have; one without a value, or with null, is left out."""
-    values = {name: rendered(value_at(arguments, path)) for name, path in headers.items()}
-    return {name: header_value(value) for name, value in values.items() if value is not None}
-
-
 def value_at(value: object, path: Path) -> object:
     """The value at the end of a chain of members; None where it breaks off."""
     for step in path:
@@ -197,20 +195,14 @@ def check_version(version: object) -> None:
     if not isinstance(version, str):
         raise RpcError(f"params._meta {VERSION} is not a string", code=INVALID_PARAMS)
     if version not in MODERN_VERSIONS:
-        raise RpcError(
-            f"protocol version {version[:100]} is not supported",
-            code=UNSUPPORTED_VERSION,
-            data=unsupported_version(version),
-        )
+        said = f"protocol version {version[:100]} is not supported"
+        raise RpcError(said, code=UNSUPPORTED_VERSION, data=unsupported_version(version))
 
 
-def check_request(
-    method: str, params: JsonObject, headers: Mapping[str, str], twice: Collection[str] = frozenset()
-) -> None:
-    """Envelope and routing headers.
+def check_request(method: str, params: JsonObject, headers: Mapping[str, str], twice: Collection[str] = ()) -> None:
+    """Checks envelope and routing headers. Raises `RpcError` for the first mistake.
 
     `params` has `_meta` and what `NAMED_BY` names; `headers` has names in lower case; `twice` is `repeated`.
-    Raises `RpcError`: the first of what is wrong.
     """
     for name in _ROUTING:
         if name in twice:
@@ -231,12 +223,10 @@ def check_request(
     check_version(version)
 
 
-def check_arguments(
-    schema: object, arguments: object, headers: Mapping[str, str], twice: Collection[str] = frozenset()
-) -> None:
-    """The headers that repeat arguments of a `tools/call`, each of which is there with its argument or not at all.
+def check_arguments(schema: object, arguments: object, headers: Mapping[str, str], twice: Collection[str] = ()) -> None:
+    """Checks the headers that repeat arguments of a `tools/call`. Raises `RpcError`.
 
-    A schema whose annotations are forbidden demands nothing: clients leave its tool out. Raises `RpcError`.
+    A schema whose annotations are forbidden demands nothing: clients leave its tool out.
     """
     try:
         wanted = param_headers(schema)

@@ -67,16 +67,10 @@ def take_meta(params: RawObject) -> RequestMeta:
         raise InvalidParams("params._meta must be an object")
     token = rest.pop(PROGRESS_TOKEN, None)
     version, client_info, capabilities, log_level = (rest.pop(key, None) for key in _ENVELOPE)
-    return RequestMeta(
-        _token(token) if token is not None else None, version, client_info, capabilities, log_level, rest
-    )
-
-
-def _token(raw: msgspec.Raw) -> bytes:
-    text = bytes(raw)
-    if text[:1] != b'"' and not text.lstrip(b"-").isdigit():
+    text = bytes(token) if token is not None else None
+    if text is not None and text[:1] != b'"' and not text.lstrip(b"-").isdigit():
         raise InvalidParams("params._meta.progressToken must be a string or an integer")
-    return text
+    return RequestMeta(text, version, client_info, capabilities, log_level, rest)
 
 
 def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:

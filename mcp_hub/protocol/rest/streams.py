@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from mcp_hub.protocol.rest.common import JsonObjectText
+from mcp_hub.protocol.rest.calls import JsonObjectText
 from mcp_hub.types import Status
 
 

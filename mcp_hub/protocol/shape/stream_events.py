@@ -71,7 +71,8 @@ def decoded(line: bytes) -> tuple[int, CallEvent]:
     """
     try:
         head = _decode_head(line)
-        return head.seq, _READERS[head.type](head.data)
+        data = _members(head.data)
+        return head.seq, Log(_text(data["level"]), head.data) if head.type == "log" else _READERS[head.type](data)
     except KeyError as exc:
         raise ValueError(f"not an event of a stream: {exc.args[0]!r} is missing or unknown") from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
@@ -155,12 +156,7 @@ class _Head(msgspec.Struct):
     data: msgspec.Raw
 
 
-class _Level(msgspec.Struct):
-    level: str
-
-
 _decode_head = msgspec.json.Decoder(_Head).decode
-_decode_level = msgspec.json.Decoder(_Level).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _number = msgspec.json.Decoder(int | float).decode
 _integer = msgspec.json.Decoder(int).decode
@@ -169,13 +165,7 @@ _flag = msgspec.json.Decoder(bool).decode
 _era = msgspec.json.Decoder(Era).decode
 
 
-def _start(data: RawJson) -> Started:
-    _members(data)
-    return Started()
-
-
-def _progress(data: RawJson) -> Progressed:
-    rest = _members(data)
+def _progress(rest: RawObject) -> Progressed:
     value = _number(rest.pop("progress"))
     total = _number(rest.pop("total")) if "total" in rest else None
     skipped = _take_skipped(rest) if "_meta" in rest else 0
@@ -194,54 +184,29 @@ def _take_skipped(rest: RawObject) -> int:
     return int(bytes(count))
 
 
-def _delta(data: RawJson) -> Delta:
-    members = _members(data)
-    return Delta(members["content"], _integer(members["index"]), _text(members["channel"]))
+def _input_received(data: RawObject) -> InputReceived:
+    remaining = _integer(data["remaining"]) if "remaining" in data else 0
+    return InputReceived(_text(data["key"]), remaining, _text(data["action"]) if "action" in data else None)
 
 
-def _log(data: RawJson) -> Log:
-    return Log(_decode_level(data).level, data)
-
-
-def _tool_call(data: RawJson) -> ToolCall:
-    members = _members(data)
-    return ToolCall(_text(members["call"]), _text(members["name"]), members["arguments"])
-
-
-def _tool_result(data: RawJson) -> ToolResult:
-    members = _members(data)
-    return ToolResult(_text(members["call"]), members["content"], _flag(members["isError"]))
-
-
-def _input_required(data: RawJson) -> InputRequired:
-    members = _members(data)
-    return InputRequired(_text(members["key"]), _text(members["method"]), members["params"])
-
-
-def _input_received(data: RawJson) -> InputReceived:
-    members = _members(data)
-    remaining = _integer(members["remaining"]) if "remaining" in members else 0
-    action = _text(members["action"]) if "action" in members else None
-    return InputReceived(_text(members["key"]), remaining, action)
-
-
-def _end(data: RawJson) -> Completed | Cancelled:
-    members = _members(data)
-    outcome = _text(members["outcome"])
+def _end(data: RawObject) -> Completed | Cancelled:
+    outcome = _text(data["outcome"])
     if outcome == "cancelled":
-        return Cancelled(_text(members["reason"]) if "reason" in members else None)
+        return Cancelled(_text(data["reason"]) if "reason" in data else None)
     if outcome not in ("ok", "tool_error"):
         raise ValueError(f"outcome {outcome!r}")
-    return Completed(members["result"], _era(members["era"]) if "era" in members else Era.HANDSHAKE)
+    return Completed(data["result"], _era(data["era"]) if "era" in data else Era.HANDSHAKE)
 
 
-def _failed(data: RawJson) -> Failed:
-    members = _members(data)
-    return Failed(error_of(_text(members["code"]), _text(members["class"]), members["jsonrpc"]))
-
-
-_READERS: Final[Mapping[str, Callable[[RawJson], CallEvent]]] = {
-    **{"start": _start, "progress": _progress, "delta": _delta, "log": _log, "end": _end, "error": _failed},
-    **{"tool-call": _tool_call, "tool-result": _tool_result},
-    **{"input-required": _input_required, "input-received": _input_received},
+_READERS: Final[Mapping[str, Callable[[RawObject], CallEvent]]] = {
+    "start": lambda data: Started(),
+    "progress": _progress,
+    "delta": lambda data: Delta(data["content"], _integer(data["index"]), _text(data["channel"])),
+    "tool-call": lambda data: ToolCall(_text(data["call"]), _text(data["name"]), data["arguments"]),
+    "tool-result": lambda data: ToolResult(_text(data["call"]), data["content"], _flag(data["isError"])),
+    "input-required": lambda data: InputRequired(_text(data["key"]), _text(data["method"]), data["params"]),
+    "input-received": _input_received,
+    "end": _end,
+    "error": lambda data: Failed(error_of(_text(data["code"]), _text(data["class"]), data["jsonrpc"])),
 }
+"""Events by type, but for `log`, whose data is kept as a whole."""

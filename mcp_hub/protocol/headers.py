@@ -109,10 +109,7 @@ def _decoded(raw: RawJson | None) -> object:
 
 
 def param_headers(schema: object) -> dict[str, Path]:
-    """The headers that arguments travel in besides the body, each with its parameter.
-
-    Raises `ValueError` for annotations that the specification forbids: a client must leave the tool out.
-    """
+    """The headers that arguments travel in, each with its parameter. Raises `ValueError` for forbidden annotations."""
     found: dict[str, Path] = {}
     for path, node in annotated(schema):
         token, kind = node[_ANNOTATION], node.get("type")
@@ -224,13 +221,10 @@ def check_request(method: str, params: JsonObject, headers: Mapping[str, str], t
 
 
 def check_arguments(schema: object, arguments: object, headers: Mapping[str, str], twice: Collection[str] = ()) -> None:
-    """Checks the headers that repeat arguments of a `tools/call`. Raises `RpcError`.
-
-    A schema whose annotations are forbidden demands nothing: clients leave its tool out.
-    """
+    """Checks the headers that repeat arguments of a `tools/call`. Raises `RpcError`."""
     try:
         wanted = param_headers(schema)
-    except ValueError:
+    except ValueError:  # clients leave the tool out
         return
     types = {path: node.get("type") for path, node in annotated(schema)}
     for name, path in wanted.items():

@@ -232,10 +232,7 @@ def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
 
 
 def is_wanted(letter: Letter, waiting: Collection[str], most: int) -> bool:
-    """Whether a letter joins those of these kinds: a second cancel or touch is the same as the first.
-
-    Raises `StoreError` if there are `most` already.
-    """
+    """Whether a letter joins those of these kinds: a second cancel or touch does not. Raises `StoreError` at `most`."""
     if letter.kind != "input" and letter.kind in waiting:
         return False
     if len(waiting) >= most:

@@ -197,10 +197,7 @@ class Wire(Protocol):
         ...
 
     async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
-        """The answer to a request. A waiter that is cancelled abandons it and tells the peer, if `cancellation`.
-
-        Raises `WireClosed`.
-        """
+        """The answer; a waiter that is cancelled tells the peer if there is a `cancellation`. Raises `WireClosed`."""
         ...
 
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:

@@ -18,14 +18,7 @@ from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.rpc_errors import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    UNSUPPORTED_VERSION,
-)
+from mcp_hub.protocol.rpc_errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
 from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Headers, NotSent, Pending, WireHandler
@@ -37,8 +30,9 @@ log = get_logger(__name__)
 _DISCOVER: Final = "server/discover"
 _UNKNOWN: Final = "the server no longer knows the session"
 _CLIENT_FAULTS: Final = (400, 404, 405)
+"""Statuses of refusals."""
 _MODERN_FAULTS: Final = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, PARSE_ERROR)
-"""Statuses of refusals, and codes that modern servers have for them; the reserved ones besides."""
+"""Codes that modern servers have for these; the reserved ones besides."""
 _SURE: Final = 5.0
 """Seconds for which a server that was asked is known to be modern."""
 _PAUSE: Final = 1.0
@@ -144,9 +138,7 @@ class HttpWire(RemoteWire):
 
         Source: specification 2026-07-28, basic/versioning "Backward Compatibility": what fails is probed again.
         """
-        if self._still_modern is None or self._speaks()[0] is Era.HANDSHAKE or pending.method == _DISCOVER:
-            return False
-        if status not in _CLIENT_FAULTS:
+        if self._still_modern is None or not self._is_settled(pending) or status not in _CLIENT_FAULTS:
             return False
         if (code := _code(message)) in _MODERN_FAULTS or (code is not None and rpc_errors.is_reserved(code)):
             return False
@@ -155,12 +147,16 @@ class HttpWire(RemoteWire):
                 self._sure_until = anyio.current_time() + _SURE
         return self.is_forgotten or anyio.current_time() >= self._sure_until
 
+    def _is_settled(self, pending: Pending) -> bool:
+        """Whether this request relies on a modern version that was settled on."""
+        return self._speaks()[0] is Era.MODERN and pending.method != _DISCOVER
+
     def _settle_whole(self, pending: Pending, message: Envelope) -> None:
         """The answer, unless it names another request; a refusal need not name any."""
         id_ = envelope.usable_id(message.id)
         if id_ is not None and envelope.id_key(id_) != pending.id:
-            self._settle_bad(pending, BadMessage(INVALID_REQUEST, "the answer to another request"))
-        elif self._speaks()[0] is Era.MODERN and pending.method != _DISCOVER and _code(message) == UNSUPPORTED_VERSION:
+            self._settle_bad(pending, BadMessage(rpc_errors.INVALID_REQUEST, "the answer to another request"))
+        elif self._is_settled(pending) and _code(message) == rpc_errors.UNSUPPORTED_VERSION:
             raise self._forget("the server no longer speaks the version that was settled on", "era_changed")
         elif self.requests.pending.pop(pending.id, None) is not None:
             pending.settle(message)

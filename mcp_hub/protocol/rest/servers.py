@@ -43,10 +43,9 @@ class ListFigures(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class ServerInfo(ListFigures, frozen=True, omit_defaults=True):
     """A server now. `reason` says why it is not ready, `code` is its stable code (docs/errors.md).
 
-    `rests` says that it is stopped until it is needed. A server that is ready has a `reason` where processes of its own
-    for single sessions have failed.
-    `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is what it calls itself.
-    `stderr` are its last lines there, the newest last.
+    A server that is ready has a `reason` if processes for single sessions have failed. `rests`: it is stopped until it
+    is needed. `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is its own name
+    for itself. `stderr` are its last lines there, the newest last.
     """
 
     server: str
@@ -86,8 +85,7 @@ class RestartAnswer(Struct):
 
 
 class ReloadAnswer(Struct):
-    """The effect of a reload on servers, by name, and keys of the file with dots: those in force now (`settings`)
-    and what only from the next start of the hub on (`next_start`).
+    """The effect of a reload on servers, by name, and on keys of the file: in force now, or from the `next_start` on.
 
     `restarted` servers run otherwise now, of `adjusted` ones only rules and limits changed; `revived` ones had failed.
     """

@@ -50,8 +50,8 @@ def is_complete(result: RawJson) -> bool:
 def call_result(method: str, done: Completed, era: Era, *, shared: bool = False) -> tuple[RawJson | memoryview, ...]:
     """The result of a call for a caller of `era`, in parts that are to be joined: a large one is copied once only.
 
-    `shared` is a claim that no profile, token or session influenced it; only then may caches of several users keep it.
-    Raises `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
+    `shared`: no profile, token or session influenced it; only then may caches of several users keep it. Raises
+    `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
     """
     if era is HANDSHAKE:
         is_plain = done.era is HANDSHAKE and _FOREIGN.search(done.result) is None

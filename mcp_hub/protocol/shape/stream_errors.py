@@ -4,29 +4,12 @@ An upstream's own error is relayed byte for byte (class `tool`); one of the hub 
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
-from mcp_hub.errors import (
-    Busy,
-    CallCancelled,
-    DeadlineExceeded,
-    EventsGone,
-    ExecutorLost,
-    HttpRefused,
-    HubRestarted,
-    HubStopping,
-    InvalidParams,
-    MethodNotFound,
-    NotApproved,
-    RpcError,
-    UnknownEntry,
-    UnknownStream,
-    UpstreamLost,
-    UpstreamUnavailable,
-)
+from mcp_hub import errors
+from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.types import JsonObject, RawJson
@@ -45,26 +28,22 @@ class _Kind(NamedTuple):
 
 
 _INTERNAL: Final = _Kind("internal")
-_KINDS: Final[Mapping[type[RpcError], _Kind]] = MappingProxyType(
-    {
-        RpcError: _INTERNAL,
-        InvalidParams: _Kind("client"),
-        UnknownEntry: _Kind("client"),
-        NotApproved: _Kind("auth"),
-        UnknownStream: _Kind("client"),
-        EventsGone: _Kind("client"),
-        MethodNotFound: _Kind("client"),
-        UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
-        UpstreamLost: _Kind("upstream_crash", is_retryable=True),
-        HttpRefused: _Kind("upstream_transport"),
-        DeadlineExceeded: _Kind("upstream_timeout"),
-        CallCancelled: _Kind("cancelled"),
-        Busy: _Kind("capacity", is_retryable=True),
-        HubStopping: _Kind("hub_restart", is_retryable=True),
-        HubRestarted: _Kind("hub_restart", is_retryable=True),
-        ExecutorLost: _Kind("upstream_crash", is_retryable=True),
-    }
-)
+_CLIENT: Final = _Kind("client")
+_CRASH: Final = _Kind("upstream_crash", is_retryable=True)
+_RESTART: Final = _Kind("hub_restart", is_retryable=True)
+_KINDS: Final[Mapping[type[RpcError], _Kind]] = {
+    RpcError: _INTERNAL,
+    **dict.fromkeys((errors.InvalidParams, errors.UnknownEntry, errors.UnknownStream), _CLIENT),
+    **dict.fromkeys((errors.EventsGone, errors.MethodNotFound), _CLIENT),
+    **dict.fromkeys((errors.UpstreamLost, errors.ExecutorLost), _CRASH),
+    **dict.fromkeys((errors.HubStopping, errors.HubRestarted), _RESTART),
+    errors.NotApproved: _Kind("auth"),
+    errors.UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
+    errors.HttpRefused: _Kind("upstream_transport"),
+    errors.DeadlineExceeded: _Kind("upstream_timeout"),
+    errors.CallCancelled: _Kind("cancelled"),
+    errors.Busy: _Kind("capacity", is_retryable=True),
+}
 _CLASSES: Final = {class_.symbol: class_ for class_ in _KINDS}
 _LIMITS: Final = {"max_duration": "deadline", "question_timeout": "client"}
 """Whose time ran out, by the limit that a `DeadlineExceeded` names; by any other the upstream's."""
@@ -99,9 +78,9 @@ def _kind(error: RpcError) -> _Kind:
     data = error.data or {}
     if kind is _INTERNAL and "upstream" in data:
         return _Kind("upstream_protocol")
-    if isinstance(error, DeadlineExceeded):
+    if isinstance(error, errors.DeadlineExceeded):
         return kind._replace(group=_LIMITS.get(str(data.get("limit")), kind.group))
-    if isinstance(error, HttpRefused):
+    if isinstance(error, errors.HttpRefused):
         return kind._replace(group=_REFUSALS.get(error.status, kind.group), is_retryable=error.status == _TOO_MANY)
     return kind
 

@@ -12,21 +12,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from mcp_hub.events import (
-    CallEvent,
-    Cancelled,
-    Completed,
-    Delta,
-    Ending,
-    Failed,
-    InputReceived,
-    InputRequired,
-    Log,
-    Progressed,
-    Started,
-    ToolCall,
-    ToolResult,
-)
+from mcp_hub import events
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object
 from mcp_hub.protocol.shape.results import COALESCED, progress_members
 from mcp_hub.protocol.shape.stream_errors import error_data, error_of
@@ -54,25 +40,26 @@ def start_data(server: str, tool: str, name: str, arguments: RawJson, attempt: i
     return object_bytes(data)
 
 
-def encoded(stream: CallId, seq: int, ts: str, event: CallEvent, start: RawJson | None = None) -> bytes:
+def encoded(stream: CallId, seq: int, ts: str, event: events.CallEvent, start: RawJson | None = None) -> bytes:
     """The line of an event, without a line break. `start` is the data of `Started` (`start_data`)."""
     kind, data = _data(event)
-    if start is not None and type(event) is Started:
+    if start is not None and type(event) is events.Started:
         data = (start,)
     head = b'{"v":1,"stream":"%b","seq":%d,"ts":"%b","type":"%b","data":' % (stream.encode(), seq, ts.encode(), kind)
     return one_line(b"".join((head, *data, b"}")))
 
 
-def decoded(line: bytes) -> tuple[int, CallEvent]:
+def decoded(line: bytes) -> tuple[int, events.CallEvent]:
     """Sequence number and event of a line; payloads are views of it.
 
-    A count of merged progress that an upstream hub wrote counts as one of ours. Raises `ValueError` for anything that
-    is not an event of a call: broken lines, other versions, unknown types, `reset` among them.
+    Raises `ValueError` for anything that is not an event of a call: broken lines, other versions, types like `reset`.
     """
     try:
         head = _decode_head(line)
         data = _members(head.data)
-        return head.seq, Log(_text(data["level"]), head.data) if head.type == "log" else _READERS[head.type](data)
+        if head.type == "log":  # which keeps its data as a whole
+            return head.seq, events.Log(_text(data["level"]), head.data)
+        return head.seq, _READERS[head.type](data)
     except KeyError as exc:
         raise ValueError(f"not an event of a stream: {exc.args[0]!r} is missing or unknown") from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
@@ -82,33 +69,33 @@ def decoded(line: bytes) -> tuple[int, CallEvent]:
 # -- to a line
 
 
-def _data(event: CallEvent) -> _Data:
+def _data(event: events.CallEvent) -> _Data:
     match event:
-        case Progressed():
+        case events.Progressed():
             return b"progress", (object_bytes(progress_members(event)),)
-        case Delta():
+        case events.Delta():
             head = b'{"channel":%b,"index":%d,"content":' % (object_bytes(event.channel), event.index)
             return b"delta", (head, event.content, b"}")
-        case Log():
+        case events.Log():
             return b"log", (event.params,)
-        case ToolCall():
+        case events.ToolCall():
             head = b'{"call":%b,"name":%b,"arguments":' % (object_bytes(event.call), object_bytes(event.name))
             return b"tool-call", (head, event.arguments, b"}")
-        case ToolResult():
+        case events.ToolResult():
             head = b'{"call":%b,"isError":%b,"content":' % (object_bytes(event.call), object_bytes(event.is_error))
             return b"tool-result", (head, event.content, b"}")
-        case InputRequired():
+        case events.InputRequired():
             head = b'{"key":%b,"method":%b,"params":' % (object_bytes(event.key), object_bytes(event.method))
             return b"input-required", (head, event.params, b"}")
-        case InputReceived():
+        case events.InputReceived():
             return b"input-received", (_received_data(event),)
-        case Started():
+        case events.Started():
             return b"start", (b"{}",)
         case _:
             return _ending_data(event)
 
 
-def _received_data(event: InputReceived) -> bytes:
+def _received_data(event: events.InputReceived) -> bytes:
     data: JsonObject = {"key": event.key}
     if event.remaining:
         data["remaining"] = event.remaining
@@ -117,15 +104,15 @@ def _received_data(event: InputReceived) -> bytes:
     return object_bytes(data)
 
 
-def _ending_data(event: Ending) -> _Data:
+def _ending_data(event: events.Ending) -> _Data:
     match event:
-        case Completed():
+        case events.Completed():
             head = b'{"outcome":"%b","result":' % (b"tool_error" if _says_error(event.result) else b"ok")
             return b"end", (head, event.result, b',"era":"modern"}' if event.era is Era.MODERN else b"}")
-        case Cancelled():
+        case events.Cancelled():
             data = {"outcome": "cancelled", **({} if event.reason is None else {"reason": event.reason})}
             return b"end", (object_bytes(data),)
-        case Failed():
+        case events.Failed():
             return b"error", error_data(event.error)
 
 
@@ -165,11 +152,11 @@ _flag = msgspec.json.Decoder(bool).decode
 _era = msgspec.json.Decoder(Era).decode
 
 
-def _progress(rest: RawObject) -> Progressed:
+def _progress(rest: RawObject) -> events.Progressed:
     value = _number(rest.pop("progress"))
     total = _number(rest.pop("total")) if "total" in rest else None
     skipped = _take_skipped(rest) if "_meta" in rest else 0
-    return Progressed(value, total, rest or None, skipped)
+    return events.Progressed(value, total, rest or None, skipped)
 
 
 def _take_skipped(rest: RawObject) -> int:
@@ -184,29 +171,28 @@ def _take_skipped(rest: RawObject) -> int:
     return int(bytes(count))
 
 
-def _input_received(data: RawObject) -> InputReceived:
+def _input_received(data: RawObject) -> events.InputReceived:
     remaining = _integer(data["remaining"]) if "remaining" in data else 0
-    return InputReceived(_text(data["key"]), remaining, _text(data["action"]) if "action" in data else None)
+    return events.InputReceived(_text(data["key"]), remaining, _text(data["action"]) if "action" in data else None)
 
 
-def _end(data: RawObject) -> Completed | Cancelled:
+def _end(data: RawObject) -> events.Completed | events.Cancelled:
     outcome = _text(data["outcome"])
     if outcome == "cancelled":
-        return Cancelled(_text(data["reason"]) if "reason" in data else None)
+        return events.Cancelled(_text(data["reason"]) if "reason" in data else None)
     if outcome not in ("ok", "tool_error"):
         raise ValueError(f"outcome {outcome!r}")
-    return Completed(data["result"], _era(data["era"]) if "era" in data else Era.HANDSHAKE)
+    return events.Completed(data["result"], _era(data["era"]) if "era" in data else Era.HANDSHAKE)
 
 
-_READERS: Final[Mapping[str, Callable[[RawObject], CallEvent]]] = {
-    "start": lambda data: Started(),
+_READERS: Final[Mapping[str, Callable[[RawObject], events.CallEvent]]] = {
+    "start": lambda data: events.Started(),
     "progress": _progress,
-    "delta": lambda data: Delta(data["content"], _integer(data["index"]), _text(data["channel"])),
-    "tool-call": lambda data: ToolCall(_text(data["call"]), _text(data["name"]), data["arguments"]),
-    "tool-result": lambda data: ToolResult(_text(data["call"]), data["content"], _flag(data["isError"])),
-    "input-required": lambda data: InputRequired(_text(data["key"]), _text(data["method"]), data["params"]),
+    "delta": lambda data: events.Delta(data["content"], _integer(data["index"]), _text(data["channel"])),
+    "tool-call": lambda data: events.ToolCall(_text(data["call"]), _text(data["name"]), data["arguments"]),
+    "tool-result": lambda data: events.ToolResult(_text(data["call"]), data["content"], _flag(data["isError"])),
+    "input-required": lambda data: events.InputRequired(_text(data["key"]), _text(data["method"]), data["params"]),
     "input-received": _input_received,
     "end": _end,
-    "error": lambda data: Failed(error_of(_text(data["code"]), _text(data["class"]), data["jsonrpc"])),
+    "error": lambda data: events.Failed(error_of(_text(data["code"]), _text(data["class"]), data["jsonrpc"])),
 }
-"""Events by type, but for `log`, whose data is kept as a whole."""

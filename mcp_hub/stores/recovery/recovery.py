@@ -1,9 +1,8 @@
 """The file of streams of one process over time: in use, out of use, set aside and made anew.
 
-A file that is only full, locked or not writable stays open, for reading and for a try now and then; one that is so from
-the start is opened for reading alone until it can be opened as usual. One that is damaged stays open for reading until
-it can be set aside, which it is once no hub writes to it any more; the new one is made of what can be read of it. Says
-loudly, once each time, that the file is out of use and that it works again.
+A file that is full, locked or not writable stays open, for reading and for a try now and then; one that is so from the
+start is opened for reading alone until it can be opened as usual. A damaged one stays open for reading until it can be
+set aside, once no hub writes to it any more; the new one gets what can be read of it. Each change is logged once.
 """
 
 import sqlite3

@@ -1,7 +1,7 @@
-"""Reading a file of streams where nothing can be written: the disk is full, or the folder is not this hub's to change.
+"""Reading a file of streams where nothing can be written: the disk is full, or the folder is read-only.
 
 SQLite reads a file with a write-ahead log only if the log's companions are there or can be made. Without a log the file
-can be read as it is (`immutable`) for as long as nobody changes it, which is looked at before and after each reading.
+can be read as it is (`immutable`) while nobody changes it, which is checked before and after each reading.
 """
 
 import sqlite3

@@ -22,6 +22,8 @@ BUSY_MS: Final = 200
 _APPLICATION: Final = 0x6D687562
 """`mhub`: tells the file from other databases."""
 
+EXTRAS: Final = ("continuation", "info")
+"""Columns of a stream that are in `extras`."""
 _TABLES: Final = """
 CREATE TABLE streams (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, principal TEXT NOT NULL, owner TEXT NOT NULL,
@@ -83,9 +85,10 @@ def _create_private(path: Path) -> None:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes the tables if the file is empty. Raises `StoreFault` for one of a newer hub or another program.
+    """Makes the tables if the file is empty.
 
-    Raises `sqlite3.Error` for what else is wrong, another process that does the same at this moment included.
+    Raises `StoreFault` for a file of a newer hub or another program, `sqlite3.Error` for anything else, such as another
+    process that does the same at this moment.
     """
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

@@ -1,8 +1,4 @@
-"""Streams in one SQLite file that several hub processes share.
-
-Write-ahead log; one thread that writes and one that reads, so that reading never waits. Faults of the file come as
-`StoreFault`: what to do then is for `failsafe` to decide.
-"""
+"""Streams in one SQLite file that several hub processes share; its faults come as `StoreFault`."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -49,10 +45,8 @@ class SqliteStore:
         self.path = folder / FILE
         self._limits = limits
         self.is_read_only = is_read_only
-        self._desks = (
-            WriteTransactions(self.path, clock),
-            (ReadOnlyTransactions if is_read_only else ReadTransactions)(self.path, clock),
-        )
+        reads_by = ReadOnlyTransactions if is_read_only else ReadTransactions
+        self._desks = (WriteTransactions(self.path, clock), reads_by(self.path, clock))
         self._writer, self._reader = Worker("store-writer", self._desks[0]), Worker("store-reader", self._desks[1])
         self._letters: list[Letter] = []
         self._version = 0
@@ -103,7 +97,7 @@ class SqliteStore:
         self._writer.submit(Job(run, done, writes=True, is_vital=is_vital, size=_size(chunk)))
 
     async def inbox(self) -> list[Letter]:
-        if await self._read(partial(reads.has_letters, owner=self.instance)):
+        if await self._reader.ask(partial(reads.has_letters, owner=self.instance)):
             taken = partial(writes.take_letters, owner=self.instance)
             await self._writer.ask(taken, writes=True, told=self._letters.extend)
         letters, self._letters = self._letters, []
@@ -115,13 +109,13 @@ class SqliteStore:
         self._reader.submit(Job(partial(reads.fetch, stream=stream, after=after, most=most), done))
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        return await self._read(partial(reads.find, stream=stream))
+        return await self._reader.ask(partial(reads.find, stream=stream))
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        return await self._read(partial(reads.find_key, principal=principal, key=key))
+        return await self._reader.ask(partial(reads.find_key, principal=principal, key=key))
 
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:
-        return await self._read(partial(reads.rows, principal=principal, most=most))
+        return await self._reader.ask(partial(reads.rows, principal=principal, most=most))
 
     async def post(self, letter: Letter) -> bool:
         return await self._write(partial(writes.post, letter=letter))
@@ -134,7 +128,7 @@ class SqliteStore:
     # -- what an owner left behind
 
     async def orphans(self) -> list[StreamInfo]:
-        return await self._read(self._orphans)
+        return await self._reader.ask(self._orphans)
 
     def _orphans(self, db: Connection) -> list[StreamInfo]:
         running = reads.running(db)
@@ -142,7 +136,7 @@ class SqliteStore:
         return [row for row in running if row.owner in gone]
 
     async def is_orphan(self, row: StreamInfo) -> bool:
-        return await self._read(lambda _: self._instances.is_gone(row.owner))
+        return await self._reader.ask(lambda _: self._instances.is_gone(row.owner))
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         return await self._write(partial(self._claim, row=row, lines=lines, change=change), is_vital=True)
@@ -170,15 +164,12 @@ class SqliteStore:
         await self._write(partial(writes.put_session, limits=self._limits, session=session))
 
     async def session(self, id_: str) -> SessionRow | None:
-        return await self._read(partial(reads.session, id_=id_))
+        return await self._reader.ask(partial(reads.session, id_=id_))
 
     async def drop_session(self, id_: str) -> None:
         await self._write(partial(writes.drop_session, id_=id_))
 
     # -- the threads
-
-    async def _read(self, run: Callable[[Connection], T]) -> T:
-        return await self._reader.ask(run)
 
     async def _write(self, run: Callable[[Connection], T], is_vital: bool = False) -> T:
         return await self._writer.ask(run, writes=True, is_vital=is_vital)

@@ -20,7 +20,6 @@ from mcp_hub.stores.sqlite.worker import Job
 
 _PATIENCE: Final = 5.0
 """Seconds for which other processes may hold the file before a batch is given up."""
-
 _PAUSE: Final = 0.005
 """Seconds between two tries: some locks SQLite does not wait for."""
 

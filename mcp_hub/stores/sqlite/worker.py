@@ -1,8 +1,7 @@
 """A thread that owns one connection to the file, and the hop from the event loop to it and back.
 
-The thread takes whatever waits at once and hands its outcomes back together, so that a busy store hops seldom. What
-waits is bounded by number and by bytes; more is refused at once (`busy`). A thread that hangs keeps nobody waiting when
-the store closes, nor the process when it ends.
+The thread takes all that waits and hands its outcomes back together, so that a busy store hops seldom. The queue is
+bounded by number and by bytes; more is refused at once (`busy`). Nobody waits for a thread that hangs.
 """
 
 import asyncio  # noqa: TID251  `call_soon_threadsafe`, and futures to wait for what it brings

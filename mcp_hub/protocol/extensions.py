@@ -13,11 +13,8 @@ STREAMS: Final = "dev.mcp-hub/streams"
 
 
 def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
-    """Whether a client with these capabilities takes what the extension adds.
-
-    A handshake client may declare the hub's own under `experimental`, too; tasks it never gets.
-    """
-    if era is Era.HANDSHAKE and extension != STREAMS:
+    """Whether a client takes what the extension adds; one of the handshake era may declare it under `experimental`."""
+    if era is Era.HANDSHAKE and extension != STREAMS:  # it never gets tasks
         return False
     places = ("extensions",) if era is Era.MODERN else ("extensions", "experimental")
     offers = (capabilities.get(place) for place in places)
@@ -32,10 +29,7 @@ def offered(era: Era) -> JsonObject:
 
 
 def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:
-    """The result of a logged call, with the mark in `_meta` that says where its events are to be had.
-
-    A result whose `_meta` is not an object stays as it is.
-    """
+    """The result of a logged call, with the place of its events in `_meta` unless that is not an object."""
     mark = msgspec.json.encode({"stream": stream, "cursor": str(cursor), "status": status})
     text = bytes(result)
     if b'"_meta"' not in text:

@@ -1,4 +1,4 @@
-"""Questions of a server to its caller: who can answer it, how each version writes it, and the multi round-trip form.
+"""Questions of a server to its caller: who can answer them, how each version writes them, the multi round-trip form.
 
 Source: specification 2025-11-25, client/{elicitation,sampling,roots}; 2026-07-28, basic/patterns/mrtr.
 """
@@ -128,10 +128,7 @@ def may_ask(result: RawJson) -> bool:
 
 
 def input_requests(result: RawJson) -> InputRequiredResult | None:
-    """The input that a server's result asks for; None if it asks for nothing.
-
-    Raises `RpcError` for a question that is none, more than `MAX_QUESTIONS`, and what is malformed or too long.
-    """
+    """The input that a server's result asks for, if any. Raises `RpcError` if it is malformed or too much."""
     members = raw_object(result) or {}
     if bytes(members.get("resultType", b"")) != b'"input_required"':
         return None

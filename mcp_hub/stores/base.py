@@ -83,87 +83,70 @@ class EventStore(Protocol):
     @property
     def is_durable(self) -> bool:
         """Whether what is confirmed from now on survives this process."""
-        ...
 
     def survives(self, stream: CallId) -> bool:
         """Whether all that is confirmed of this stream survives this process."""
-        ...
 
     async def open(self) -> None:
         """Makes the store ready. Never raises for a file that cannot be used: see `is_durable`."""
-        ...
 
     async def close(self) -> None:
         """Commits what was asked for, within a bound of 1 s, and lets go of files and locks. Idempotent."""
-        ...
 
     # -- the owner
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """Adds a stream with its first events. `KeyTaken` if its key is in use."""
-        ...
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         """Adds events behind the last one, with what they change of the row. An empty chunk changes the row alone.
 
         `Fenced` if the epoch is not the stream's or it has ended. A status that is an ending sets `expires`.
         """
-        ...
 
     async def inbox(self) -> list[Letter]:
         """Letters for streams of this process, oldest first; each is given out once."""
-        ...
 
     # -- everybody
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
         """At most `most` events (and about 1 MiB, but one at least) from the one behind `after` that is still kept."""
-        ...
 
     async def find(self, stream: CallId) -> StreamInfo | None: ...
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         """The principal's stream of this idempotency key."""
-        ...
 
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:
         """The principal's streams, the newest first."""
-        ...
 
     async def post(self, letter: Letter) -> bool:
         """Puts a letter into the inbox of the stream's owner; False if the stream is unknown or has ended."""
-        ...
 
     async def has_news(self) -> bool:
         """Whether another process has written since this was asked last. Cheap."""
-        ...
 
     # -- what an owner left behind
 
     async def orphans(self) -> list[StreamInfo]:
         """Streams that have not ended and whose owner is gone: its lock can be taken."""
-        ...
 
     async def is_orphan(self, row: StreamInfo) -> bool:
         """Whether the row's owner is gone."""
-        ...
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         """Makes this process the owner and appends `lines` behind `row.last`, in one transaction; the new row.
 
         None, and nothing is done, if the stream is no longer as `row` says (epoch, last) or has ended.
         """
-        ...
 
     async def sweep(self, now: float) -> int:
         """Deletes streams and sessions that have expired, and the oldest ended ones beyond the store's limits."""
-        ...
 
     # -- handshake sessions
 
     async def put_session(self, session: SessionRow) -> None:
         """Adds or replaces it."""
-        ...
 
     async def session(self, id_: str) -> SessionRow | None: ...
 

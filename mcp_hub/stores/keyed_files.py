@@ -48,7 +48,7 @@ class KeyedFiles:
         return text
 
     def update(self, key: str, change: Callable[[bytes | None], bytes | None]) -> None:
-        """Replaces the content by what `change` makes of it, None for leaving it; nobody else changes it meanwhile.
+        """Replaces the content by what `change` makes of it, or leaves it for None, under the lock.
 
         Raises `OSError`, and whatever `change` raises; then the file is as it was.
         """

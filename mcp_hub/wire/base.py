@@ -104,11 +104,9 @@ class WireHandler(Protocol):
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         """A line that is not a message; a pending request whose answer it was is settled already."""
-        ...
 
     def on_late_answer(self, id_: int) -> None:
         """A request that was abandoned has been answered after all."""
-        ...
 
     def on_writable(self) -> None:
         """The peer reads again after the write buffer was full."""
@@ -116,7 +114,6 @@ class WireHandler(Protocol):
 
     def on_closed(self, reason: str, code: str) -> None:
         """The connection has ended. Called once."""
-        ...
 
 
 class Requests:
@@ -178,7 +175,6 @@ class Wire(Protocol):
     @property
     def is_pipe(self) -> bool:
         """Whether a request is written, and answered, without anything else to wait for."""
-        ...
 
     @property
     def can_send(self) -> bool: ...
@@ -186,20 +182,15 @@ class Wire(Protocol):
     @property
     def is_congested(self) -> bool:
         """The peer does not read what was sent; more must wait."""
-        ...
 
     def send(self, frame: bytes) -> None:
         """Sends one line: a notification, or an answer to the peer's request."""
-        ...
 
     def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
         """Sends a request; `headers` go along where the transport has any. Raises `WireClosed`: nothing was sent."""
-        ...
 
     async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
         """The answer; a waiter that is cancelled tells the peer if there is a `cancellation`. Raises `WireClosed`."""
-        ...
 
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         """Ends the connection and fails what is pending. Idempotent."""
-        ...

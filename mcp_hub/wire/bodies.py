@@ -35,9 +35,8 @@ def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterat
 
 
 def _raw(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    """As it comes from the network: a generator, although its type says less."""
     raw = response.aiter_raw()
-    assert isinstance(raw, AsyncGenerator)
+    assert isinstance(raw, AsyncGenerator)  # its type says less
     return raw
 
 

@@ -23,7 +23,7 @@ from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Headers, NotSent, Pending, WireHandler
 from mcp_hub.wire.remote import Explain, HttpStreams, RemoteWire
-from mcp_hub.wire.responses import ACCEPT, DENIED, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, reason_of
+from mcp_hub.wire.responses import DENIED, EVENT_STREAM, JSON, NO_CONNECTION, POSTED, is_stream, kind_of, reason_of
 
 log = get_logger(__name__)
 
@@ -101,7 +101,7 @@ class HttpWire(RemoteWire):
     def _headers(self, method: str | None = None, params: RawJson = b"") -> dict[str, str]:
         """Those of a request, or of what is none."""
         era, version = self._speaks()
-        headers = {"accept": ACCEPT, "content-type": JSON}
+        headers = dict(POSTED)
         if era is Era.MODERN and method is not None:
             headers |= request_headers(version, method, params)
         elif method != "initialize":  # which is sent before anything is settled
@@ -203,10 +203,7 @@ class HttpWire(RemoteWire):
         return self._http.stream("GET", self._url, headers=headers)
 
     async def _resume(self, pending: Pending, parser: EventParser, why: str) -> None:
-        """Follows the stream of a request from where it broke off, if the server named that place (SEP-1699).
-
-        Raises `UpstreamLost` when that is not possible.
-        """
+        """Follows the stream of a request from where it broke off, if that has an id (SEP-1699), or `UpstreamLost`."""
         pause, silent = _pause(parser, _PAUSE), 0
         while not pending.is_settled:
             place = parser.last_id
@@ -283,7 +280,7 @@ def _code(message: Envelope | BadMessage | None) -> int | None:
 def _is_unknown_session(status: int, message: Envelope | BadMessage | None) -> bool:
     """Whether a request with a session id was refused because of that (2025-11-25, "Session Management" 3).
 
-    Servers in the field answer 400, too, with an error that names no request. An unknown method is another matter.
+    Servers in the field answer 400, too, with an error that names no request.
     """
     if status == 404:
         return _code(message) != METHOD_NOT_FOUND

@@ -26,10 +26,8 @@ _FLOOD = 1 << 16
 read has to reach its readers before they count as slow."""
 _SLICE = 128
 """Lines of one read that are taken before everybody else has a turn: a few milliseconds, whatever a peer floods."""
-_LAST_ANSWERS = 1.0
-"""Seconds in which a peer that closed its input may still answer what it has read, counted from the last it wrote."""
-_ALL_ANSWERS = 5.0
-"""Seconds for that in all."""
+_LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
+"""Seconds in which a peer that closed its input may still answer: since the last it wrote, and in all."""
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
@@ -277,8 +275,8 @@ class Pipe(asyncio.Protocol):
             self._handler.on_bad_line(*rest)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
-        id_ = bytes(message.id)  # type: ignore[arg-type]  # the caller has seen that it is set
-        if not id_.isdigit() and envelope.usable_id(message.id) is None:
+        id_ = envelope.usable_id(message.id)
+        if id_ is None:
             self._take_bad(BadMessage(INVALID_REQUEST, "the id is neither a string nor an integer"), line)
             return
         if message.result is Unset and message.error is Unset and message.jsonrpc is Unset:

@@ -55,7 +55,6 @@ _NULL: Final = msgspec.Raw(b"null")
 _NEITHER: Final = "neither a method nor an id"
 _OTHERS: Final = "the answer to another request"
 
-
 Explain = Callable[[httpx2.Response], Awaitable[str | None]]
 """Finds out the reason of a 401 or 403."""
 
@@ -177,14 +176,11 @@ class RemoteWire(ABC):
 
     @abstractmethod
     async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
-        """Sends a request, and settles it if its answer comes on the same connection.
-
-        May raise `UpstreamLost`, `WireClosed` and whatever the HTTP stack raises: the request has failed.
-        """
+        """Sends a request, and settles it if its answer comes on the same connection. Any error means it has failed."""
 
     @abstractmethod
     async def _post(self, frame: bytes) -> None:
-        """Sends a notification or an answer, and waits until it is accepted. May raise as `_exchange`."""
+        """Sends a notification or an answer, and waits until it is accepted."""
 
     def _start(self, key: int | str, run: Callable[[], Awaitable[None]]) -> None:
         scope = self._scopes[key] = anyio.CancelScope()
@@ -363,10 +359,7 @@ class RemoteWire(ABC):
             self._handler.on_bad_line(bad, data)
 
     def _take_bad(self, bad: BadMessage, data: bytes, source: Pending | None = None) -> None:
-        """Settles the request whose answer it must have been, and calls the handler.
-
-        On a request's own stream it can be the answer to no other, whatever id it has or lacks.
-        """
+        """Settles the request whose answer it must have been, that of the stream if it has one; calls the handler."""
         self.counts["bad"] += 1
         if source is not None:
             bad = replace(bad, id=b"%d" % source.id)

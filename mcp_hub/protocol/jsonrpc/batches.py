@@ -58,17 +58,14 @@ def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
 
 
 def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
-    """The messages of a line that is none as a whole, and what is left: why it cannot be read, and its bytes.
-
-    What follows something that cannot be read stays with it: it may be a part of that.
-    """
+    """The messages of a line that is none as a whole, and its unreadable rest: why it cannot be read, and its bytes."""
     parts: list[bytes] = []
     start, noise = 0, _MOST_NOISE if begins_with_noise(line) else 0
     for cut in _cuts(line):
         if not isinstance(decode(line[start:cut]), BadMessage):
             parts.append(line[start:cut])
             start, noise = cut, 0
-        elif noise == 0:
+        elif noise == 0:  # what follows may be a part of this
             break
         else:
             noise -= 1

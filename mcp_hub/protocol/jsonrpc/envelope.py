@@ -1,8 +1,7 @@
 """Decoding of one JSON-RPC message: id, method and the members' bytes; the payload is not looked at.
 
-`decode` takes what peers really send: invalid UTF-8 is replaced per line, lone surrogate escapes become U+FFFD (a
-strict reader on the other side would choke on either), anything else that is not the protocol becomes a `BadMessage`
-that keeps the id if one can be read. Source: JSON-RPC 2.0 §4-5; the hostile lines in tests/unit/protocol.
+`decode` takes what peers really send: invalid UTF-8 and escapes of lone surrogates become U+FFFD, since strict readers
+refuse either; anything else that is not the protocol becomes a `BadMessage`. Source: JSON-RPC 2.0 §4-5.
 """
 
 import json
@@ -174,12 +173,8 @@ def _valid_utf8(line: bytes) -> bytes:
 
 def usable_id(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
     """The id's bytes if it is a string or an integer; a request with any other id cannot be answered."""
-    if raw is Unset:
-        return None
-    text = bytes(raw)
-    if text[:1] == b'"' or text.lstrip(b"-").isdigit():
-        return text
-    return None
+    text = b"" if raw is Unset else bytes(raw)
+    return text if text[:1] == b'"' or text.lstrip(b"-").isdigit() else None
 
 
 def request_id(raw: msgspec.Raw | msgspec.UnsetType) -> tuple[bytes, int | str] | None:

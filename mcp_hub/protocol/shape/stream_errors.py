@@ -100,10 +100,7 @@ _decode = msgspec.json.Decoder(_WireError).decode
 
 
 def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
-    """The error behind `error_data`. A code that this version does not know stands for an error all the same.
-
-    Raises `msgspec.DecodeError` or `RecursionError` if `jsonrpc` is not what the hub writes.
-    """
+    """The error behind `error_data`, also of an unknown code. Raises `msgspec.DecodeError`, `RecursionError`."""
     class_ = _CLASSES.get(code, RpcError)
     if group == _TOOL:
         error = from_wire(jsonrpc)

@@ -44,15 +44,12 @@ class Documents(Protocol):
 
     async def open(self) -> None:
         """Lets go of what has expired or is damaged. Never raises."""
-        ...
 
     async def put(self, principal: str, body: bytes) -> str:
         """Keeps a document, or an old one for longer; its id. Raises `StoreError` if it cannot be kept."""
-        ...
 
     async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
         """Up to `size` bytes from `offset` on; None for a document that is unknown, foreign, expired or damaged."""
-        ...
 
 
 def document_id(body: bytes) -> str:

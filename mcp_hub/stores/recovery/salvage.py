@@ -27,9 +27,9 @@ class Salvaged(msgspec.Struct, frozen=True):
 
 
 def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged:
-    """Makes the new file at `target` and copies until `is_over`. Raises `sqlite3.Error`, `StoreFault` for the target.
+    """Makes the new file at `target` and copies until `is_over`, while nobody else has either file open.
 
-    To be called while nobody else has either file open.
+    Raises `sqlite3.Error`, `StoreFault` for the target.
     """
     new = connect(target)
     try:

@@ -44,11 +44,9 @@ class Transactions(Protocol):
 
     def open(self) -> None:
         """Raises `StoreFault`."""
-        ...
 
     def work(self, jobs: Sequence[Job]) -> list[Any]:
         """Does them all; a result or a `StoreError` for each, in order. Never raises."""
-        ...
 
     def close(self) -> None: ...
 

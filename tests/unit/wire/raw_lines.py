@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import anyio
@@ -136,6 +136,9 @@ async def connected_to(
                 await anyio.lowlevel.checkpoint()
 
 
-def connected(handler: WireHandler, **options: Any) -> AbstractAsyncContextManager[tuple[Pipe, OtherEnd]]:
-    """`connected_to` an end that only reads and writes."""
-    return connected_to(OtherEnd, handler, **options)
+@asynccontextmanager
+async def connected(told: Told | None = None, **options: Any) -> AsyncIterator[tuple[Pipe, OtherEnd, Told]]:
+    """`connected_to` an end that only reads and writes; and what the pipe's handler is told."""
+    told = told or Told()
+    async with connected_to(OtherEnd, told, **options) as (pipe, other):
+        yield pipe, other, told

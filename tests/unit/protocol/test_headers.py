@@ -145,9 +145,8 @@ def tool(name: object, schema: object) -> bytes:
 
 
 def params(name: str, **arguments: object) -> dict[str, msgspec.Raw]:
-    return {
-        key: msgspec.Raw(json.dumps(value).encode()) for key, value in {"name": name, "arguments": arguments}.items()
-    }
+    members = {"name": name, "arguments": arguments}
+    return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in members.items()}
 
 
 def test_tools_are_used_by_the_rules_of_their_schema_or_left_out_by_name() -> None:

@@ -128,21 +128,13 @@ def test_urls_that_must_be_opened_first_become_questions_to_a_modern_caller() ->
     assert json.loads(bytes(first)) == {"mode": "url", "url": "https://x/", "message": "m", "x-future": [1]}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        None,
-        [],
-        {},
-        {"elicitations": {}},
-        {"elicitations": []},
-        {"elicitations": [ELICITATION, 5]},
-        {"elicitations": [ELICITATION | {"mode": "form"}]},
-        {"elicitations": [ELICITATION | {"url": None}]},
-        {"elicitations": [{"mode": "url", "url": "https://x/"}]},
-        {"elicitations": [ELICITATION] * 65},
-    ],
-)
+MALFORMED: list[object] = [
+    *({}, [], [ELICITATION, 5], [ELICITATION] * 65),
+    *([ELICITATION | {"mode": "form"}], [ELICITATION | {"url": None}], [{"mode": "url", "url": "https://x/"}]),
+]
+
+
+@pytest.mark.parametrize("data", [None, [], {}, *({"elicitations": found} for found in MALFORMED)])
 def test_a_malformed_want_of_urls_asks_nothing(data: object) -> None:
     assert url_elicitations(url_required(data)) is None
 

@@ -1,12 +1,15 @@
 """Ways to break the file of a store, and a clock that tests move."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.stores.base import SessionRow
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.retry import FIRST
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.event_stores import create, new_failsafe, new_row, opened
 
@@ -28,6 +31,24 @@ def in_use(store: FailsafeStore) -> SqliteStore:
     file = store._files.file
     assert file is not None
     return file
+
+
+async def recover(store: FailsafeStore, clock: HandClock) -> None:
+    """Room on the disk again, and the next write, which shows it."""
+    await empty_disk(store)
+    clock.seconds += FIRST
+    await create(store, new_row(store))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process writes to the file meanwhile, and never commits."""
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        db.close()
 
 
 async def fill_disk(store: FailsafeStore) -> None:

@@ -99,8 +99,7 @@ async def test_where_no_file_can_be_made_everything_is_in_memory(tmp_path: Path,
     assert said(logs) == ["store_failed"], "once"
 
 
-async def test_a_file_that_can_be_made_later_is(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_file_that_can_be_made_later_is(tmp_path: Path, clock: HandClock) -> None:
     (tmp_path / FILE).mkdir()
     async with opened(store := new_failsafe(tmp_path, clock)):
         running = await create(store, new_row(store, key="k"), 3)
@@ -150,8 +149,7 @@ async def test_a_stream_goes_on_in_memory_when_the_disk_is_full(tmp_path: Path) 
             await append(store, row, 52)
 
 
-async def test_after_a_full_disk_everything_comes_home(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_after_a_full_disk_everything_comes_home(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := new_failsafe(tmp_path, clock)):
         rows = [await create(store, new_row(store, message="old"), 3) for _ in range(4)]
         await fill_disk(store)

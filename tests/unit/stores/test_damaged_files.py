@@ -67,10 +67,9 @@ async def test_of_a_truncated_file_what_is_left_is_kept(tmp_path: Path, share: f
 
 
 @pytest.mark.parametrize("place", ["letters_stream", "letters", "chunks_place", "streams_key", "extras"])
-async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path, place: str) -> None:
+async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path, place: str, clock: HandClock) -> None:
     rows = await written(tmp_path)
     damage(tmp_path, place)
-    clock = HandClock()
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(tmp_path, clock)):
             assert store.is_durable, "nothing was read of it yet"
@@ -92,8 +91,7 @@ async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path,
     assert said(logs) == ["store_failed", "store_set_aside"]
 
 
-async def test_a_damaged_file_is_not_set_aside_while_others_write_to_it(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_damaged_file_is_not_set_aside_while_others_write_to_it(tmp_path: Path, clock: HandClock) -> None:
     async with opened(one := new_failsafe(tmp_path)):
         row = await create(one, new_row(one, status="completed"))
     damage(tmp_path, "letters_stream")
@@ -137,10 +135,9 @@ async def test_two_hubs_that_find_the_same_damage_end_up_on_one_new_file(tmp_pat
         await store.close()
 
 
-async def test_of_two_hubs_that_run_into_the_same_damage_one_mends_it(tmp_path: Path) -> None:
+async def test_of_two_hubs_that_run_into_the_same_damage_one_mends_it(tmp_path: Path, clock: HandClock) -> None:
     await written(tmp_path)
     damage(tmp_path, "letters_stream")
-    clock = HandClock()
     async with opened(one := new_failsafe(tmp_path, clock)), opened(two := new_failsafe(tmp_path, clock)):
         rows = []
         for store in (one, two):
@@ -159,8 +156,7 @@ async def test_of_two_hubs_that_run_into_the_same_damage_one_mends_it(tmp_path: 
             assert (await found(one, row)) == (await found(two, row))
 
 
-async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := new_failsafe(tmp_path, clock)):
         hit, untouched = [await create(store, new_row(store), 10) for _ in range(2)]
         await damage_under(store, tmp_path, "chunks")
@@ -184,10 +180,9 @@ async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path
         assert (await found(again, untouched)).message == "13"
 
 
-async def test_a_damaged_file_is_not_written_to_again(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_not_written_to_again(tmp_path: Path, clock: HandClock) -> None:
     await written(tmp_path)
     damage(tmp_path, "letters_stream")
-    clock = HandClock()
     async with opened(store := new_failsafe(tmp_path, clock)):
         hit = await create(store, new_row(store))
         await append(store, hit, 2, status="completed")

@@ -56,9 +56,8 @@ def companion(folder: Path) -> None:
 
 @pytest.mark.parametrize(("block", "free"), [(no_lock, lock), (no_companion, companion)])
 async def test_what_is_in_a_file_that_cannot_be_written_is_found(
-    tmp_path: Path, block: Callable[[Path], None], free: Callable[[Path], None]
+    tmp_path: Path, block: Callable[[Path], None], free: Callable[[Path], None], clock: HandClock
 ) -> None:
-    clock = HandClock()
     async with opened(store := new_failsafe(tmp_path)):
         row = await create(store, new_row(store, key="k", status="completed"), 50)
     block(tmp_path)
@@ -145,9 +144,7 @@ async def test_a_file_with_nothing_in_it_to_read_is_not_read(tmp_path: Path, tex
     assert (tmp_path / FILE).read_bytes() == text
 
 
-async def test_a_lock_holds_though_nothing_can_be_written_into_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lock_holds_though_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int, text: bytes) -> int:
         raise OSError(28, "No space left on device")
 

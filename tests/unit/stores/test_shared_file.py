@@ -14,7 +14,7 @@ from mcp_hub.stores.base import Change, Letter
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.recovery.retry import FIRST
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
-from tests.unit.stores.broken_files import HandClock
+from tests.unit.stores.broken_files import HandClock, locked
 from tests.unit.stores.event_stores import (
     SoleStore,
     append,
@@ -125,33 +125,27 @@ async def test_reading_does_not_wait_for_writing(pair: tuple[SqliteStore, Sqlite
     assert await replayed(two, row) == numbered(1, 5)
 
 
-async def test_a_file_that_is_locked_for_too_long_is_a_fault(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_file_that_is_locked_for_too_long_is_a_fault(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := SoleStore(tmp_path, clock=clock)):
         row = await create(store, new_row(store))
-        db = sqlite3.connect(store.path, isolation_level=None)
-        db.execute("BEGIN IMMEDIATE")
-        clock.step = 2.0
-        with pytest.raises(StoreFault) as caught:
-            await append(store, row, 2)
-        assert caught.value.fault == "locked"
-        db.close()
+        with locked(store.path):
+            clock.step = 2.0
+            with pytest.raises(StoreFault) as caught:
+                await append(store, row, 2)
+            assert caught.value.fault == "locked"
         await append(store, row, 2)
 
 
-async def test_with_memory_behind_it_nobody_waits_for_a_locked_file_twice(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_with_memory_behind_it_nobody_waits_for_a_locked_file_twice(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := new_failsafe(tmp_path, clock)):
         rows = [await create(store, new_row(store)) for _ in range(3)]
-        db = sqlite3.connect(tmp_path / FILE, isolation_level=None)
-        db.execute("BEGIN IMMEDIATE")
-        clock.step = 2.0
-        await append(store, rows[0], 2)
-        clock.step = 0.0
-        for row in rows[1:]:
-            await append(store, row, 2)
-        assert not store.is_durable
-        db.close()
+        with locked(tmp_path / FILE):
+            clock.step = 2.0
+            await append(store, rows[0], 2)
+            clock.step = 0.0
+            for row in rows[1:]:
+                await append(store, row, 2)
+            assert not store.is_durable
         clock.seconds += FIRST
         for row in rows:
             await append(store, row, 3)

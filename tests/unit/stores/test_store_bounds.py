@@ -57,9 +57,8 @@ async def test_a_file_that_is_too_large_is_swept_of_its_oldest_ended_streams_and
     async with opened(store := SoleStore(tmp_path, StoreLimits(total_bytes=500_000))):
         running = await create(store, new_row(store, created=0.0), 1, 100_000)
         for number in range(1, 11):
-            await create(
-                store, new_row(store, status="failed", created=float(number), updated=float(number)), 1, 90_000
-            )
+            age = float(number)
+            await create(store, new_row(store, status="failed", created=age, updated=age), 1, 90_000)
         before = pages(tmp_path)
         swept = await store.sweep(20.0)
         rows = await store.rows("local", 99)

@@ -11,8 +11,7 @@ from tests.unit.stores.event_stores import append, create, new_failsafe, new_row
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_idle_hub_tries_its_store_again_when_it_is_time(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_an_idle_hub_tries_its_store_again_when_it_is_time(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := new_failsafe(tmp_path, clock)):
         row = await create(store, new_row(store), 3)
         await fill_disk(store)

@@ -139,9 +139,7 @@ class _Later:
 
 
 @pytest.mark.parametrize(("lines", "closed_at"), [(0, 1.0), (2, 3.0), (100, 5.0)])
-async def test_a_peer_that_closed_its_input_is_read_as_long_as_it_writes_within_reason(
-    lines: int, closed_at: float
-) -> None:
+async def test_a_peer_that_closed_its_input_is_read_as_long_as_it_writes(lines: int, closed_at: float) -> None:
     async with connected() as (pipe, _, told):
         pipe.request("m", b"{}")
         pipe.flush()

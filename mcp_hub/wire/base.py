@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -147,13 +148,9 @@ class Requests:
 
     def sole(self) -> Pending | None:
         """The only request whose answer somebody waits for now."""
-        found: Pending | None = None
-        for pending in self.pending.values():
-            if pending.method not in _NOT_AWAITED:
-                if found is not None:
-                    return None
-                found = pending
-        return found
+        awaited = (pending for pending in self.pending.values() if pending.method not in _NOT_AWAITED)
+        found = list(islice(awaited, 2))
+        return found[0] if len(found) == 1 else None
 
     def is_late(self, id_: int) -> bool:
         """Whether this answers a request that was abandoned; true once."""

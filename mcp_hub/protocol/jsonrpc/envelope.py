@@ -98,9 +98,8 @@ def _without_method(line: bytes) -> Envelope | None:
         found = _decode_answer(line)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if found.result is Unset and found.error is Unset:
-        return None
-    return Envelope(id=found.id, result=found.result, error=found.error, jsonrpc=found.jsonrpc)
+    is_answer = found.result is not Unset or found.error is not Unset
+    return Envelope(found.id, Unset, Unset, found.result, found.error, found.jsonrpc) if is_answer else None
 
 
 def _decode_mended(line: bytes, reason: str) -> Envelope | BadMessage:
@@ -166,9 +165,9 @@ def _message_of(text: bytes) -> Envelope | None:
 def _valid_utf8(line: bytes) -> bytes:
     try:
         line.decode()
+        return line
     except UnicodeDecodeError:
         return line.decode("utf-8", "replace").encode()
-    return line
 
 
 def usable_id(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:

@@ -1,10 +1,10 @@
 """The SQLite store with memory behind it: whatever is wrong with the file, calls continue.
 
 A stream whose file fails continues in memory under the same numbers; events in the file are read from there for as long
-as that works. While the file is out of use new streams begin in memory, `is_durable` is False, and after a while
-(`retry`) the next write, or else `orphans`, tries the file again. Once that works, streams in memory return to it: a
-running one with its next events, an ended one when `has_news` or `sweep` is asked. These two also repair a damaged file
-(`recovery`). Other processes do not know streams in memory, and a key that only the file knows may be used again.
+as that works. While the file is out of use new streams begin in memory, `is_durable` is False, and after a while the
+next write, or else `orphans`, tries the file again. Once that works, streams in memory return to it: a running one with
+its next events, an ended one when `has_news` or `sweep` is asked. These two also repair a damaged file (`recovery`).
+Other processes do not know streams in memory, and a key that only the file knows may be used again.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -9,7 +9,7 @@ from typing import Any
 from mcp_hub.call import StreamInfo
 from mcp_hub.stores.base import SessionRow
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.event_stores import create, new_failsafe, new_row, opened
 

@@ -10,7 +10,7 @@ import structlog
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken
 from mcp_hub.stores.base import Letter, SessionRow
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, said, set_aside, written
 from tests.unit.stores.event_stores import (

@@ -8,7 +8,7 @@ import pytest
 from mcp_hub.errors import KeyTaken
 from mcp_hub.stores.base import Change, Letter, SessionRow
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.recovery.retry import FIRST, MOST, Retry
+from mcp_hub.stores.recovery.recovery import FIRST, MOST, Retry
 from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, locked, recover
 from tests.unit.stores.event_stores import (

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from mcp_hub.stores.base import Letter
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, damage, damage_under, said, set_aside, written
 from tests.unit.stores.event_stores import (

@@ -12,7 +12,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.stores.base import Change
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite import read_only
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock, said, set_aside

@@ -12,7 +12,7 @@ import pytest
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores.base import Change, Letter
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from tests.unit.stores.broken_files import HandClock, locked
 from tests.unit.stores.event_stores import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
 from tests.unit.stores.event_stores import append, create, new_failsafe, new_row, opened
 

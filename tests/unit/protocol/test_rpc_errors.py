@@ -73,11 +73,9 @@ def test_a_missing_capability_is_told_to_a_caller_who_lacks_it(era: Era) -> None
     assert wire["code"] == -32603 and wire["data"]["upstream"] == {"server": "git", "error": json.loads(NEEDS_URL)}
 
 
-@pytest.mark.parametrize(
-    "data", ["", ',"data":null', ',"data":{"requiredCapabilities":[]}', ',"data":{"requiredCapabilities":{}}']
-)
+@pytest.mark.parametrize("data", ["null", '{"requiredCapabilities":[]}', '{"requiredCapabilities":{}}'])
 def test_a_missing_capability_that_is_not_named_is_the_hubs_own(data: str) -> None:
-    error = from_wire(f'{{"code":-32021,"message":"no"{data}}}'.encode())
+    error = from_wire(f'{{"code":-32021,"message":"no","data":{data}}}'.encode())
     assert for_caller(error, MODERN, "git").code == -32603
 
 
@@ -108,9 +106,8 @@ def test_the_hubs_own_errors_pass_and_say_which_server_they_are_about(error: Rpc
 def test_what_an_error_of_the_hub_says_of_its_server_stays() -> None:
     named = UpstreamLost("l", data={"upstream": {"server": "ci"}})
     assert for_caller(named, MODERN, "git") is named
-    assert for_caller(from_wire(b"5"), MODERN, "git").data == {
-        "upstream": {"server": "git", "error": msgspec.Raw(b"5")}
-    }
+    data = for_caller(from_wire(b"5"), MODERN, "git").data
+    assert data == {"upstream": {"server": "git", "error": msgspec.Raw(b"5")}}
 
 
 ELICITATION = {"mode": "url", "elicitationId": "e", "url": "https://x/", "message": "m", "x-future": [1]}

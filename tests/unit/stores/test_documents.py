@@ -126,11 +126,15 @@ async def test_what_is_too_large_is_refused_and_drives_out_nothing(documents: Do
 # -- in files
 
 
-@pytest.fixture
-async def files(tmp_path: Path, clock: Clock) -> FileDocuments:
-    documents = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
+async def opened(folder: Path, clock: Clock) -> FileDocuments:
+    documents = FileDocuments(folder / DOCUMENTS, LIMITS, clock)
     await documents.open()
     return documents
+
+
+@pytest.fixture
+async def files(tmp_path: Path, clock: Clock) -> FileDocuments:
+    return await opened(tmp_path, clock)
 
 
 def names(folder: Path) -> list[str]:
@@ -140,14 +144,12 @@ def names(folder: Path) -> list[str]:
 async def test_another_hub_on_the_folder_reads_it_too_and_so_does_the_next_one(
     files: FileDocuments, tmp_path: Path, clock: Clock
 ) -> None:
-    other = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
-    await other.open()
+    other = await opened(tmp_path, clock)
     id_ = await files.put("me", b"text")
     assert await other.read("me", id_, 1, 2) == (b"ex", 4)
     await other.put("me", b"text")
     assert len(names(tmp_path / DOCUMENTS)) == 1
-    restarted = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
-    await restarted.open()
+    restarted = await opened(tmp_path, clock)
     assert await restarted.read("me", id_, 0, 9) == (b"text", 4)
 
 
@@ -195,8 +197,7 @@ async def test_a_damaged_file_is_not_found_and_goes(
             damage(file)
             os.utime(file, (clock.now + 50, clock.now + 50), follow_symlinks=False)
     assert await files.read("me", id_, 0, 99) is None
-    restarted = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
-    await restarted.open()
+    await opened(tmp_path, clock)
     assert [name[-13:] for name in names(tmp_path / DOCUMENTS)] == [sound]
     assert await files.put("me", b"text of some length") == id_
     assert await files.read("me", id_, 0, 99) == (b"text of some length", 19)
@@ -222,15 +223,13 @@ async def test_what_has_expired_is_swept_at_the_start(files: FileDocuments, tmp_
     clock.now += 60
     await files.put("me", b"new")
     clock.now += 41
-    restarted = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
-    await restarted.open()
+    await opened(tmp_path, clock)
     assert [name[-13:] for name in names(tmp_path / DOCUMENTS)] == [document_id(b"new")]
 
 
 async def test_a_folder_that_cannot_be_used_is_an_error_of_whoever_puts(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / DOCUMENTS).write_text("a file is in the way")
-    files = FileDocuments(tmp_path / DOCUMENTS, LIMITS, clock)
-    await files.open()
+    files = await opened(tmp_path, clock)
     with pytest.raises(StoreError, match="cannot be kept in .*results: "):
         await files.put("me", b"text")
     assert await files.read("me", document_id(b"text"), 0, 9) is None

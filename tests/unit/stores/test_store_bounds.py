@@ -2,7 +2,8 @@
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,16 @@ def job(told: list[Any], size: int = 0) -> Job:
     return Job(lambda _: None, told.append, size=size)
 
 
+@asynccontextmanager
+async def at_work(gate: Gate) -> AsyncIterator[tuple[Worker, list[Any], list[Any]]]:
+    """A worker, and lists for outcomes; it does in the end what it was asked for."""
+    worker = Worker("w", gate)
+    await worker.start()
+    yield worker, [], []
+    gate.is_open.set()
+    assert await worker.stop(20)
+
+
 async def finished(told: list[Any], count: int) -> None:
     with anyio.fail_after(20):
         while len(told) < count:
@@ -150,51 +161,41 @@ async def finished(told: list[Any], count: int) -> None:
 
 
 async def test_what_waits_is_done_together_and_more_than_so_much_is_refused() -> None:
-    gate = Gate()
-    worker, told, refused = Worker("w", gate), [], []  # type: Worker, list[Any], list[Any]
-    await worker.start()
-    for _ in range(MOST_JOBS):
+    async with at_work(gate := Gate()) as (worker, told, refused):
+        for _ in range(MOST_JOBS):
+            worker.submit(job(told))
+        worker.submit(job(refused))
+        assert [error.fault for error in refused] == ["busy"]
+        gate.is_open.set()
+        await finished(told, MOST_JOBS)
+        assert len(gate.batches) <= 2
         worker.submit(job(told))
-    worker.submit(job(refused))
-    assert [error.fault for error in refused] == ["busy"]
-    gate.is_open.set()
-    await finished(told, MOST_JOBS)
-    assert len(gate.batches) <= 2
-    worker.submit(job(told))
-    await finished(told, MOST_JOBS + 1)
-    assert not any(told)
-    assert await worker.stop(20)
+        await finished(told, MOST_JOBS + 1)
+        assert not any(told)
 
 
 async def test_too_many_bytes_are_refused_but_not_if_they_come_alone() -> None:
-    gate = Gate()
-    worker, told, refused = Worker("w", gate), [], []  # type: Worker, list[Any], list[Any]
-    await worker.start()
-    worker.submit(job(told, MOST_BYTES + 1))
-    worker.submit(job(refused, 1))
-    assert [error.fault for error in refused] == ["busy"]
-    gate.is_open.set()
-    await finished(told, 1)
-    worker.submit(job(told, MOST_BYTES - 1))
-    worker.submit(job(told, 1))
-    await finished(told, 3)
-    assert told == [None] * 3
-    assert await worker.stop(20)
+    async with at_work(gate := Gate()) as (worker, told, refused):
+        worker.submit(job(told, MOST_BYTES + 1))
+        worker.submit(job(refused, 1))
+        assert [error.fault for error in refused] == ["busy"]
+        gate.is_open.set()
+        await finished(told, 1)
+        worker.submit(job(told, MOST_BYTES - 1))
+        worker.submit(job(told, 1))
+        await finished(told, 3)
+        assert told == [None] * 3
 
 
 async def test_a_callback_that_fails_is_nobody_elses_trouble() -> None:
-    gate = Gate()
-    worker, told = Worker("w", gate), []  # type: Worker, list[Any]
-
     def fails(_: Any) -> None:
         raise ValueError("of the callback")
 
-    await worker.start()
-    for done in (fails, told.append, fails, told.append):
-        worker.submit(Job(lambda _: None, done))
-    gate.is_open.set()
-    await finished(told, 2)
-    assert await worker.stop(20)
+    async with at_work(gate := Gate()) as (worker, told, _):
+        for done in (fails, told.append, fails, told.append):
+            worker.submit(Job(lambda _: None, done))
+        gate.is_open.set()
+        await finished(told, 2)
 
 
 async def test_a_thread_that_hangs_is_not_waited_for() -> None:

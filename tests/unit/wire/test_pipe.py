@@ -109,17 +109,6 @@ async def test_requests_and_notifications_of_the_peer_are_told_in_order_with_the
 # -- lines that are no messages
 
 
-async def test_an_unreadable_answer_with_its_id_settles_that_request() -> None:
-    async with connected() as (pipe, other, told):
-        broken, fine = pipe.request("m", b"{}"), pipe.request("m", b"{}")
-        await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}}\n' % broken.id)
-        error = await answer(pipe, broken)
-        assert error["code"] == -32700 and "malformed" in error["message"]
-        await other.send(id=fine.id, result={"ok": 1})
-        assert await answer(pipe, fine) == {"ok": 1}
-        assert len(told.bad) == pipe.counts["bad"] == 1
-
-
 @pytest.mark.parametrize(
     "line",
     [

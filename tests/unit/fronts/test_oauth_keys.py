@@ -63,8 +63,7 @@ ONE, TWO = jwk(rsa_key()), jwk(rsa_key("two"), "two")
 def test_a_key_is_for_the_algorithms_of_its_kind_or_the_one_that_it_names(
     key: Any, algorithms: Any, taken: Any
 ) -> None:
-    (found,) = parse_keys(key_set(key), algorithms)
-    assert found.by_algorithm.keys() == taken
+    assert {found.algorithm_name for found in parse_keys(key_set(key), algorithms)} == taken
 
 
 @pytest.mark.parametrize(
@@ -123,13 +122,13 @@ async def test_unknown_keys_are_looked_for_again_but_not_all_the_time() -> None:
     clock, source = Clock(), Source(key_set(ONE))
     found = KeySet("x", source, BOTH, clock)
     await found.refresh()
-    source.body = key_set(TWO)
+    source.body, first = key_set(TWO), found.version
     for _ in range(100):
         await found.refresh()
-    assert (source.reads, key_ids(found), found.version) == (1, ["one"], 1)
+    assert (source.reads, key_ids(found), found.version) == (1, ["one"], first)
     clock.time += 10
     await found.refresh()
-    assert (source.reads, key_ids(found), found.version) == (2, ["two"], 2)
+    assert (source.reads, key_ids(found)) == (2, ["two"]) and found.version != first
 
 
 async def test_a_set_that_is_the_same_again_changes_nothing() -> None:
@@ -138,8 +137,9 @@ async def test_a_set_that_is_the_same_again_changes_nothing() -> None:
     await found.refresh()
     clock.time += 3600
     assert found.is_due
+    first = found.version
     await found.refresh()
-    assert (found.version, found.is_due) == (1, False)
+    assert (found.version, found.is_due) == (first, False)
 
 
 async def test_a_hundred_tokens_that_wait_for_a_set_read_it_once() -> None:

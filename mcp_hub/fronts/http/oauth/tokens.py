@@ -98,7 +98,7 @@ class _Known(msgspec.Struct, frozen=True):
     caller: Caller
     until: float
     issuer: Issuer
-    version: int
+    version: object
 
 
 class TokenVerifier:

@@ -26,7 +26,7 @@ from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, TooFast
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified, repeated
 from mcp_hub.fronts.http.request import json_error
-from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
+from mcp_hub.fronts.http.response import ClientGone, Receive, Scope, Send, respond
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
@@ -198,6 +198,8 @@ class Endpoints:
             return
         try:
             await self._admitted(serve, scope, receive, send, headers, caller)
+        except ClientGone:
+            pass
         except Busy as error:
             status = 429 if isinstance(error, TooFast) else 503
             retry = [(b"retry-after", b"%d" % error.retry_after)]

@@ -17,10 +17,10 @@ from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.batches import answer_batch
+from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.request import HttpRequest, begin, json_error, json_result
-from mcp_hub.fronts.http.response import Housekeeper, Receive, Send, respond
+from mcp_hub.fronts.http.response import Receive, Send, respond, stream
 from mcp_hub.fronts.http.resume import RETRY_AFTER, ClientCalls, Resumption
-from mcp_hub.fronts.http.stream import stream
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from mcp_hub.errors import RpcError
+from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.request import HttpRequest, answer_call
-from mcp_hub.fronts.http.response import Housekeeper
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.header_check import NAMED_BY, check_arguments, check_request, check_version, repeated

@@ -1,14 +1,13 @@
 """One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-import anyio
 import msgspec
 
+from mcp_hub.aio import Bell
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
-from mcp_hub.fronts.http.stream import stream
+from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
+from mcp_hub.fronts.http.response import Fields, Receive, Send, StreamedResponse, respond, stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
@@ -100,52 +99,20 @@ async def answer_call(
     if begun is None:
         return
     call, meta = begun
-    outgoing = _Outgoing(request.receive, request.send)
-    send = request.send if call.early is None else outgoing.send
-    exchange = HttpResponse(session.era, request.receive, send, can_stream=request.takes_sse)
-    delivery = CallResponder(hub, id_, session, call, meta.token, exchange.wake)
-    exchange.delivery = outgoing.delivery = delivery
+    bell = Bell()
+    delivery = CallResponder(hub, id_, session, call, meta.token, bell.ring)
+    response = StreamedResponse(request.receive, request.send)
+    exchange = HttpResponse(delivery, bell, response, can_stream=request.takes_sse)
     keeper.add(exchange)
+    is_complete = False
     try:
-        await exchange.run()
+        is_complete = await exchange.run()
     finally:
         keeper.discard(exchange)
         delivery.close()
-        if not (call.has_ended or delivery.state is ResponderState.PARKED or outgoing.has_let_go):
+        continues = delivery.state is ResponderState.PARKED or (delivery.detached and is_complete)
+        if not (call.has_ended or continues):
             call.cancel("the client closed the response stream")
-
-
-class _Outgoing:
-    """The response to a call that may go on without it: only once a client that is still there has all of it.
-
-    Until then a client that goes away cancels its call.
-    """
-
-    __slots__ = ("_is_gone", "_receive", "_send", "delivery", "has_let_go")
-
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive = receive
-        self._send = send
-        self._is_gone: bool | None = None
-        self.has_let_go = False
-        self.delivery: CallResponder
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        if self.delivery.detached and self._is_gone is None:
-            self._is_gone = await self._has_left()
-        if self._is_gone:
-            return
-        await self._send(message)
-        is_last = message["type"] == "http.response.body" and not message.get("more_body")
-        self.has_let_go = is_last and self.delivery.detached
-
-    async def _has_left(self) -> bool:
-        """Nobody watches the connection of a request that is answered within the quarter of a second."""
-        with anyio.move_on_after(0):
-            while (await self._receive())["type"] != "http.disconnect":
-                pass
-            return True
-        return False
 
 
 async def _listen(
@@ -165,9 +132,7 @@ async def _listen(
         streams.close(listening)
 
 
-async def json_result(
-    send: Send, id_: bytes, result: RawJson, headers: list[tuple[bytes, bytes]] | None = None
-) -> None:
+async def json_result(send: Send, id_: bytes, result: RawJson, headers: Fields | None = None) -> None:
     await respond(send, 200, envelope.result_frame(id_, result), headers)
 
 

@@ -23,11 +23,13 @@ import anyio.lowlevel
 import msgspec
 
 from mcp_hub import aio
+from mcp_hub.aio import Bell
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
+from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_kept
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
+from mcp_hub.fronts.http.response import Receive, Send, StreamedResponse, respond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle
@@ -38,7 +40,7 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.stored import StoredSession
-from mcp_hub.types import CallId, Era, RawJson
+from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
 
@@ -147,29 +149,19 @@ class Resumption:
         call: CallHandle,
     ) -> None:
         """Follows a call to the end of its POST's response; afterwards it may go on, and the client come back."""
-        exchange = HttpResponse(
-            Era.HANDSHAKE,
-            request.receive,
-            request.send,
-            can_stream=request.takes_sse,
-            on_stream=lambda: self._opened(line),
-        )
-        asking = None
+        bell, asking = Bell(), None
         if request.takes_sse:
             asking = client.asking
             made = call.call  # and not the handle, which would make a circle
             call.keep(lambda: Origin.of(id_, token, made).encoded())
-        exchange.delivery = CallResponder(
-            self._hub,
-            id_,
-            client.session,
-            call,
-            token,
-            exchange.wake,
-            asking,
-            by_cursor=request.takes_sse,
+        delivery = CallResponder(
+            self._hub, id_, client.session, call, token, bell.ring, asking, by_cursor=request.takes_sse
         )
-        line = client.requests[key] = ClientStream(client, key, exchange.delivery, exchange)
+        response = StreamedResponse(request.receive, request.send)
+        exchange = HttpResponse(
+            delivery, bell, response, can_stream=request.takes_sse, on_stream=lambda: self._opened(line)
+        )
+        line = client.requests[key] = ClientStream(client, key, delivery, exchange)
         self._keeper.add(exchange)
         try:
             await exchange.run()
@@ -265,16 +257,11 @@ class Resumption:
 
     async def _connect(self, line: ClientStream, after: int, receive: Receive, send: Send) -> HttpResponse:
         stream = await self._open(line.client, line.id)
+        bell, response = Bell(), StreamedResponse(receive, send)
+        line.delivery.follow(bell.ring, stream.follow(bell.ring, after))
         exchange = HttpResponse(
-            Era.HANDSHAKE,
-            receive,
-            send,
-            can_stream=True,
-            on_stream=lambda: self._opened(line),
-            is_resumed=True,
+            line.delivery, bell, response, can_stream=True, on_stream=lambda: self._opened(line), is_resumed=True
         )
-        line.delivery.follow(exchange.wake, stream.follow(exchange.wake, after))
-        exchange.delivery = line.delivery
         line.exchange, line.after = exchange, after
         if not stream.info.has_ended:
             line.client.requests.setdefault(line.key, line)

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from mcp_hub.clock import SystemClock
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
+from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.endpoints import Headers, Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
 from mcp_hub.fronts.http.modern import ModernHttp
 from mcp_hub.fronts.http.request import HttpRequest, json_error
-from mcp_hub.fronts.http.response import Housekeeper, Receive, Scope, Send, respond
+from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras

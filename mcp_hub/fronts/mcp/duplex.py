@@ -265,10 +265,6 @@ class Duplex:
         elif followed is not None:
             followed.cancel()
 
-    def on_answer(self, message: Envelope) -> None:
-        """An answer to a question, over a wire that does not match answers to its requests by itself."""
-        self._asking.take(message)
-
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         if self.takes_batches and bad.code == INVALID_REQUEST and batches.is_array(line):
             self.on_batch(line)
@@ -284,15 +280,16 @@ class Duplex:
         """Takes each message by itself; answers go out one by one, as they are there."""
         try:
             for message in batches.messages(text, self._binding.limits.batch):
-                self._take(message)
+                self.take(message)
         except RpcError as error:
             self._refuse(None, error)
 
-    def _take(self, message: Envelope | BadMessage) -> None:
+    def take(self, message: Envelope | BadMessage) -> None:
+        """Takes a message of any kind, over a wire that does not match answers to its requests by itself."""
         if isinstance(message, BadMessage):
             self._refuse_broken(message.id, RpcError(message.reason, code=message.code))
         elif message.method is Unset:
-            self.on_answer(message)
+            self._asking.take(message)
         elif message.id is Unset:
             self.on_notification(message)
         else:

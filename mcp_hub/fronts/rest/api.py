@@ -14,11 +14,11 @@ from starlette.routing import Route, Router
 from mcp_hub.errors import Busy, HubError
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.endpoints import Headers
-from mcp_hub.fronts.http.response import Receive, Scope, Send
+from mcp_hub.fronts.http.response import ClientGone, Receive, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest import openapi
 from mcp_hub.fronts.rest.calls import RestCalls
-from mcp_hub.fronts.rest.exchange import JSON, ClientGone, RestRequest, refusal
+from mcp_hub.fronts.rest.exchange import JSON, RestRequest, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for

@@ -141,7 +141,7 @@ class RestCalls:
             lines = [] if forms == [EVENT_STREAM] else await _quick(following)
             if following.closed and following.cursor == len(lines) == 2:  # the start and the ending
                 return await _done(stream)
-            await send_sse(following, request.send, lines)
+            await send_sse(following, request.streamed(), lines)
             return None
         finally:
             following.close()

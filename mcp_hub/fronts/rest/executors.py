@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from mcp_hub.call import Post
 from mcp_hub.errors import HubError, NotKept, PostRefused
-from mcp_hub.fronts.http.response import KEEP_ALIVE, SSE_HEADERS
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, ResponseWriter, RestRequest, answer
+from mcp_hub.fronts.http.response import KEEP_ALIVE
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.protocol import sse
@@ -134,7 +134,7 @@ class RestExecutors:
     ) -> None:
         """Writes what is offered until it is refused, or somebody else asks."""
         scope = self._followed[executor] = anyio.CancelScope()
-        writer = ResponseWriter(request.send, SSE_HEADERS)
+        writer = request.streamed()
         problem: HubError = Problem(409, "replaced", "another connection fetches the calls of this executor")
         try:
             with scope:

@@ -12,8 +12,8 @@ import msgspec
 from mcp_hub.aio import Beside, call_later
 from mcp_hub.errors import HubError
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.http.response import KEEP_ALIVE, SSE_HEADERS, Send
-from mcp_hub.fronts.rest.exchange import NDJSON, ClientGone, ResponseWriter, RestRequest
+from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, StreamedResponse
+from mcp_hub.fronts.rest.exchange import RestRequest
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.protocol import sse
 
@@ -71,9 +71,8 @@ def kind_of(line: bytes) -> bytes:
     return line[start : line.index(b'"', start)]
 
 
-async def send_sse(following: Following, send: Send, lines: Sequence[bytes] = ()) -> None:
+async def send_sse(following: Following, writer: StreamedResponse, lines: Sequence[bytes] = ()) -> None:
     """Events from `lines`, which were taken last, to the end of the stream. Raises `ClientGone`."""
-    writer = ResponseWriter(send, SSE_HEADERS)
     await writer.start()
     seq = following.cursor - len(lines)
     is_silent = False
@@ -97,9 +96,8 @@ def _event(seq: int, line: bytes) -> bytes:
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, kind_of(line), line)
 
 
-async def send_ndjson(following: Following, send: Send) -> None:
+async def send_ndjson(following: Following, writer: StreamedResponse) -> None:
     """One event a line to the end of the stream; it is complete if the last one is the ending. Raises `ClientGone`."""
-    writer = ResponseWriter(send, [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache, no-transform")])
     await writer.start()
     try:
         while not following.closed:

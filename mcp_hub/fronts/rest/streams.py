@@ -24,6 +24,7 @@ from mcp_hub.sessions.session import LOCAL
 _WAIT: Final = 25.0
 _EVENTS, _MOST_EVENTS = 1000, 10_000
 _STREAMS, _MOST_STREAMS = 100, 1000
+_NDJSON_HEADERS: Final = [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache, no-transform")]
 _CURSOR: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -71,7 +72,10 @@ class RestStreams:
         try:
             if form == JSON:
                 return await self._closing.connected(request, self._page(following, most, wait))
-            work = (send_sse if form == EVENT_STREAM else send_ndjson)(following, request.send)
+            if form == NDJSON:
+                work = send_ndjson(following, request.streamed(_NDJSON_HEADERS))
+            else:
+                work = send_sse(following, request.streamed())
             await self._closing.connected(request, work)
             return None
         finally:

@@ -19,8 +19,8 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
+from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import Housekeeper
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id

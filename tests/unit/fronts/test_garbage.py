@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.fronts.http.response import HttpResponse
+from mcp_hub.fronts.http.call_response import HttpResponse
 from mcp_hub.fronts.mcp.responder import CallResponder
 from tests.unit.fronts.rest_peer import RestPeer, mcp_hub
 from tests.upstreams.messages import modern

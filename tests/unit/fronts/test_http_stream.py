@@ -6,8 +6,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_hub.fronts.http import stream as module
-from mcp_hub.fronts.http.stream import stream
+from mcp_hub.fronts.http import response as module
+from mcp_hub.fronts.http.response import stream
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +99,7 @@ async def test_nothing_more_is_pulled_for_a_client_that_does_not_read_and_in_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_STALLED", 0.02)
-    monkeypatch.setattr(module, "_LAST", 0.01)
+    monkeypatch.setattr(module, "LAST", 0.01)
     client, source = Client(takes=2), Numbers(1000)
     await run(client, source, b'{"id":1}\n')
     assert (source.pulled, source.told_of) == (3, 2)

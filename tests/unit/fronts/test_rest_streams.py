@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
-from mcp_hub.fronts.rest import exchange, follow
+from mcp_hub.fronts.rest import follow
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import CallId, Era
@@ -135,7 +135,7 @@ async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_
 
 
 async def test_follower_that_takes_nothing_is_disconnected(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_STALLED", 0.01)
+    monkeypatch.setattr("mcp_hub.fronts.http.response._STALLED", 0.01)
     id_ = await peer.detached("steps", {"n": 2})
     response = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
     response.is_stalled = True

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_hub.app.build import App
 from mcp_hub.clock import SystemClock
-from mcp_hub.fronts import sse_stream
+from mcp_hub.fronts import legacy_sse
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
@@ -267,7 +267,7 @@ async def test_post_that_waits_for_a_client_which_goes_is_not_taken(site: Site) 
 
 
 async def test_silence_is_broken_by_comments(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_stream, "KEEP_ALIVE", 0.02)
+    monkeypatch.setattr(legacy_sse, "KEEP_ALIVE", 0.02)
     async with site.session() as reader:
         await until(lambda: len(reader.parser.comments) >= 2)
         assert reader.answered == [0]

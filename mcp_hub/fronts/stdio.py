@@ -42,9 +42,8 @@ class StdioFront:
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side and has had a moment for what it asked before."""
-        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn)
         ended = anyio.Event()
-        self._pipe.on_end = ended.set
+        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=ended.set)
         async with self._duplex.serving(self._pipe) as tasks:
             await self._pipe.open(read, write)
             tasks.start_soon(self._last_answers, ended, tasks.cancel_scope)

@@ -43,6 +43,7 @@ class Pipe(asyncio.Protocol):
     it `is_congested` is true and the owner must stop producing. `couples`: nothing is read from a peer that does not
     read either, so that answers to what it sends cannot pile up. `patience`: seconds after which a congested peer that
     reads nothing at all is given up; None for never. `turn`: that of the event loop; without one it has its own.
+    `on_end`: called at the end of input, in place of `close`.
     """
 
     is_pipe = True
@@ -56,6 +57,7 @@ class Pipe(asyncio.Protocol):
         couples: bool = False,
         patience: float | None = None,
         turn: Turn | None = None,
+        on_end: Callable[[], object] | None = None,
     ) -> None:
         self._handler = handler
         self._turn = turn if turn is not None else Turn()
@@ -67,7 +69,7 @@ class Pipe(asyncio.Protocol):
         self._is_resting = False
         self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
         self._ended: Cause | None = None  # why nothing follows the backlog
-        self.on_end: Callable[[], object] | None = None  # called at the end of input, in place of `close`
+        self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._writer: asyncio.WriteTransport | FileWriter | None = None
@@ -240,8 +242,8 @@ class Pipe(asyncio.Protocol):
         """Nothing more comes; what was read is taken first."""
         if self._backlog:
             self._ended = self._ended or cause
-        elif self.on_end is not None:
-            self.on_end()
+        elif self._on_end is not None:
+            self._on_end()
         else:
             self.close(cause.reason, cause.code)
 

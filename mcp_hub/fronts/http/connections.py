@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 import httptools
@@ -50,6 +50,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     stalled: float = 60.0
 
 
+_Part = Literal["head", "body"]
+
+
 class _Refused(Exception):
     """Ends the parsing of a request that is answered here."""
 
@@ -66,18 +69,16 @@ class Bounded(HttpToolsProtocol):
 
     # in the instance's dict they would be too many for one that shares its keys: 1.5 kB a connection
     __slots__ = (
-        "_barren", "_head", "_is_reading_body", "_is_surplus", "_is_upgrade", "_running", "_unread", "_unread_since",
-        "since",
+        "_is_surplus", "_is_upgrade", "_overhead", "_part", "_running", "_unread", "_unread_since", "since",
     )  # fmt: skip
     limits = ConnectionLimits()
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.since = self.loop.time()
-        self._head: int | None = 0  # bytes of the head that has begun; None while there is none
-        self._is_reading_body = self._is_upgrade = False
-        self._barren = 0  # bytes since the last ones of a body: chunk extensions, trailers
-        self._is_surplus = False
+        self._part: _Part | None = "head"  # of a request that is being received
+        self._overhead = 0  # bytes of the head, or since the last ones of the body: chunk extensions, trailers
+        self._is_upgrade = self._is_surplus = False
         self._running: RequestResponseCycle | None = None
         self._unread = 0
         self._unread_since = self.since
@@ -111,20 +112,22 @@ class Bounded(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Checks the head's size before uvicorn reads it."""
         self._unset_keepalive_if_required()
-        if self._is_reading_body:
-            self._barren += len(data)
-        elif self._head is not None:
-            self._head += len(data)
-        else:
-            self._head, self.since = len(data), self.loop.time()
+        if self._part is None:
+            self._enter("head")
+        self._overhead += len(data)
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
             if not isinstance(error.__context__, _Refused):
                 self.refuse(400, "malformed_request", "this is not an HTTP/1.1 request")
             return
-        if (self._barren if self._head is None else self._head) > self.limits.max_headers:
+        if self._overhead > self.limits.max_headers:
             self._refuse_head()
+
+    def _enter(self, part: _Part | None) -> None:
+        self._part, self._overhead = part, 0
+        if part is not None:
+            self.since = self.loop.time()
 
     def _feed(self, data: bytes) -> None:
         """Parses it. There is nothing to upgrade to (Java asks for h2c with each first request): that wish is ignored.
@@ -160,7 +163,7 @@ class Bounded(HttpToolsProtocol):
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
             self._is_upgrade = True
             return
-        if self._head is not None and self._head > self.limits.max_headers:
+        if self._overhead > self.limits.max_headers:
             self._check_head()
         if self._is_surplus:
             most = self.limits.max_connections
@@ -174,14 +177,11 @@ class Bounded(HttpToolsProtocol):
             self._check_target()
         super().on_headers_complete()
         self.headers = _Trailers()
-        self._head = None
-        self._barren = 0
-        self._is_reading_body = True
-        self.since = self.loop.time()
+        self._enter("body")
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
-        self._barren = 0
+        self._overhead = 0
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.body += body
@@ -193,13 +193,12 @@ class Bounded(HttpToolsProtocol):
         """The request is complete."""
         if self._is_upgrade:
             return
-        self._is_reading_body = False
-        self._barren = 0
+        self._enter(None)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """The response is written."""
-        if not self._is_reading_body:
+        if self._part != "body":
             self.since = self.loop.time()
         super().on_response_complete()
 
@@ -241,10 +240,9 @@ class Bounded(HttpToolsProtocol):
     def look(self, now: float) -> None:
         """Closes a connection that has taken too long with what it is in."""
         limits = self.limits
-        if self._is_reading_body:
-            if now - self.since > limits.body_timeout:
-                self._refuse_late("body", "body_timeout", limits.body_timeout)
-        elif self._head is not None and now - self.since > limits.header_timeout:
+        if self._part == "body" and now - self.since > limits.body_timeout:
+            self._refuse_late("body", "body_timeout", limits.body_timeout)
+        elif self._part == "head" and now - self.since > limits.header_timeout:
             self._refuse_late("head", "header_timeout", limits.header_timeout)
         unread = self.transport.get_write_buffer_size()
         if not self._unread or unread < self._unread:

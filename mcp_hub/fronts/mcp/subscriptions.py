@@ -3,7 +3,7 @@
 Source: specification 2026-07-28, basic/patterns/subscriptions. Not here: what carries it (a pipe, an SSE response).
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import msgspec
@@ -26,14 +26,6 @@ _PATIENCE: Final = 10.0
 """Seconds that upstreams have to accept; the resources of those that take longer are not acknowledged."""
 
 
-class _Source(Protocol):
-    """A source of notifications: `next` returns the same again until they are `told`."""
-
-    async def next(self) -> list[bytes]: ...
-
-    def told(self) -> None: ...
-
-
 class ListenStream:
     """One stream: the acknowledgement, then what was asked for, to be pulled with `next` until `scope` is cancelled.
 
@@ -50,7 +42,7 @@ class ListenStream:
         self._wanted = wanted
         self._announcer = Announcer(hub, session, wanted.list_methods, id_)
         self._tasks = TaskNotices(hub, session, self._meta()) if wanted.taskIds else None
-        self._speakers: list[_Source] = []
+        self._speakers: list[Announcer | TaskNotices] = []
         self._is_acknowledged = False
 
     async def next(self) -> list[bytes]:
@@ -63,7 +55,7 @@ class ListenStream:
         frames: list[bytes] = []
         async with anyio.create_task_group() as tasks:
 
-            async def hear(source: _Source) -> None:
+            async def hear(source: Announcer | TaskNotices) -> None:
                 frames.extend(await self._heard(source))
                 tasks.cancel_scope.cancel()
 
@@ -71,7 +63,7 @@ class ListenStream:
             tasks.start_soon(hear, self._tasks)
         return frames
 
-    async def _heard(self, source: _Source) -> list[bytes]:
+    async def _heard(self, source: Announcer | TaskNotices) -> list[bytes]:
         frames = await source.next()
         self._speakers.append(source)
         return frames

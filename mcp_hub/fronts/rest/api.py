@@ -25,7 +25,6 @@ from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
 from mcp_hub.fronts.rest.servers import Operator, RestServers
 from mcp_hub.fronts.rest.streams import RestStreams
-from mcp_hub.fronts.rest.tokens import RestTokens
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.sessions.session import Caller
@@ -61,34 +60,10 @@ class RestApi:
         self._document = openapi.document(version)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
-        servers = RestServers(operator)
-        handlers: Mapping[str, Handler] = {
-            "listTools": calls.list_tools,
-            "countTokens": RestTokens(hub).count_tokens,
-            "callTool": calls.call_tool,
-            "listStreams": streams.list_streams,
-            "getStream": streams.get_stream,
-            "cancelStream": streams.cancel_stream,
-            "followStream": streams.follow_stream,
-            "answerQuestion": streams.answer_question,
-            "registerExecutor": workers.register,
-            "removeExecutor": workers.remove,
-            "fetchCalls": workers.calls,
-            "postResults": workers.post,
-            "listServers": servers.servers,
-            "getServer": servers.server,
-            "restartServer": servers.restart,
-            "reload": servers.reload,
-            "describe": self._describe,
-        }
-        self._router = Router(
-            [
-                Route(path, _Resource(own, handlers, max_body, limits if limits is not None else FrontLimits()))
-                for path, own in by_path().items()
-            ],
-            redirect_slashes=False,
-            default=_nothing,
-        )
+        handlers = {**_handlers(calls, streams, workers, RestServers(operator)), "describe": self._describe}
+        limits = limits if limits is not None else FrontLimits()
+        routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]
+        self._router = Router(routes, redirect_slashes=False, default=_nothing)
 
     def close(self) -> None:
         """Ends the responses that would not end by themselves, so that the server can stop."""
@@ -118,6 +93,30 @@ class RestApi:
 
     async def _describe(self, request: RestRequest) -> Response:
         return Response(self._document, media_type=JSON)
+
+
+def _handlers(
+    calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
+) -> Mapping[str, Handler]:
+    """By operation of `routes`."""
+    return {
+        "listTools": calls.list_tools,
+        "countTokens": calls.count_tokens,
+        "callTool": calls.call_tool,
+        "listStreams": streams.list_streams,
+        "getStream": streams.get_stream,
+        "cancelStream": streams.cancel_stream,
+        "followStream": streams.follow_stream,
+        "answerQuestion": streams.answer_question,
+        "registerExecutor": workers.register,
+        "removeExecutor": workers.remove,
+        "fetchCalls": workers.calls,
+        "postResults": workers.post,
+        "listServers": servers.servers,
+        "getServer": servers.server,
+        "restartServer": servers.restart,
+        "reload": servers.reload,
+    }
 
 
 def _path(raw: bytes) -> str:

@@ -86,9 +86,12 @@ async def test_very_many_messages_on_a_line_are_no_trap() -> None:
 @pytest.mark.parametrize("half", [b'{"jsonrpc":"2.0","id":1,"resu', b'{"jsonrpc":"2.0","result":{"x":NaN},"id":1}'])
 async def test_half_an_answer_at_the_end_leaves_the_reason_to_the_end(half: bytes) -> None:
     told = Told()
-    async with connected(told, kind=ServerPipe) as (pipe, other):
+
+    def exits() -> None:
+        pipe.close("exited with code 9")
+
+    async with connected(told, kind=ServerPipe, on_end=exits) as (pipe, other):
         pending = pipe.request("m", b"{}")
-        pipe.on_end = lambda: pipe.close("exited with code 9")
         await other.write(NOTE + half)
         other.close("write")
         with pytest.raises(WireClosed, match="exited with code 9"):

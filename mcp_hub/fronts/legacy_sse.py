@@ -7,7 +7,7 @@ specification 2024-11-05, basic/transports "HTTP with SSE".
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qs, quote
@@ -18,9 +18,9 @@ from mcp_hub.aio import Beside
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
-from mcp_hub.fronts.http.endpoints import Headers, Serve
-from mcp_hub.fronts.http.request import HttpRequest, json_error
-from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, Receive, Scope, Send, StreamedResponse, respond
+from mcp_hub.fronts.http.endpoints import Serve
+from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, ErrorResponse, HttpExchange, StreamedResponse, respond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.fronts.mcp.message_queue import MessageQueue
@@ -29,7 +29,7 @@ from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras, sse
 from mcp_hub.protocol.jsonrpc.batches import is_array
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, UNSUPPORTED_VERSION
+from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.wire.base import WireClosed
 
@@ -39,8 +39,6 @@ _STREAM: Final = "/sse"
 _PATH: Final = "/messages"
 _ID: Final = "sessionId"
 """The query parameter; SDKs look for it by this name."""
-
-_UNKNOWN: Final = json_error(None, INVALID_REQUEST, "session not found", "unknown_session")
 
 
 class LegacySse:
@@ -84,19 +82,17 @@ class LegacySse:
         for _, stream in self._streams.values():
             stream.end()
 
-    async def _open(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+    async def _open(self, http: HttpExchange) -> None:
         """The stream, and with it the session. Raises `Busy`."""
+        scope, caller = http.scope, http.caller
         if scope["method"] != "GET":
-            await respond(send, 405, headers=[(b"allow", b"GET")])
+            await respond(http.send, 405, headers=[(b"allow", b"GET")])
             return
-        if not accepts(headers)[1]:
-            await respond(
-                send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream", "not_acceptable")
-            )
-            return
+        if not accepts(http.headers)[1]:
+            raise ErrorResponse(406, "not_acceptable", "Accept must name text/event-stream")
         self._admit(caller.principal)
         id_ = new_session_id()
-        response = StreamedResponse(receive, send, stalled=self._stalled)
+        response = StreamedResponse(http.receive, http.send, stalled=self._stalled)
         stream = EventStream(Duplex(self._hub, self._binding, caller, _refuse_modern), response)
         self._streams[id_] = caller, stream
         self._by_principal[caller.principal] += 1
@@ -118,34 +114,37 @@ class LegacySse:
         if self._rate is not None:
             self._rate.take(principal)
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+    async def _post(self, http: HttpExchange) -> None:
         """One message of the client; while it does not read its stream, this waits."""
-        if scope["method"] != "POST":
-            await respond(send, 405, headers=[(b"allow", b"POST")])
+        if http.scope["method"] != "POST":
+            await respond(http.send, 405, headers=[(b"allow", b"POST")])
             return
-        named = parse_qs(scope["query_string"].decode("latin-1")).get(_ID)
+        named = parse_qs(http.scope["query_string"].decode("latin-1")).get(_ID)
         if named is None:
-            reason = f"{_ID} is required: POST to the URI that GET /sse sends first"
-            await respond(send, 400, json_error(None, INVALID_REQUEST, reason, "session_required"))
-            return
+            said = f"{_ID} is required: POST to the URI that GET /sse sends first"
+            raise ErrorResponse(400, "session_required", said)
         owner, stream = self._streams.get(named[-1], (None, None))
-        if stream is None or owner != caller:
-            await respond(send, 404, _UNKNOWN)
-            return
-        text = await read_text(headers, receive, send, self._max_body)
-        if text is None:
-            return
+        if stream is None or owner != http.caller:
+            raise _unknown()
+        text = await read_text(http, self._max_body)
         if stream.duplex.takes_batches and is_array(text):
-            await _hand_on(stream, partial(stream.duplex.on_batch, text), send)
-            return
-        message = await understood(text, send)
-        if message is None:
-            return
-        request = HttpRequest(message, headers, scope["headers"], caller, receive, send, takes_sse=True)
-        request.check()
-        if request.is_request:
-            request.id()
-        await _hand_on(stream, partial(stream.duplex.take, message), send)
+            take = partial(stream.duplex.on_batch, text)
+        else:
+            request = HttpRequest.of(http, understood(text), takes_sse=True)
+            request.check()
+            if request.is_request:
+                request.id()
+            take = partial(stream.duplex.take, request.message)
+        try:
+            await stream.queue.writable()
+        except WireClosed:
+            raise _unknown() from None
+        take()
+        await respond(http.send, 202)
+
+
+def _unknown() -> ErrorResponse:
+    return ErrorResponse(404, "unknown_session", "session not found")
 
 
 class EventStream:
@@ -191,17 +190,6 @@ class EventStream:
             else:
                 await self._response.end()
                 return
-
-
-async def _hand_on(stream: EventStream, take: Callable[[], None], send: Send) -> None:
-    """Acknowledges a message once the client reads what it is sent."""
-    try:
-        await stream.queue.writable()
-    except WireClosed:
-        await respond(send, 404, _UNKNOWN)
-    else:
-        take()
-        await respond(send, 202)
 
 
 def _refuse_modern(meta: RequestMeta) -> Session:

@@ -150,6 +150,7 @@ async def _own_hub(loaded: "Loaded", wait: float) -> AsyncIterator[ReachedHub]:
     from mcp_hub.client import HubClient
     from mcp_hub.client.in_process import AsgiTransport
     from mcp_hub.client.rest import LIMIT
+    from mcp_hub.fronts.http.response import HttpExchange
     from mcp_hub.fronts.rest.api import RestApi
     from mcp_hub.sessions.session import LOCAL
 
@@ -160,7 +161,7 @@ async def _own_hub(loaded: "Loaded", wait: float) -> AsyncIterator[ReachedHub]:
         api = RestApi(app.hub, version=__version__, max_body=LIMIT, limits=limits, operator=operator)
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
-            await api.serve(scope, receive, send, {}, LOCAL)
+            await api.serve(HttpExchange(scope, {}, LOCAL, receive, send))
 
         async with HubClient(_OWN, AsgiTransport(application)) as client:
             yield ReachedHub(client, app, loaded, wait)

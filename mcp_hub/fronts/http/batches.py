@@ -11,7 +11,7 @@ import anyio
 from msgspec.structs import replace
 
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.http.request import HttpRequest, json_error
+from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import respond
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, error_frame, id_key, usable_id
 
@@ -39,7 +39,8 @@ async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMe
         for at, (message, part) in enumerate(zip(messages, parts, strict=True)):
             is_owner = (key := _key(message)) is None or owners[key] == at
             if isinstance(message, BadMessage):
-                part.body = json_error(message.id if is_owner else None, message.code, message.reason)
+                error = RpcError(message.reason, code=message.code)
+                part.body = error_frame(message.id if is_owner else None, error.encoded())
             elif is_owner:
                 one = replace(request, message=message, send=part.send, takes_sse=False)
                 tasks.start_soon(_answer, one, part, handle)

@@ -1,15 +1,13 @@
 """Bodies over HTTP: which kinds a client takes, and the message that it POSTs, read within a limit."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import anyio
 
-from mcp_hub.fronts.http.request import json_error
-from mcp_hub.fronts.http.response import ClientGone, Receive, Send, respond
+from mcp_hub.fronts.http.response import ClientGone, ErrorResponse, Headers, HttpExchange, Receive
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.rpc_errors import PARSE_ERROR
 
 _HUGE: Final = 19
 """Digits of a Content-Length that no limit has."""
@@ -17,7 +15,7 @@ _DISCARD: Final = 1.0
 """Seconds that the rest of a body over the limit is read and thrown away."""
 
 
-def accepts(headers: Mapping[bytes, bytes]) -> tuple[bool, bool]:
+def accepts(headers: Headers) -> tuple[bool, bool]:
     """Whether the client takes JSON, and SSE. No Accept header takes anything (RFC 9110 §12.5.1)."""
     accept = headers.get(b"accept")
     if accept is None:
@@ -30,31 +28,26 @@ def accepts(headers: Mapping[bytes, bytes]) -> tuple[bool, bool]:
     )
 
 
-async def read_text(headers: Mapping[bytes, bytes], receive: Receive, send: Send, max_body: int) -> bytes | None:
-    """The body of a POST, on one line; None after an error answer: 415, or 413.
-
-    Raises `ClientGone`.
-    """
+async def read_text(http: HttpExchange, max_body: int) -> bytes:
+    """The body of a POST, on one line. Raises `ErrorResponse` 415 and 413, `ClientGone`."""
+    headers = http.headers
     if not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
-        reason = "Content-Type must be application/json"
-        await respond(send, 415, json_error(None, INVALID_REQUEST, reason, "unsupported_media_type"))
-        return None
+        raise ErrorResponse(415, "unsupported_media_type", "Content-Type must be application/json")
     declared = headers.get(b"content-length", b"0")
-    body = await read_body(receive, max_body) if len(declared) < _HUGE and int(declared) <= max_body else None
+    body = await read_body(http.receive, max_body) if len(declared) < _HUGE and int(declared) <= max_body else None
     if body is None:
         if b"expect" not in headers:  # else it waits for permission to send
-            await discard(receive)
-        refusal = json_error(None, INVALID_REQUEST, f"body over the limit of {max_body} bytes", "body_too_large")
-        await respond(send, 413, refusal, [(b"connection", b"close")])
+            await discard(http.receive)
+        said = f"body over the limit of {max_body} bytes"
+        raise ErrorResponse(413, "body_too_large", said, headers=[(b"connection", b"close")])
     return body
 
 
-async def understood(text: bytes, send: Send) -> Envelope | None:
-    """The message that a body is; None after a 400 for what is none."""
+def understood(text: bytes) -> Envelope:
+    """The message that a body is. Raises `ErrorResponse` 400."""
     message = envelope.decode(text) if text else BadMessage(PARSE_ERROR, "empty body")
     if isinstance(message, BadMessage):
-        await respond(send, 400, json_error(message.id, message.code, message.reason))
-        return None
+        raise ErrorResponse(400, None, message.reason, message.code, id_=message.id)
     return message
 
 

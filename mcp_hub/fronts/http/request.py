@@ -1,13 +1,12 @@
 """One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-import msgspec
+from collections.abc import Awaitable, Callable
+from typing import Self
 
 from mcp_hub.aio import Bell
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
-from mcp_hub.fronts.http.response import Fields, Receive, Send, StreamedResponse, respond, stream
+from mcp_hub.fronts.http.response import ErrorResponse, Fields, HttpExchange, Send, StreamedResponse, respond, stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
@@ -17,20 +16,19 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, RawJson, RawObject
 
 
-class HttpRequest(msgspec.Struct, frozen=True):
-    """A POST. `headers` are folded (the last of a name), `raw_headers` as they came."""
+class HttpRequest(HttpExchange, frozen=True):
+    """A POST of a message. `takes_sse`: its response may be an event stream."""
 
     message: Envelope
-    headers: Mapping[bytes, bytes]
-    raw_headers: Sequence[tuple[bytes, bytes]]
-    caller: Caller
-    receive: Receive
-    send: Send
     takes_sse: bool
+
+    @classmethod
+    def of(cls, http: HttpExchange, message: Envelope, *, takes_sse: bool) -> Self:
+        return cls(http.scope, http.headers, http.caller, http.receive, http.send, message, takes_sse)
 
     @property
     def is_request(self) -> bool:
@@ -63,6 +61,8 @@ class HttpRequest(msgspec.Struct, frozen=True):
     async def refused(self, id_: bytes | None, error: RpcError, era: Era) -> None:
         """An error answer: with the status of its code in the modern era, 200 in the handshake era."""
         status = HTTP_STATUS.get(error.code, 200) if era is Era.MODERN else 200
+        if isinstance(error, ErrorResponse):
+            status = error.status
         await respond(self.send, status, envelope.error_frame(id_, error.encoded()))
 
 
@@ -120,11 +120,8 @@ async def _listen(
 ) -> None:
     """A stream until the client closes it or the hub stops."""
     if not request.takes_sse:
-        refusal = json_error(
-            id_, INVALID_REQUEST, "the answer is a stream: Accept must name text/event-stream", "not_acceptable"
-        )
-        await respond(request.send, 406, refusal)
-        return
+        said = "the answer is a stream: Accept must name text/event-stream"
+        raise ErrorResponse(406, "not_acceptable", said)
     listening = streams.open(session, id_, wanted)
     try:
         await stream(listening, request.receive, request.send, listening.scope, listening.completed())
@@ -134,8 +131,3 @@ async def _listen(
 
 async def json_result(send: Send, id_: bytes, result: RawJson, headers: Fields | None = None) -> None:
     await respond(send, 200, envelope.result_frame(id_, result), headers)
-
-
-def json_error(id_: bytes | None, code: int, message: str, symbol: str | None = None) -> bytes:
-    """An error answer; `symbol` is its stable code where the numeric one does not say enough."""
-    return envelope.error_frame(id_, RpcError(message, code=code, symbol=symbol).encoded())

@@ -1,19 +1,25 @@
 """HTTP responses: a whole one, or one that is sent in parts to a client that may be slow, stop reading or leave."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import anyio
+import msgspec
 
 from mcp_hub.aio import Beside, Block, Timer, call_later
+from mcp_hub.errors import RpcError
 from mcp_hub.protocol import sse
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.sessions.session import Caller
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = Mapping[bytes, bytes]
+"""Of a request; the last of a name."""
 Fields = list[tuple[bytes, bytes]]
-"""Header fields."""
+"""Header fields of a response."""
 
 KEEP_ALIVE: Final = 15.0
 """Seconds of silence before a comment: proxies cut idle responses at 30 s and more."""
@@ -28,6 +34,29 @@ SSE_HEADERS: Final = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+class HttpExchange(msgspec.Struct, frozen=True):
+    """A request that has passed the guard, and where its response goes."""
+
+    scope: Scope
+    headers: Headers
+    caller: Caller
+    receive: Receive
+    send: Send
+
+
+class ErrorResponse(RpcError):
+    """An error answer that has an HTTP status of its own; `id_` is that of the request that it answers."""
+
+    def __init__(
+        self, status: int, symbol: str | None, said: str, code: int = INVALID_REQUEST, *, id_: bytes | None = None,
+        headers: Fields | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(said, code=code, symbol=symbol)
+        self.status = status
+        self.id = id_
+        self.headers = headers
 
 
 async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | None = None) -> None:

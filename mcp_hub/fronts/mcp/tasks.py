@@ -63,11 +63,7 @@ _Answer = Callable[[Session, RawObject], Awaitable[bytes]]
 def task_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject, RequestMeta], Awaitable[bytes]]]:
     """The methods of the extension, by name, for those who declared it."""
     tasks = TaskRequests(hub)
-    answers: dict[str, _Answer] = {
-        "tasks/get": tasks.get,
-        "tasks/update": tasks.update,
-        "tasks/cancel": tasks.cancel,
-    }
+    answers: dict[str, _Answer] = {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
     return {method: _for_declared(method, answer) for method, answer in answers.items()}
 
 

@@ -105,10 +105,7 @@ class Health:
         """Why the hub is not ready; nothing if it is."""
         own = self._watched
         return unready(
-            is_stopping=self._is_stopping,
-            is_settled=own.is_settled,
-            store=own.store,
-            states=own.states().values(),
+            is_stopping=self._is_stopping, is_settled=own.is_settled, store=own.store, states=own.states().values()
         )
 
     async def _livez(self, request: Request) -> Response:

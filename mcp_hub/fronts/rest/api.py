@@ -11,10 +11,9 @@ import anyio
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from mcp_hub.errors import Busy, HubError
+from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.http.auth import Refusal
-from mcp_hub.fronts.http.endpoints import Headers
-from mcp_hub.fronts.http.response import ClientGone, Receive, Scope, Send
+from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Receive, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest import openapi
 from mcp_hub.fronts.rest.calls import RestCalls
@@ -27,7 +26,6 @@ from mcp_hub.fronts.rest.servers import Operator, RestServers
 from mcp_hub.fronts.rest.streams import RestStreams
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
-from mcp_hub.sessions.session import Caller
 
 log = get_logger(__name__)
 
@@ -73,15 +71,15 @@ class RestApi:
         """The answer to a request that did not pass the guard."""
         return refusal(Problem(denied.status, denied.code, denied.reason, headers=denied.headers))
 
-    def failed(self, error: Busy) -> Response:
+    def failed(self, error: RpcError) -> Response:
         """The answer to one that is too much."""
         return refusal(problem_for(error))
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+    async def serve(self, http: HttpExchange) -> None:
         """Serves one request that has passed the guard."""
-        sent = _Sent(send)
+        scope, receive, sent = http.scope, http.receive, _Sent(http.send)
         try:
-            await self._router({**scope, "path": _path(scope["raw_path"]), "caller": caller}, receive, sent)
+            await self._router({**scope, "path": _path(scope["raw_path"]), "caller": http.caller}, receive, sent)
         except ClientGone:
             pass
         except HubError as error:

@@ -255,7 +255,7 @@ class MadeCall:
         leg = call_handle(self.record, world.hub.durable, world.parking, early=early)
 
         async def answer(peer: Connection) -> None:
-            request = HttpRequest(Envelope(), {}, [], LOCAL, peer.receive, peer.send, takes_sse)
+            request = HttpRequest({}, {}, LOCAL, peer.receive, peer.send, Envelope(), takes_sse)
             await world.resumption.answer(client, request, b"%d" % key, key, b'"t"', leg)
 
         self.post = world.open(answer)

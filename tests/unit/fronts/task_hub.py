@@ -269,8 +269,9 @@ class TaskHub:
             **headers,
         }
         raw = [(name.encode(), value.encode()) for name, value in all_headers.items() if value is not None]
+        scope = {"headers": raw}
         request = HttpRequest(
-            _decoded(message), dict(raw), raw, Caller(principal), connection.receive, connection.send, takes_sse=True
+            scope, dict(raw), Caller(principal), connection.receive, connection.send, _decoded(message), takes_sse=True
         )
         connection.task = asyncio.create_task(self._http.post(request))
 

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mcp_hub.errors import Busy
+from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
-from mcp_hub.fronts.http.endpoints import Endpoints, Headers, Mount
-from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
+from mcp_hub.fronts.http.endpoints import Endpoints, Mount
+from mcp_hub.fronts.http.response import HttpExchange, respond
 from mcp_hub.sessions.session import Caller
 
 pytestmark = pytest.mark.anyio
@@ -20,8 +20,9 @@ pytestmark = pytest.mark.anyio
 TOKENS = {"free": Caller("free"), "bound": Caller("bound", "small")}
 
 
-async def serve(scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
-    await respond(send, 200, json.dumps([scope["path"], caller.principal, caller.profile]).encode())
+async def serve(http: HttpExchange) -> None:
+    answer = [http.scope["path"], http.caller.principal, http.caller.profile]
+    await respond(http.send, 200, json.dumps(answer).encode())
 
 
 class Api(Mount):
@@ -29,13 +30,13 @@ class Api(Mount):
 
     prefix = "/v1"
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
-        await serve(scope, receive, send, headers, caller)
+    async def serve(self, http: HttpExchange) -> None:
+        await serve(http)
 
     def refused(self, refusal: Refusal) -> Response:
         return JSONResponse(refusal.reason, refusal.status)
 
-    def failed(self, error: Busy) -> Response:
+    def failed(self, error: RpcError) -> Response:
         return JSONResponse(str(error), 503)
 
 

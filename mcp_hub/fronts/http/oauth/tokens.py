@@ -191,12 +191,7 @@ class TokenVerifier:
         for key in keys:
             try:
                 return jwt.decode(
-                    token,
-                    key,
-                    algorithms=[algorithm],
-                    audience=issuer.audience,
-                    issuer=issuer.name,
-                    options=_PROVEN,
+                    token, key, algorithms=[algorithm], audience=issuer.audience, issuer=issuer.name, options=_PROVEN
                 )
             except jwt.InvalidSignatureError:
                 continue

@@ -82,24 +82,16 @@ class HttpAuth:
         self._default = default
         self._passed_hosts: dict[bytes, bool] = {}
 
-    def check(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
-        """The caller, or the reason of the refusal."""
-        return self.admit(headers) or self.identify(headers)
-
     def admit(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
         """Why a request must not reach any route at all: Host against DNS rebinding, Origin against foreign pages."""
         host = headers.get(b"host", b"")
         if not self._host_passes(host):
-            return Refusal(
-                421, "host_not_served", f"host {_text(host)} is not served here; allow it with hub.http.allowed_hosts"
-            )
+            said = f"host {_text(host)} is not served here; allow it with hub.http.allowed_hosts"
+            return Refusal(421, "host_not_served", said)
         origin = headers.get(b"origin")
         if origin is not None and not self._origin_passes(_text(origin), _host_name(_text(host))):
-            return Refusal(
-                403,
-                "origin_not_allowed",
-                f"origin {_text(origin)} is not allowed; allow it with hub.http.allowed_origins",
-            )
+            said = f"origin {_text(origin)} is not allowed; allow it with hub.http.allowed_origins"
+            return Refusal(403, "origin_not_allowed", said)
         return None
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:

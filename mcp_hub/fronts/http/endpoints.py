@@ -157,11 +157,6 @@ class Endpoints:
         for listener in self._listeners:
             listener.look(guard)
 
-    @property
-    def paths(self) -> list[str]:
-        """Every path that is served, and the prefix of the mount."""
-        return [*self._routes, *self.public, *self._pages, *([self._mount.prefix] if self._mount is not None else [])]
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path = dict(scope["headers"]), scope["path"]
         mount = self._mount if self._mount is not None and path.startswith(f"{self._mount.prefix}/") else None

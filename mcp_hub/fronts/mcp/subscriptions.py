@@ -20,8 +20,6 @@ from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS
 
 log = get_logger(__name__)
 
-MOST_STREAMS: Final = 64
-"""Of one principal at a time, unless `hub.limits.listens` says otherwise."""
 _PATIENCE: Final = 10.0
 """Seconds that upstreams have to accept; the resources of those that take longer are not acknowledged."""
 
@@ -118,7 +116,7 @@ class ListenStream:
 class ListenStreams:
     """The streams that are open, of all clients; `most` of one principal."""
 
-    def __init__(self, hub: HubPort, most: int = MOST_STREAMS) -> None:
+    def __init__(self, hub: HubPort, most: int) -> None:
         self._hub = hub
         self._most = most
         self._open: set[ListenStream] = set()

@@ -134,6 +134,5 @@ class Health:
 
     async def _report(self, status: str, reasons: list[Reason], profile: str | None) -> HealthReport:
         own = self._watched
-        return HealthReport(
-            status, self._version, own.store, await own.servers(profile), reasons, own.last_reload(profile)
-        )  # fmt: skip
+        servers, reload = await own.servers(profile), own.last_reload(profile)
+        return HealthReport(status, self._version, own.store, servers, reasons, reload)

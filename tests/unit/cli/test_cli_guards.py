@@ -33,7 +33,7 @@ def settings(path: Path | None = None, tokens: Any = (), **http: Any) -> Setting
 
 async def who(guard: HttpAuth, shown: bytes | None = None, host: bytes = b"localhost") -> Caller | int:
     headers = {b"host": host} | ({} if shown is None else {b"authorization": b"Bearer " + shown})
-    found = guard.check(headers)
+    found = guard.admit(headers) or guard.identify(headers)
     if isinstance(found, Unverified):
         found = await guard.verified(found)
     return found.status if isinstance(found, Refusal) else found

@@ -1,9 +1,7 @@
 """The HTTP+SSE transport of 2024-11-05, deprecated: `GET /sse` opens a stream, messages are POSTed to `/messages`.
 
-One stream is one session of the handshake era, in any of its versions; all that the hub has to say goes out on it. It
-cannot be resumed: once it is closed nobody could receive an answer, so its calls are cancelled, its questions withdrawn
-and its subscriptions dropped (over Streamable HTTP a disconnect is not a cancellation). Source:
-specification 2024-11-05, basic/transports "HTTP with SSE".
+One stream is one session of the handshake era. It cannot be resumed: when it closes, its calls are cancelled, its
+questions withdrawn and its subscriptions dropped. Source: specification 2024-11-05, basic/transports "HTTP with SSE".
 """
 
 from collections import Counter
@@ -42,9 +40,7 @@ _ID: Final = "sessionId"
 
 
 class LegacySse:
-    """The two endpoints. At most `max_sessions` streams, of one principal at most `sessions_per_principal`; a body has
-    at most `max_body` bytes.
-    """
+    """The two endpoints. `max_sessions` and `sessions_per_principal` limit streams, `max_body` the bytes of a body."""
 
     def __init__(
         self,

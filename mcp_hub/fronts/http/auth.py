@@ -1,8 +1,7 @@
 """The checks of every HTTP request before anything reads it: Host, Origin, bearer token, profile.
 
-Decisions over headers; access tokens are for a `Verifier` to check. DNS rebinding needs a name: a Host that is an
-address, `localhost` or a configured name is let through. An Origin must be this machine, the host that is asked, a
-configured name, or listed itself.
+DNS rebinding needs a name: a Host passes that is an address, `localhost` or a configured name. An Origin must be this
+machine, the host that is asked, a configured name, or listed itself. A `Verifier` checks access tokens.
 """
 
 import hashlib
@@ -61,7 +60,7 @@ class Verifier(Protocol):
 class HttpAuth:
     """Checks requests. With neither tokens nor a verifier everybody is `default`; else every request needs a token.
 
-    Who is bound to none of the `profiles`, by a token or by `default`, may name one.
+    A caller that is bound to none of the `profiles`, by a token or by `default`, may name one.
     """
 
     def __init__(

@@ -52,10 +52,7 @@ def understood(text: bytes) -> Envelope:
 
 
 async def read_body(receive: Receive, max_body: int) -> bytes | None:
-    """A body on one line (line breaks may only stand between tokens of JSON); None if it is too long.
-
-    Raises `ClientGone`.
-    """
+    """A body on one line (JSON has line breaks only between tokens); None if it is too long. Raises `ClientGone`."""
     parts: list[bytes] = []
     size = 0
     while True:

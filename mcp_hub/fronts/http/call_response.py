@@ -1,8 +1,7 @@
 """One HTTP response to one MCP request: JSON when the call ends quietly, SSE as soon as something comes first.
 
-A quick call costs no task beside its own: only an exchange that the housekeeper finds still open after a quarter of a
-second gets a watcher for the client's disconnect and keep-alive comments. Events are taken and written a slice at a
-time, so that what one client has to catch up with holds up nobody else.
+A quick call costs no task beside its own: only a response that the housekeeper finds open after a quarter of a second
+gets a watcher for the client's disconnect, and keep-alive comments. Events are written a slice at a time.
 """
 
 import math
@@ -34,10 +33,9 @@ Frames = list[tuple[int, bytes]]
 class HttpResponse:
     """Follows one delivery, which rings `bell`, to its end or until `stop`. The housekeeper sets `is_slow`.
 
-    A client that cannot stream gets the answer without what came before. `on_stream` makes an event stream one that can
-    be resumed: it is awaited when the response becomes one, what it returns goes first, and every message carries its
-    place in the call's stream. `is_resumed` is for the response to a GET, which is an event stream, or 204 if there is
-    nothing to send.
+    A client that cannot stream gets the answer alone. `on_stream` makes an event stream that can be resumed: it is
+    awaited when the response becomes one, its result goes first, and every message carries its place in the call's
+    stream. `is_resumed` is for the response to a GET: an event stream, or 204 if there is nothing to send.
     """
 
     def __init__(
@@ -116,10 +114,7 @@ class HttpResponse:
         return is_complete
 
     async def _pump(self, frames: Frames) -> bool:
-        """Sends `frames` and what comes; True when the response is complete.
-
-        False when the client is gone, or the exchange has just been found to be slow.
-        """
+        """Sends `frames` and what comes. True: complete. False: the client is gone, or the response is found slow."""
         was_slow = self.is_slow
         while not self._response.is_gone:
             if frames and self._can_stream:

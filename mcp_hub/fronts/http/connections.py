@@ -1,11 +1,8 @@
 """Connections of the HTTP front, bounded: how many, how long a request may take to arrive, how large its head may be.
 
-What a web server leaves open: a client that sends half a head and waits, a body a byte at a time, a head without end,
-that takes nothing of what it is sent, or that only connects. Deadlines are looked at once a second, so that an ordinary
-request costs no timer. Refusals are made here, below HTTP as an application sees it: problems (RFC 9457), and the
-connection is closed.
-
-This is a subclass of uvicorn's protocol, the only place that knows how it works inside.
+Bounds what a web server leaves open: clients that only connect, send slowly or without end, or read nothing. Deadlines
+are looked at once a second, so that an ordinary request costs no timer. A refusal is a problem (RFC 9457), made here
+below the application, and closes the connection. Only this subclass of uvicorn's protocol knows how that works inside.
 """
 
 import re
@@ -38,9 +35,9 @@ _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Connections at a time, bytes of a request's head, seconds for it and for the body. Names as in `hub.http`.
+    """Connections at a time, bytes of a request's head, seconds for it and for the body, as in `hub.http`.
 
-    `stalled` are the seconds in which a client has to take something of what waits for it.
+    `stalled`: seconds in which a client has to take something of what waits for it.
     """
 
     max_connections: int = 4096
@@ -130,10 +127,9 @@ class Bounded(HttpToolsProtocol):
             self.since = self.loop.time()
 
     def _feed(self, data: bytes) -> None:
-        """Parses it. There is nothing to upgrade to (Java asks for h2c with each first request): that wish is ignored.
+        """Parses it, and ignores a wish to upgrade (RFC 9110 §7.8); Java asks for h2c with each first request.
 
-        The parser takes what follows such a head for another protocol, so the head is parsed again without it.
-        Source: RFC 9110 §7.8.
+        The parser takes what follows such a head for another protocol, so the head is parsed again without the wish.
         """
         while True:
             try:

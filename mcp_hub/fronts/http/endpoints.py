@@ -1,13 +1,11 @@
 """The HTTP endpoints as one plain ASGI application: the guard, then the front whose path it is.
 
-Host and Origin are checked before anything else is, on every path, those that there are not included; then the token,
-except on the `public` paths. A token has no place in a URL, where it would be logged: one in the query is refused.
+Host and Origin are checked first, on every path; then the token, except on `public` paths. A token in the query is
+refused, because URLs are logged. `/mcp/p/<name>` is `/mcp` with a profile, and so for each route; below a mount it is
+a query parameter, `?profile=<name>`.
 
-A client gets a profile by URL: `/mcp/p/<name>` is `/mcp` with it, and so for each route; below a mount it is a query
-parameter, `?profile=<name>`.
-
-What is not MCP is Starlette: routes of single pages, and a mount. A Starlette route around `/mcp` would cost 36 to 75 %
-more a call.
+Everything that is not MCP is Starlette: routes of single pages, and a mount. A Starlette route around `/mcp` would cost
+36 to 75 % more a call.
 """
 
 from collections import Counter
@@ -121,10 +119,9 @@ def _only_listens(http: HttpExchange) -> bool:
 class Endpoints:
     """Hands each request to the front of its path, with or without a slash at the end.
 
-    `pages` and `public` are whole paths for everybody, the latter may be replaced as `guard` may be; a page that needs
-    to know the caller for a part of what it says awaits `who` of its scope. Requests that run while the guard is
-    replaced continue, but for clients that only listen and are refused from then on.
-    `refusals` counts refused requests by status.
+    `pages` and `public` are whole paths for everybody; a page with details for some callers awaits `who` of its scope.
+    `guard` and `public` may be replaced: requests that run continue, except those of clients that only listen and are
+    refused from then on. `refusals` counts refused requests by status.
     """
 
     def __init__(

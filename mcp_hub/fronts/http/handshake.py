@@ -1,8 +1,7 @@
 """Handshake-era requests over HTTP: sessions by `Mcp-Session-Id`, the GET stream, DELETE.
 
-Source: specification 2025-11-25, basic/transports "Streamable HTTP". A client that drops a POST does not cancel its
-call; it may come back for the rest of its stream (`resume`), but not for that of a GET, whose notices are sent again.
-A session that is unknown but stored is accepted again (`sessions.stored`).
+A client that drops a POST does not cancel its call, and may come back for the rest of its stream (`resume`). A stored
+session is accepted again (`sessions.stored`). Source: specification 2025-11-25, basic/transports "Streamable HTTP".
 """
 
 import re
@@ -77,10 +76,7 @@ class HandshakeHttp:
         await self._take(await self._client(request), request)
 
     async def post_batch(self, request: HttpRequest, text: bytes) -> bool:
-        """Responds to an array of messages; False if the version of its session has no arrays.
-
-        Raises `RpcError`.
-        """
+        """Responds to an array of messages; False if the version of its session has no arrays. Raises `RpcError`."""
         if _SESSION not in request.headers:
             return False
         client = await self._client(request)
@@ -195,7 +191,7 @@ class HandshakeHttp:
     async def get(self, http: HttpExchange) -> None:
         """The session's own stream: what belongs to no request, since the last one closed. A newer one replaces it.
 
-        With `Last-Event-ID` the rest of a request's stream instead.
+        With `Last-Event-ID`, the rest of a request's stream.
         """
         if b"text/event-stream" not in http.headers.get(b"accept", b"").lower():
             raise ErrorResponse(406, "not_acceptable", "Accept must name text/event-stream")

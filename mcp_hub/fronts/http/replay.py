@@ -1,6 +1,6 @@
-"""A handshake client's stream whose call does not run here, shaped as it was: from what was kept with the stream.
+"""A handshake client's stream whose call does not run here: its messages are made from what was stored with it.
 
-It has ended, or another process runs it; that one gets the answers to its questions through the store.
+The call has ended, or another process runs it, which gets the answers to its questions through the store.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,10 +26,9 @@ _MOST_ROWS: Final = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The request that a stream belongs to, as kept in `StreamInfo.info`: what its answer and its events are shaped by.
+    """The request of a stream, as kept in `StreamInfo.info`: it shapes the answer and the events.
 
-    `progress` is the token for it, `uri` the server's own of what is read, `exported` the one that the client read
-    where that is another.
+    `progress` is its token, `uri` the server's URI of what is read, `exported` the client's where that is another.
     """
 
     id: msgspec.Raw
@@ -80,9 +79,9 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def cancel_kept(hub: HubPort, session: Session, reason: str, key: int | str | None = None) -> None:
-    """Ends calls of a session, whichever hub they were sent to; that of one request only, if it is named.
+    """Ends calls of a session at any hub; only that of one request if `key` is given. Logs what cannot be ended.
 
-    Looks at the newest `_MOST_ROWS` streams of the principal. What cannot be ended is logged.
+    Looks at the newest `_MOST_ROWS` streams of the principal.
     """
     principal = session.caller.principal
     try:
@@ -100,10 +99,9 @@ def _key_in(row: StreamInfo) -> int | str | None:
 
 
 class StreamReplay(CallResponder):
-    """The delivery of such a stream, to be followed with `follow`.
+    """The delivery of such a stream, to be followed with `follow`; `pass_on` is handed the answers.
 
-    `asked` are the questions that are open as of `row`; what comes behind its last event is open until it is settled.
-    `pass_on` is handed the answers.
+    `asked` are the questions that are open as of `row`; a question in a later event is open until it is settled.
     """
 
     __slots__ = ("_known", "_remote")

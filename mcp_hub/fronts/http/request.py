@@ -69,9 +69,9 @@ class HttpRequest(HttpExchange, frozen=True):
 async def begin(
     binding: Binding, request: HttpRequest, session: Session, id_: bytes, changed: Callable[[], Awaitable[None]] | None
 ) -> tuple[CallHandle, RequestMeta] | None:
-    """Starts the call of a request, to be followed at once; None after the response to a request that needs none.
+    """Starts the call of a request; None after the response to a request that needs no call. Raises `RpcError`.
 
-    `changed` stores what such a request has changed, before the response. Raises `RpcError`.
+    `changed` stores what such a request has changed, before the response.
     """
     params, meta = request.params()
     reply = binding.handle(session, str(request.message.method), params, meta)
@@ -91,10 +91,7 @@ async def begin(
 async def answer_call(
     hub: HubPort, binding: Binding, keeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes
 ) -> None:
-    """Handles one modern request to the end of its response; a client that goes away before cancels its call.
-
-    Raises `RpcError`. Not here: calls that survive their connection (`resume`).
-    """
+    """Handles one modern request to its end; a client that goes away earlier cancels its call. Raises `RpcError`."""
     begun = await begin(binding, request, session, id_, None)
     if begun is None:
         return

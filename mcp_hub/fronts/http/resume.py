@@ -1,17 +1,16 @@
 """Event streams of handshake clients over HTTP that outlive their connections: `Last-Event-ID`, orphans, polling.
 
-A response that has become an event stream is known to its client, which may come back for the rest of it: with a GET
-that names a place in it, for as long as the stream is kept, from the same session only, to whatever hub on the same
-store. A stream has one such connection at a time, the latest. The answer to such a GET is
+A client that got an event stream may come back for the rest of it: with a GET that names a place in it, from the same
+session, to any hub on the same store, as long as the stream is kept. The newest connection of a stream replaces the
+older one. The answer to such a GET is
 
 * 200 and what follows that place, when anything does or still may; the stream is closed behind the response;
-* 204 when nothing ever will (the response was sent, or the call cancelled): what tells an event source to stop, where
-  an empty 200 would have it come back for ever;
-* 400 for a place that this session has not been given, in the same words whoever else may have been;
-* 410 for one behind which events were let go already;
-* 503 when too many follow the stream, or the store cannot say.
+* 204 when nothing ever will (answered, or cancelled): it stops an event source, which an empty 200 would bring back;
+* 400 for a place that this session was not given, in the same words for every reason;
+* 410 for a place behind which events are no longer kept;
+* 503 when too many follow the stream, or the store cannot be read.
 
-A call without a connection continues for as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
+A call without a connection continues as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
 basic/transports "Sending Messages to the Server" 6 and "Resumability and Redelivery"; SEP-1699.
 """
 
@@ -70,10 +69,10 @@ _TRIMMED: Final = _refusal(410, "events after this one are no longer kept", Even
 
 
 class ClientCalls(msgspec.Struct, eq=False):
-    """The calls of one session: its calls by request id, None for one that is starting, and its questions.
+    """The calls of one session by request id (None: one that is starting), and its questions.
 
-    `untold` has what ended calls still had to say to it about their questions while it was away, `letters` the answers
-    to questions of calls that run elsewhere.
+    `untold` has the withdrawals of questions whose calls ended while the client was away, `letters` the answers to
+    questions of calls that run elsewhere.
     """
 
     kept: StoredSession
@@ -95,10 +94,10 @@ class ClientCalls(msgspec.Struct, eq=False):
 
 
 class ClientStream(msgspec.Struct, eq=False):
-    """A call's messages for the client that made it, and the connection that they go to, if there is one.
+    """A call's messages for its client, and the connection that they go to, if there is one.
 
-    `since` is when that became an event stream; `after` where it began. `waiting` counts the connections that are about
-    to take its place, one after the other (`turns`).
+    `since` is when that became an event stream, `after` where it began. `waiting` counts connections that are about to
+    take its place, one after the other (`turns`).
     """
 
     client: ClientCalls
@@ -127,7 +126,7 @@ class ClientStream(msgspec.Struct, eq=False):
 class Resumption:
     """The streams of all handshake clients, and the one timer that looks after them.
 
-    `close_after`, in seconds, is for how long a connection stays open to a client that can come back.
+    `close_after`: seconds that a connection stays open to a client that can come back.
     """
 
     def __init__(self, hub: HubPort, keeper: Housekeeper, clock: Clock, close_after: float | None) -> None:
@@ -230,9 +229,9 @@ class Resumption:
         return line, exchange
 
     async def _delivery(self, client: ClientCalls, stream: StreamHandle) -> CallResponder:
-        """The responder for a stream whose client had no connection to this hub. Raises `StoreError`.
+        """The responder for a stream whose client had no connection to this hub.
 
-        Raises `UnknownStream` for one that did not begin with a request of this client's.
+        Raises `UnknownStream` for one that did not begin with a request of this client, `StoreError`.
         """
         row, call = stream.info, self._hub.running_call(stream)
         if call is not None:
@@ -268,10 +267,9 @@ class Resumption:
         return exchange
 
     async def _opened(self, line: ClientStream) -> bytes:
-        """The response has become an event stream; what goes first tells the client from where it may resume it.
+        """The first event, which tells the client from where it may resume the stream; nothing for a queued call.
 
-        Over again on a resumed one: clients forget the place that they came with (TypeScript SDK 1.x). A call that
-        still waits for its turn has no stream yet, and nothing to be resumed.
+        Sent again on a resumed stream: clients forget the place that they came with (TypeScript SDK 1.x).
         """
         call = line.delivery.call
         if call.stored is None and not line.is_elsewhere:

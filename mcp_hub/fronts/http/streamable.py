@@ -24,9 +24,7 @@ from mcp_hub.sessions.session import Sessions
 
 
 class StreamableHttp:
-    """The endpoint. `max_body` in bytes; `close_streams_after` in seconds, None: never. `run` must be alive while it
-    serves.
-    """
+    """The endpoint; `run` must run meanwhile. `max_body` in bytes, `close_streams_after` in seconds (None: never)."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """The MCP binding: what the hub answers as a server, the same on every MCP front, in both eras.
 
-Not here: transports. A front decodes a message, has `take_meta` split its `_meta`, finds the session (`initialize`,
-`modern_session`) and hands the request over; the `Reply` says how the answer comes about. The SDK's server kernel is
-not used: behind a raw middleware it would contribute nothing but 0.5 s of imports (docs/architecture.md).
+A front decodes a message, has `take_meta` split its `_meta`, finds the session (`initialize`, `modern_session`) and
+hands the request over; the `Reply` says how the answer comes about. Not here: transports.
 """
 
 from collections.abc import Awaitable, Callable
@@ -82,10 +81,7 @@ class Binding:
         return session, object_bytes(result)
 
     def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
-        """Answers one request of a session.
-
-        Raises `MethodNotFound` for a method that the session's era lacks, and any other `RpcError`.
-        """
+        """Answers one request. Raises `MethodNotFound` for a method that the era lacks, and any other `RpcError`."""
         if method not in eras.CALL_METHODS:
             return self._other(session, method, params, meta)
         try:

@@ -26,9 +26,8 @@ _IDS: Final = 1 << 30
 class ClientRequests:
     """Requests to one client. `requests` is the table of its wire; a wire without one gets its own here.
 
-    A session without a wire may be had at several hubs, one after the other or side by side: the ids of its own table
-    begin anywhere, so that an answer to one hub's question is none to another's.
-    `ends_hub` if the hub ends with the wire: what is open then stays so, for the hub that continues the call.
+    A session without a wire may be at several hubs: ids of its own table begin anywhere, so that an answer to one hub's
+    question does not fit another's. `ends_hub`: the hub ends with the wire, and leaves questions open for the next hub.
     """
 
     def __init__(self, requests: Requests | None = None, *, ends_hub: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""One client on a connection that carries messages both ways, whatever it is made of: stdio, the old SSE transport.
+"""One client on a connection that carries messages both ways: stdio, the old SSE transport, a client in this process.
 
 Requests are answered as they come, calls are delivered from their logs as fast as the client reads, and changes are
-announced. Which era a request belongs to is the front's business as far as modern ones go (`OnModern`).
+announced. The front decides about modern requests (`OnModern`).
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -74,10 +74,9 @@ class _Later(msgspec.Struct, eq=False):
 
 
 class Duplex:
-    """Serves one client until its wire is closed. A `WireHandler`. `closed` is set once the wire is.
+    """Serves one client until its wire is closed, which sets `closed`. A `WireHandler`.
 
-    `ends_hub` if the hub ends with the wire: then that is what becomes of the calls, whose client would come back to
-    another hub for them.
+    `ends_hub`: the hub ends with the wire, and its calls are left to another hub, to which the client comes back.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Duplex:
 
     @asynccontextmanager
     async def serving(self, wire: ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
-        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, what still runs is let go of.
+        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, running calls are given up.
 
         Yields the group of its tasks, which ends with the block and whose cancellation ends the block.
         """

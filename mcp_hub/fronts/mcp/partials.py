@@ -1,7 +1,6 @@
 """The hub's extension on MCP fronts: events in progress notifications, and the mark on the result of a logged call.
 
-A client that declared the extension and gave a token gets every event of its call with a cursor, deltas included; one
-that did not know the key would see an ordinary progress message.
+A client that declared the extension and gave a token gets every event of its call with a cursor, deltas included.
 """
 
 import math

@@ -66,9 +66,9 @@ class CallResponder:
     """Follows one call for one request, from the event behind its client's place on.
 
     `answer` is set with the state `ENDED` (unless the call was cancelled), `PARKED` or `DETACHED`. `asking` reaches a
-    handshake client; without it nothing can be asked. `by_cursor` if each message is sent with its place: then, as for
-    a client of the hub's extension, the call's durable stream is followed from the moment that it has one. A client
-    that comes back reads that again from where it was (`follow`): the same messages, without settled questions.
+    handshake client; without it nothing can be asked. `by_cursor`: each message is sent with its place. Then, as for a
+    client of the hub's extension, the call's durable stream is followed as soon as there is one. A client that comes
+    back reads it again from its place (`follow`): the same messages, without settled questions.
     """
 
     __slots__ = (
@@ -177,7 +177,7 @@ class CallResponder:
         return frames
 
     def _partial_frames(self, partials: Partials, reader: Reader, most: int | None) -> list[tuple[int, bytes]]:
-        """Every event for a client of the extension; log messages, questions and the like in their usual form, too.
+        """Every event for a client of the extension; logs, questions and the like in their usual form, too.
 
         Only the last of an event's messages has its number: a client that has that has them all.
         """
@@ -195,9 +195,9 @@ class CallResponder:
         return frames
 
     def _lost(self, reader: Reader) -> None:
-        """The next events cannot be had. Those that are no longer kept are skipped, and counted with the next progress.
+        """The next events cannot be read. Those that are no longer kept are skipped; the next progress counts them.
 
-        A client that has come back for an exact suffix is sent to where it learns that there is none.
+        A client that came back for an exact suffix has to name another place.
         """
         if not isinstance(reader.failed, EventsGone):
             self._become(ResponderState.ENDED)

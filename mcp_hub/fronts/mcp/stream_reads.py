@@ -1,8 +1,8 @@
 """`dev.mcp-hub/streams.read`: the stored events behind a cursor, for clients that declared the hub's extension.
 
-`{stream, cursor, maxEvents, waitMs}` → `{events, cursor, truncated, closed}`, in both eras. `events` are as they are
-stored; `truncated`: what followed the cursor is no longer kept, and they begin with the earliest that is; `closed`:
-nothing will follow, the ending was read. Without news the answer waits for `waitMs`.
+`{stream, cursor, maxEvents, waitMs}` → `{events, cursor, truncated, closed}`. `truncated`: events behind the cursor are
+no longer kept, `events` begin with the earliest that is; `closed`: the ending was read. Without news the answer waits
+for `waitMs`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -27,8 +27,7 @@ _PATIENCE: Final = 10.0
 class ListenStream:
     """One stream: the acknowledgement, then what was asked for, to be pulled with `next` until `scope` is cancelled.
 
-    Every message carries the request's id as the client wrote it. Nothing upstream is subscribed before the first
-    `next` or after `close`.
+    Every message carries the request's id. Nothing upstream is subscribed before the first `next` or after `close`.
     """
 
     def __init__(self, hub: HubPort, session: Session, id_: bytes, wanted: ListenFilter) -> None:
@@ -91,9 +90,7 @@ class ListenStream:
         return {SUBSCRIPTION_ID: msgspec.Raw(self.id)}
 
     async def _acknowledged(self) -> bytes:
-        """Says what is honoured: every list, the client's own tasks, and the resources that exist and whose servers
-        accept in time.
-        """
+        """Says what is honoured: every list, the client's own tasks, and resources whose servers accept in time."""
         uris = dict.fromkeys(self._wanted.resourceSubscriptions)
         accepted: set[str] = set()
         known = await self._tasks.watch(self._wanted.taskIds) if self._tasks is not None else ()

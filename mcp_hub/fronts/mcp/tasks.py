@@ -1,8 +1,7 @@
-"""The tasks extension towards modern clients: the requests about a task, and the answer that makes a call one.
+"""The tasks extension towards modern clients: the requests about a task.
 
-A task is a call that continues without its request: its id is that of the call's durable stream. Handshake clients have
-no tasks, whatever they declare. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663). Not here: the
-state of a task (`task_state`) and its notifications (`task_notices`).
+A task is a call that continues without its request; its id is that of the call's durable stream. Handshake clients have
+no tasks. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
 from collections.abc import Awaitable, Callable, Mapping

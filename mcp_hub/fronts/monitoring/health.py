@@ -1,8 +1,7 @@
-"""Whether the hub lives and can answer: `/livez`, `/healthz`, `/readyz`, and with `?verbose` all that is known of it.
+"""Whether the hub lives and can answer: `/livez`, `/healthz`, `/readyz`, and all details with `?verbose`.
 
-Probes have no token, so a bare answer is for everybody and says one word. Servers, reasons and the last reload are for
-whoever could list the tools: with tokens configured that takes one, and who is bound to a profile sees its servers
-only.
+Probes have no token, so a bare answer is one word. Details are for callers who may list the tools; a caller that is
+bound to a profile sees its servers only.
 """
 
 from collections.abc import Collection, Mapping
@@ -69,8 +68,8 @@ def unready(
 ) -> list[Reason]:
     """Why clients should not be sent here; nothing if they should.
 
-    One server does not count: a hub is there to answer without it. It is not ready only if there is none that works or
-    may yet, of those that are enabled; a hub without any can still serve tools that clients execute.
+    One failed server does not count. The hub is not ready only if all enabled servers have failed; a hub without
+    servers can still serve tools that clients execute.
     """
     reasons = []
     if is_stopping:

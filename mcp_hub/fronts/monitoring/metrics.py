@@ -1,9 +1,8 @@
 """`GET /metrics`: the hub in numbers, as Prometheus reads them.
 
-A collector that samples plain counters when it is scraped; nothing is done for it while calls run. Labels are names of
-configured servers and words of the hub, never what a client or a server has said: so there are no tool names, and what
-there can be is bounded by the configuration. Names by the Prometheus conventions; the two durations are those of the
-OpenTelemetry conventions for MCP, as Prometheus writes them.
+Plain counters are sampled when it is scraped; nothing is done for it while calls run. Labels are names of configured
+servers and words of the hub, never what a client or a server has said (so no tool names): the configuration bounds
+them. The two durations are those of the OpenTelemetry conventions for MCP.
 """
 
 from collections import Counter
@@ -70,9 +69,9 @@ class Sampled(Protocol):
 
 
 class Metrics:
-    """The route. `refusals` are to be counted by whoever refuses requests, by status.
+    """The route. The endpoints count refused requests in `refusals`, by status.
 
-    Who is bound to a profile sees the series of its servers, and the numbers that are the hub's as a whole.
+    A caller that is bound to a profile sees the series of its servers, and the numbers of the hub as a whole.
     """
 
     def __init__(self, sampled: Sampled, version: str) -> None:

@@ -37,9 +37,7 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 
 
 class RestApi:
-    """Everything under `/v1`. `max_body` in bytes. Without `executors` none are taken; `is_open` if nobody needs a
-    token for them, or everybody has one.
-    """
+    """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one."""
 
     prefix = PREFIX
 
@@ -118,10 +116,7 @@ def _handlers(
 
 
 def _path(raw: bytes) -> str:
-    """A path as it was sent, without a slash at its end, its segments encoded alike. Raises `Problem`.
-
-    A slash in a parameter has to be percent-encoded; a segment that is not UTF-8 is nothing that there is.
-    """
+    """A path without a slash at its end, its segments encoded alike: parameters may hold `%2F`. Raises `Problem`."""
     try:
         return "/".join(quote(unquote_to_bytes(segment).decode(), "") for segment in raw.removesuffix(b"/").split(b"/"))
     except UnicodeDecodeError:

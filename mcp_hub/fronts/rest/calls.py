@@ -1,7 +1,7 @@
 """Tools over REST: the list, their token costs, and calls.
 
-A call is a durable stream from its start, and its own: closing the connection that it was made on is only a disconnect.
-What its tool asks on the way goes to the stream and waits for an answer there.
+A call is a durable stream from its start: closing its connection is only a disconnect. Questions of its tool go to the
+stream and wait for an answer there.
 """
 
 import re
@@ -136,10 +136,7 @@ class RestCalls:
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
 
     def _is_hidden(self, session: Session, name: str, arguments: Raw) -> bool:
-        """Whether the caller's token is bound to a profile without the tool: another of its tokens may have called it.
-
-        Raises `InvalidParams`.
-        """
+        """Whether the caller's profile lacks the tool; its other tokens may have called it. Raises `InvalidParams`."""
         view, tool = self._hub.view(session), self._hub.selected(name, arguments)
         return session.caller.profile is not None and view.find(Kind.TOOL, tool) is None
 

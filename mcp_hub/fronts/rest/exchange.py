@@ -57,7 +57,7 @@ class RestRequest(Request):
     def accepts(self, *offered: str) -> list[str]:
         """Those of the `offered` media types that the client names, as offered; by a wildcard only the first.
 
-        A client that names nothing is content with what is usual. Raises `Problem` 406.
+        A client that names nothing takes the first. Raises `Problem` 406.
         """
         accept = self.header("accept")
         wanted = _media_ranges(accept if accept is not None else "*/*")

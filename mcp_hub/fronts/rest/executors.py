@@ -102,7 +102,7 @@ class RestExecutors:
     async def calls(self, request: RestRequest) -> Response | None:
         """Each offer once: a page of them as soon as there is one, or all that come, as events.
 
-        Whoever asks ends the stream of events that followed this executor until then: its reader may be long gone.
+        A request ends the event stream that followed this executor before: its reader may be long gone.
         """
         executors = self._executors
         form = request.accepts(JSON, EVENT_STREAM)[-1]

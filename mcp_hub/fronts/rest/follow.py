@@ -1,7 +1,7 @@
 """Followers of durable streams over REST: the committed events of one stream, as they are stored, in three forms.
 
-SSE has an event for each (id: its number, event: its type, data: its line) and ends with `event: closed`; NDJSON is the
-lines themselves; JSON is a page of them, to be asked for again (long-poll). A follower that goes is only disconnected.
+SSE has an event for each (id: number, event: type, data: line) and ends with `event: closed`; NDJSON is the lines; JSON
+is a page of them, to be asked for again (long-poll).
 """
 
 from collections.abc import Coroutine, Sequence
@@ -41,10 +41,7 @@ class Closing:
             watched.give_up()
 
     async def connected(self, request: RestRequest, work: Coroutine[None, None, T]) -> T:
-        """Does the work as long as the client is there.
-
-        It is given up when that leaves, which raises `ClientGone`, and shortly after `close`, which raises `Stopping`.
-        """
+        """Does the work while the client is there. Raises `ClientGone` when it leaves, `Stopping` after `close`."""
         if self._is_over:
             work.close()
             raise Stopping

@@ -1,6 +1,6 @@
-"""Durable streams over REST: whoever holds the id and is the same principal may look, follow, answer and cancel.
+"""Durable streams over REST: a principal may look at, follow, answer and cancel its streams by their ids.
 
-Any hub on the store serves any stream; what is meant for the hub that runs the call goes there through the store.
+Any hub on the store serves any stream; messages for the hub that runs the call go there through the store.
 """
 
 import re

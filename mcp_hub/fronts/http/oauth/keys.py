@@ -1,8 +1,8 @@
 """The keys that access tokens are checked with: a JSON Web Key Set (RFC 7517) by URL or file, or one shared key.
 
-A set is read at the start, every hour, and when a token names a key that is not in it, at most every 10 s. What cannot
-be read leaves the last set in place for a day; without one every token is refused. Keys are chosen by the configured
-algorithms and the token's `kid`: where a token itself says its key is (`jwk`, `jku`, `x5u`, `x5c`) is never looked at.
+A set is read at the start, every hour, and when a token names an unknown key, at most every 10 s. While it cannot be
+read, the last set holds for a day; without one every token is refused. The configured algorithms and the token's `kid`
+choose the key, never where a token says that its key is (`jwk`, `jku`, `x5u`, `x5c`).
 """
 
 import base64
@@ -169,9 +169,9 @@ class KeySet:
 
 
 class KeyRing:
-    """The key sets that some guard uses, one a source: the next guard finds them read. `run` keeps them fresh.
+    """The key sets of all guards, one for each source, so that the next guard has the keys. `run` keeps them fresh.
 
-    `is_believed` says of a file whether it is of somebody who may say who comes in.
+    `is_believed` says whether a key file belongs to somebody who may decide who comes in.
     """
 
     def __init__(self, clock: Clock, is_believed: Callable[[os.stat_result], bool] = lambda found: True) -> None:

@@ -102,9 +102,9 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class TokenVerifier:
-    """Checks access tokens of some issuers. `leeway` in seconds; `now` tells Unix seconds.
+    """Checks access tokens of some issuers. `leeway` in seconds; `now` returns Unix seconds.
 
-    `profile` is that of callers whose tokens name none; `profiles` are those that there are.
+    `profile` is that of callers whose tokens name none; `profiles` are those that exist.
     """
 
     def __init__(

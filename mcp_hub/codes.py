@@ -291,7 +291,6 @@ HTTP: Final[Mapping[str, Advice]] = MappingProxyType(
         "unknown_question": Advice("The question is not open.", "Read the stream's open questions."),
         "unknown_executor_or_call": Advice("The executor or the call is not known.", "Register again."),
         "no_executors": Advice("The hub takes no executors.", "Configure tools that clients execute."),
-        "not_operated": Advice("Servers of this hub cannot be operated over REST.", "Use `mcp-hub serve --http`."),
         "server_disabled": Advice("The server is disabled in the configuration.", "Set `enabled: true`."),
         "invalid_configuration": Advice("The file cannot be used; the hub keeps its settings.", "See `findings`."),
         "stream_ended": Advice("The call has ended.", "Read its result."),

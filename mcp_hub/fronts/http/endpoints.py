@@ -167,7 +167,7 @@ class Endpoints:
             return
         serve, profile = self._found(mount, scope)
         if serve is None:
-            await _fail(send, ErrorResponse(404, "not_found", "nothing here; the MCP endpoint is /mcp"))
+            await fail(send, ErrorResponse(404, "not_found", "nothing here; the MCP endpoint is /mcp"))
             return
         caller = await self._caller(headers, profile)
         if isinstance(caller, Refusal):
@@ -181,7 +181,7 @@ class Endpoints:
             if mount is not None:
                 await mount.failed(error)(scope, receive, send)
             else:
-                await _fail(send, error)
+                await fail(send, error)
 
     def _found(self, mount: Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:
         """The front of the path, if there is one, and the profile that the URL names."""
@@ -240,11 +240,12 @@ class Endpoints:
         return guard.narrowed(caller, profile)
 
 
-async def _fail(send: Send, error: RpcError) -> None:
+async def fail(send: Send, error: RpcError) -> None:
     """An error of the hub over HTTP, as MCP clients read it."""
-    status, id_, headers = HTTP_STATUS.get(error.code, 400), None, None
+    status, headers = HTTP_STATUS.get(error.code, 400), None
+    body = error_frame(None, error.encoded())
     if isinstance(error, ErrorResponse):
-        status, id_, headers = error.status, error.id, error.headers
+        status, body, headers = error.status, error.body, error.headers
     elif isinstance(error, Busy):
         status, headers = 429 if isinstance(error, TooFast) else 503, [(b"retry-after", b"%d" % error.retry_after)]
-    await respond(send, status, error_frame(id_, error.encoded()), headers)
+    await respond(send, status, body, headers)

@@ -17,8 +17,8 @@ from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.batches import answer_batch
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.request import HttpRequest, begin, json_result
-from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, Receive, Send, respond, stream
-from mcp_hub.fronts.http.resume import RETRY_AFTER, ClientCalls, Resumption
+from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, Receive, Send, StreamedResponse, respond, stream
+from mcp_hub.fronts.http.resume import ClientCalls, Resumption, not_now
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
@@ -157,7 +157,7 @@ class HandshakeHttp:
         try:
             client = await self._accepted_again(id_, http.caller)
         except (Busy, StoreError) as error:
-            raise ErrorResponse(503, Busy.symbol, str(error), Busy.code, headers=RETRY_AFTER) from None
+            raise not_now(error) from None
         if client is None:
             raise ErrorResponse(404, "unknown_session", "session not found")
         return client
@@ -197,7 +197,8 @@ class HandshakeHttp:
             raise ErrorResponse(406, "not_acceptable", "Accept must name text/event-stream")
         client = await self._client(http)
         if (named := http.headers.get(b"last-event-id")) is not None:
-            await self._resumption.resume(client, named.decode("latin-1"), http.receive, http.send)
+            response = StreamedResponse(http.receive, http.send)
+            await self._resumption.resume(client, named.decode("latin-1"), response)
         else:
             await self._listen(client, http.receive, http.send)
 

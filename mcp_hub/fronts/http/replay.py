@@ -120,9 +120,9 @@ class StreamReplay(CallResponder):
         self._known = row.last
         super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, _nobody, asking)
 
-    def remember(self, last_words: list[bytes]) -> None:
+    def remember(self, withdrawn: list[bytes]) -> None:
         """The withdrawals of questions that were open when the call ended here: sent again at every reading."""
-        self._questions.remember(last_words)
+        self._questions.remember(withdrawn)
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
         if isinstance(event, InputRequired) and seq > self._known:

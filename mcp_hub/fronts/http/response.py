@@ -6,10 +6,12 @@ from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
+from msgspec import UnsetType
 
 from mcp_hub.aio import Beside, Block, Timer, call_later
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol import sse
+from mcp_hub.protocol.jsonrpc.envelope import error_frame, object_bytes
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
@@ -47,16 +49,24 @@ class HttpExchange(msgspec.Struct, frozen=True):
 
 
 class ErrorResponse(RpcError):
-    """An error answer that has an HTTP status of its own; `id_` is that of the request that it answers."""
+    """An error answer with an HTTP status of its own; `id_` is that of the request, `UNSET` for an answer without one."""
 
     def __init__(
-        self, status: int, symbol: str | None, said: str, code: int = INVALID_REQUEST, *, id_: bytes | None = None,
-        headers: Fields | None = None,
+        self, status: int, symbol: str | None, said: str, code: int = INVALID_REQUEST, *,
+        id_: bytes | UnsetType | None = None, headers: Fields | None = None,
     ) -> None:  # fmt: skip
         super().__init__(said, code=code, symbol=symbol)
         self.status = status
-        self.id = id_
         self.headers = headers
+        self._id = id_
+
+    @property
+    def body(self) -> bytes:
+        """The error, in the answer to the request."""
+        error = self.encoded()
+        if isinstance(self._id, UnsetType):
+            return object_bytes({"jsonrpc": "2.0", "error": msgspec.Raw(bytes(error))})
+        return error_frame(self._id, error)
 
 
 async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | None = None) -> None:

@@ -28,28 +28,25 @@ from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError
 from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_kept
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import Receive, Send, StreamedResponse, respond
+from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import cursors, eras, sse
 from mcp_hub.protocol.cursors import Cursor
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.jsonrpc.envelope import Unset
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
 
-RETRY_AFTER: Final = [(b"retry-after", b"1")]
-"""Header of a refusal for now: what is in the way is short-lived."""
 _RETURN: Final = 30.0
 """Seconds for a polling client to be back, where its calls may not continue without it."""
-_MOST_UNTOLD: Final = 64
-_MOST_LETTERS: Final = 256
-"""Of one client: ended calls whose last words it has not heard, answers on their way to other processes."""
+_MOST_WITHDRAWN: Final = 64
+_MOST_ANSWERS: Final = 256
+"""Of one client: ended calls with withdrawals that it has not got, answers on their way to other processes."""
 _PRIMED_SINCE: Final = "2025-11-25"
 """Older clients take an event without data for a broken message."""
 _RETRY: Final = 5000
@@ -58,29 +55,19 @@ _TICK: Final = 1.0
 """Seconds between two looks at what is due."""
 
 
-def _refusal(status: int, said: str, symbol: str, code: int = INVALID_REQUEST) -> tuple[int, bytes]:
-    """A status, and an error response that has no `id`."""
-    error = RpcError(said, code=code, symbol=symbol)
-    return status, object_bytes({"jsonrpc": "2.0", "error": msgspec.Raw(bytes(error.encoded()))})
-
-
-_UNKNOWN: Final = _refusal(400, "unknown event id", "unknown_event")
-_TRIMMED: Final = _refusal(410, "events after this one are no longer kept", EventsGone.symbol)
-
-
 class ClientCalls(msgspec.Struct, eq=False):
     """The calls of one session by request id (None: one that is starting), and its questions.
 
-    `untold` has the withdrawals of questions whose calls ended while the client was away, `letters` the answers to
+    `withdrawals` has those of questions whose calls ended while the client was away, `answers` the answers to
     questions of calls that run elsewhere.
     """
 
     kept: StoredSession
     requests: dict[int | str, "ClientStream | None"] = msgspec.field(default_factory=dict)
     asking: ClientRequests = msgspec.field(default_factory=ClientRequests)
-    untold: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
-    letters: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
-        default_factory=lambda: deque(maxlen=_MOST_LETTERS)
+    withdrawals: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
+    answers: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
+        default_factory=lambda: deque(maxlen=_MOST_ANSWERS)
     )
     is_gone: bool = False
 
@@ -170,23 +157,22 @@ class Resumption:
 
     # -- coming back ----------------------------------------------------------------------------------------------
 
-    async def resume(self, client: ClientCalls, named: str, receive: Receive, send: Send) -> None:
-        """Answers a GET of this client with that `Last-Event-ID`."""
+    async def resume(self, client: ClientCalls, named: str, response: StreamedResponse) -> None:
+        """Answers a GET of this client with that `Last-Event-ID`. Raises `ErrorResponse`."""
         try:
             cursor = Cursor.parse(named)
             stream = await self._named(client, cursor)
-            line, exchange = await self._attached(client, stream, cursor, receive, send)
+            line, exchange = await self._attached(client, stream, cursor, response)
         except (ValueError, InvalidParams):
-            await respond(send, *_UNKNOWN)
-        except EventsGone:
-            await respond(send, *_TRIMMED)
+            raise ErrorResponse(400, "unknown_event", "unknown event id", id_=Unset) from None
+        except EventsGone as gone:
+            raise ErrorResponse(410, gone.symbol, "events after this one are no longer kept", id_=Unset) from None
         except (Busy, StoreError) as error:
-            await respond(send, *_refusal(503, str(error), Busy.symbol, Busy.code), RETRY_AFTER)
-        else:
-            try:
-                await exchange.run()
-            finally:
-                self._left(line, exchange)
+            raise not_now(error) from None
+        try:
+            await exchange.run()
+        finally:
+            self._left(line, exchange)
 
     async def _named(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
         """The stream that is named. Raises `UnknownStream` unless this session has been given that place."""
@@ -203,7 +189,7 @@ class Resumption:
         return await self._hub.stream(client.session.caller.principal, stream)
 
     async def _attached(
-        self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, receive: Receive, send: Send
+        self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, response: StreamedResponse
     ) -> tuple[ClientStream, HttpResponse]:
         """A connection that takes the stream over; the older one is closed first.
 
@@ -221,7 +207,7 @@ class Resumption:
                 if line.exchange is not None:
                     await line.exchange.stop().wait()
                 await self._refresh(line, client)
-                exchange = await self._connect(line, cursor.seq, receive, send)
+                exchange = await self._connect(line, cursor.seq, response)
         finally:
             line.waiting -= 1
             if line.exchange is None:
@@ -241,10 +227,10 @@ class Resumption:
         asked = await stream.questions()
 
         def pass_on(key: str, outcome: RawJson | RpcError) -> None:
-            client.letters.append((row.id, key, outcome))
+            client.answers.append((row.id, key, outcome))
 
         replay = StreamReplay(self._hub, client.session, client.asking, row, asked, pass_on)
-        replay.remember(client.untold.get(row.id, []))
+        replay.remember(client.withdrawals.get(row.id, []))
         return replay
 
     async def _refresh(self, line: ClientStream, client: ClientCalls) -> None:
@@ -254,9 +240,9 @@ class Resumption:
             line.delivery = await self._delivery(client, await self._open(client, line.id))
             line.client = client
 
-    async def _connect(self, line: ClientStream, after: int, receive: Receive, send: Send) -> HttpResponse:
+    async def _connect(self, line: ClientStream, after: int, response: StreamedResponse) -> HttpResponse:
         stream = await self._open(line.client, line.id)
-        bell, response = Bell(), StreamedResponse(receive, send)
+        bell = Bell()
         line.delivery.follow(bell.ring, stream.follow(bell.ring, after))
         exchange = HttpResponse(
             line.delivery, bell, response, can_stream=True, on_stream=lambda: self._opened(line), is_resumed=True
@@ -324,11 +310,11 @@ class Resumption:
         line.delivery.close()
         if line.delivery.detached or not line.has_ended:
             return  # what it asks may still be answered
-        last_words = line.delivery.withdrawn()
-        if last_words and not client.is_gone:
-            client.untold[line.id] = last_words
-            if len(client.untold) > _MOST_UNTOLD:
-                del client.untold[next(iter(client.untold))]
+        withdrawn = line.delivery.withdrawn()
+        if withdrawn and not client.is_gone:
+            client.withdrawals[line.id] = withdrawn
+            if len(client.withdrawals) > _MOST_WITHDRAWN:
+                del client.withdrawals[next(iter(client.withdrawals))]
 
     # -- what else a client may do ----------------------------------------------------------------------------------
 
@@ -350,8 +336,8 @@ class Resumption:
     async def pass_on(self, client: ClientCalls) -> None:
         """Sends answers that the client has given to the processes that run the calls."""
         await anyio.lowlevel.checkpoint()  # an answer is handed on in the next pass of the loop
-        while client.letters:
-            stream, key, outcome = client.letters.popleft()
+        while client.answers:
+            stream, key, outcome = client.answers.popleft()
             try:
                 await (await self._open(client, stream)).answer(key, outcome)
             except (UnknownStream, StoreError) as error:
@@ -360,8 +346,13 @@ class Resumption:
     def forget(self, client: ClientCalls) -> None:
         """Its session is over here: nobody answers its questions."""
         client.is_gone = True
-        client.untold.clear()
+        client.withdrawals.clear()
         client.asking.close()
+
+
+def not_now(error: Busy | StoreError) -> ErrorResponse:
+    """The reason is short-lived: the client may come back soon."""
+    return ErrorResponse(503, Busy.symbol, str(error), Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])
 
 
 def _can_poll(line: ClientStream) -> bool:

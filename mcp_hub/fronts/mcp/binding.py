@@ -83,7 +83,7 @@ class Binding:
     def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         """Answers one request. Raises `MethodNotFound` for a method that the era lacks, and any other `RpcError`."""
         if method not in eras.CALL_METHODS:
-            return self._other(session, method, params, meta)
+            return self._other(session, method, params)
         try:
             return self._hub.call(session, method, params, meta)
         except UnknownEntry:
@@ -92,10 +92,10 @@ class Binding:
             # its server may be on its way up: wait as long as a list would
             return Deferred(self._call_later(session, method, params, meta))
 
-    def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
+    def _other(self, session: Session, method: str, params: RawObject) -> Reply:
         """Answers every request that is not a call."""
         if method in self._added:
-            return Deferred(self._added[method](session, params, meta))
+            return Deferred(self._added[method](session, params))
         if not eras.serves(session.era, method):
             raise MethodNotFound(f"Method not found: {method[:200]}")
         kind = BY_LIST_METHOD.get(method)

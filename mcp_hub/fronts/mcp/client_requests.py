@@ -80,14 +80,14 @@ class ClientRequests:
 class CallQuestions:
     """The questions of one call to its client. Without `asking` the client takes no requests."""
 
-    __slots__ = ("_asked", "_asking", "_call", "_last_words", "_version")
+    __slots__ = ("_asked", "_asking", "_call", "_withdrawn", "_version")
 
     def __init__(self, call: CallHandle, asking: ClientRequests | None, version: str) -> None:
         self._call = call
         self._asking = asking
         self._version = version
         self._asked: dict[str, bytes | None] = {}
-        self._last_words: list[bytes] | None = None
+        self._withdrawn: list[bytes] | None = None
 
     def ask(self, question: InputRequired) -> bytes | None:
         """The request frame, if the question is to be put."""
@@ -108,13 +108,13 @@ class CallQuestions:
 
     def withdrawn(self) -> list[bytes]:
         """The notifications that all questions are off; the same ones each time."""
-        if self._last_words is None and self._asked:
-            self._last_words = [frame for key in self._asked if (frame := self._withdraw(key)) is not None]
-        return self._last_words or []
+        if self._withdrawn is None and self._asked:
+            self._withdrawn = [frame for key in self._asked if (frame := self._withdraw(key)) is not None]
+        return self._withdrawn or []
 
-    def remember(self, last_words: list[bytes]) -> None:
+    def remember(self, withdrawn: list[bytes]) -> None:
         """These notifications were due already when the call was followed before."""
-        self._last_words = last_words or None
+        self._withdrawn = withdrawn or None
 
     def _withdraw(self, key: str) -> bytes | None:
         return self._asking.withdraw(self._call, key) if self._asking is not None else None

@@ -10,14 +10,9 @@ from mcp_hub.errors import MethodNotFound, RpcError, StoreError
 from mcp_hub.fronts.mcp.task_state import detailed_task
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.protocol.extensions import TASKS, declares
-from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.shape import tasks as task_shape
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, RawObject
-
-
-def _takes_tasks(session: Session) -> bool:
-    return declares(session.capabilities, session.era, TASKS)
 
 
 class TaskRequests:
@@ -56,21 +51,22 @@ class TaskRequests:
             stream.let_go()
 
 
-_Answer = Callable[[Session, RawObject], Awaitable[bytes]]
+Answer = Callable[[Session, RawObject], Awaitable[bytes]]
+"""Answers a request by its params without `_meta`. Raises `RpcError`."""
 
 
-def task_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject, RequestMeta], Awaitable[bytes]]]:
+def task_methods(hub: HubPort) -> Mapping[str, Answer]:
     """The methods of the extension, by name, for those who declared it."""
     tasks = TaskRequests(hub)
-    answers: dict[str, _Answer] = {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
+    answers: dict[str, Answer] = {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
     return {method: _for_declared(method, answer) for method, answer in answers.items()}
 
 
-def _for_declared(method: str, answer: _Answer) -> Callable[[Session, RawObject, RequestMeta], Awaitable[bytes]]:
-    async def answered(session: Session, params: RawObject, meta: RequestMeta) -> bytes:
+def _for_declared(method: str, answer: Answer) -> Answer:
+    async def answered(session: Session, params: RawObject) -> bytes:
         if session.era is not Era.MODERN:
             raise MethodNotFound(f"Method not found: {method}")
-        if not _takes_tasks(session):
+        if not declares(session.capabilities, session.era, TASKS):
             raise task_shape.missing_tasks()
         try:
             return await answer(session, params)

@@ -47,17 +47,16 @@ class RestApi:
         *,
         version: str,
         max_body: int,
+        limits: FrontLimits,
+        operator: Operator,
         executors: Executors | None = None,
         is_open: bool = False,
-        limits: FrontLimits | None = None,
-        operator: Operator | None = None,
     ) -> None:
         self._closing = Closing()
         self._document = openapi.document(version)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {**_handlers(calls, streams, workers, RestServers(operator)), "describe": self._describe}
-        limits = limits if limits is not None else FrontLimits()
         routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]
         self._router = Router(routes, redirect_slashes=False, default=_nothing)
 

@@ -32,18 +32,11 @@ class Operator(Protocol):
 class RestServers:
     """Serves `/v1/servers/…` and `/v1/reload`. Whoever is bound to a profile operates its servers and nothing else."""
 
-    def __init__(self, operator: Operator | None) -> None:
-        self._found = operator
-
-    @property
-    def _operator(self) -> Operator:
-        if self._found is None:
-            raise Problem(404, "not_operated", "the servers of this hub are not operated over REST")
-        return self._found
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
 
     async def servers(self, request: RestRequest) -> Response:
-        found = await self._operator.servers(request.caller.profile)
-        return answer(ServerList(found))
+        return answer(ServerList(await self._operator.servers(request.caller.profile)))
 
     async def server(self, request: RestRequest) -> Response:
         name = request.path["name"]

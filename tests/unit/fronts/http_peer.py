@@ -20,7 +20,9 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
 from mcp_hub.fronts.http.call_response import Housekeeper
+from mcp_hub.fronts.http.endpoints import fail
 from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
@@ -194,9 +196,20 @@ class World:
         connection.task = asyncio.create_task(run(connection))
         return connection
 
+    def comes(self, client: ClientCalls, last: str) -> Connection:
+        """The response to a GET with that `Last-Event-ID`."""
+
+        async def resume(peer: Connection) -> None:
+            try:
+                await self.resumption.resume(client, last, StreamedResponse(peer.receive, peer.send))
+            except ErrorResponse as error:
+                await fail(peer.send, error)
+
+        return self.open(resume)
+
     async def get(self, client: ClientCalls, last: str) -> Connection:
-        """The response to a GET with that `Last-Event-ID`, after a moment."""
-        connection = self.open(lambda peer: self.resumption.resume(client, last, peer.receive, peer.send))
+        """The same, after a moment."""
+        connection = self.comes(client, last)
         await sleep(0.01)
         return connection
 

@@ -143,12 +143,10 @@ class TokenVerifier:
         """Checks a token, reading the issuer's keys if need be."""
         try:
             header, issuer = self._addressed(token)
-            version = issuer.keys.version
-            keys = issuer.keys.find(header.get("kid"), header["alg"])
-            if not keys:
+            named = header.get("kid"), header["alg"]
+            if not issuer.keys.find(*named):
                 await issuer.keys.refresh()
-                version = issuer.keys.version
-                keys = issuer.keys.find(header.get("kid"), header["alg"])
+            version, keys = issuer.keys.version, issuer.keys.find(*named)
             if not keys and (trouble := issuer.keys.trouble) is not None:
                 return _unavailable(issuer, trouble)
             claims = self._claims(token, header["alg"], keys, issuer)

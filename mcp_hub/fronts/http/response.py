@@ -49,7 +49,7 @@ class HttpExchange(msgspec.Struct, frozen=True):
 
 
 class ErrorResponse(RpcError):
-    """An error answer with an HTTP status of its own; `id_` is that of the request, `UNSET` for an answer without one."""
+    """An error answer with a status of its own; `id_` is that of the request, `UNSET` for an answer without one."""
 
     def __init__(
         self, status: int, symbol: str | None, said: str, code: int = INVALID_REQUEST, *,

@@ -156,8 +156,7 @@ def test_problem_of_a_call_is_read_from_what_the_stream_has_of_its_error() -> No
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
-    [(InvalidParams("x"), 400), (Busy("x"), 503), (RpcError("x"), 500), (HubError("x"), 500)],
+    ("error", "status"), [(InvalidParams("x"), 400), (Busy("x"), 503), (RpcError("x"), 500), (HubError("x"), 500)]
 )
 def test_every_error_of_the_hub_is_a_problem(error: HubError, status: int) -> None:
     told = json.loads(problem_for(error).encoded())

@@ -36,10 +36,7 @@ async def test_every_form_has_the_exact_suffix_from_any_place(peer: RestPeer) ->
     for after in range(len(lines) + 1):
         url = f"/v1/streams/{id_}/events?after={after}"
         page, again = await peer.ask("GET", url), await peer.ask("GET", url)
-        expected = b'{"events":[%b],"cursor":%d,"closed":true,"durable":false}' % (
-            b",".join(lines[after:]),
-            len(lines),
-        )
+        expected = b'{"events":[%b],"cursor":%d,"closed":true,"durable":false}' % (b",".join(lines[after:]), len(lines))
         assert page.body == again.body == expected
         ndjson = await peer.ask("GET", url, headers=NDJSON)
         assert ndjson.body == b"".join(line + b"\n" for line in lines[after:])

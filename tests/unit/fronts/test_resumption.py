@@ -189,11 +189,7 @@ async def test_unknown_foreign_and_malformed_places_look_alike() -> None:
     assert {(peer.status, peer.body) for peer in [foreign, *refused]} == {(400, foreign.body)}
     assert foreign.error == {
         "jsonrpc": "2.0",
-        "error": {
-            "code": -32600,
-            "message": "unknown event id",
-            "data": {"code": "unknown_event"},
-        },
+        "error": {"code": -32600, "message": "unknown event id", "data": {"code": "unknown_event"}},
     }
     assert not call.post.is_complete, "who names the wrong place closes nobody's connection"
 

@@ -108,9 +108,7 @@ async def test_no_client_that_takes_no_tasks_may_ask_for_one(hub: TaskHub) -> No
     for method in METHODS:
         sent = await hub.send(method, about(method, id_), capabilities={"elicitation": {}})
         assert sent.error["code"] == -32021 and sent.status in (None, 400)
-        assert sent.error["data"] == {
-            "requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
-        }
+        assert sent.error["data"] == {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
     assert not hub.running.is_cancelled
 
 

@@ -24,6 +24,9 @@ _HOST: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:@/\
 """A name or an IPv4 address, or an IPv6 address in brackets; a port."""
 
 
+_REQUIRED: Final = "a valid bearer token is required"
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The status to answer with, its stable code, why, and headers that the status calls for."""
 
@@ -31,6 +34,11 @@ class Refusal(msgspec.Struct, frozen=True):
     code: str
     reason: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def challenged(challenge: bytes, code: str, reason: str, status: int = 401) -> Refusal:
+    """A refusal that says with a `WWW-Authenticate` which token is needed."""
+    return Refusal(status, code, reason, ((b"www-authenticate", challenge),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +116,13 @@ class HttpAuth:
                 return Unverified(token, digest)
         if caller is None:
             challenge = b"Bearer" if verifier is None else verifier.challenge(has_token=bool(token))
-            return Refusal(401, "unauthorized", "a valid bearer token is required", ((b"www-authenticate", challenge),))
+            return challenged(challenge, "unauthorized", _REQUIRED)
         return caller
 
     async def verified(self, unverified: Unverified) -> Caller | Refusal:
         """Whose request it is, once its token is checked."""
         if self._verifier is None:
-            return Refusal(401, "unauthorized", "a valid bearer token is required", ((b"www-authenticate", b"Bearer"),))
+            return challenged(b"Bearer", "unauthorized", _REQUIRED)
         return await self._verifier.verify(unverified.token, unverified.digest)
 
     def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:

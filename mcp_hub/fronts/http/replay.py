@@ -13,7 +13,7 @@ from mcp_hub.call import Call, StreamInfo
 from mcp_hub.errors import RpcError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, InputRequired
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
-from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.responder import CallResponder, nobody
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import id_key
@@ -118,7 +118,7 @@ class StreamReplay(CallResponder):
         origin = Origin.kept(row)
         self._remote = hub.remote_call(origin.call(row, session), asked, pass_on)
         self._known = row.last
-        super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, _nobody, asking)
+        super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, nobody, asking)
 
     def remember(self, withdrawn: list[bytes]) -> None:
         """The withdrawals of questions that were open when the call ended here: sent again at every reading."""
@@ -128,7 +128,3 @@ class StreamReplay(CallResponder):
         if isinstance(event, InputRequired) and seq > self._known:
             self._remote.opened(event.key)
         return super()._frame(seq, event)
-
-
-def _nobody() -> None:
-    """Nobody follows yet."""

@@ -30,7 +30,7 @@ from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_kept
 from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
-from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.responder import CallResponder, nobody
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import cursors, eras, sse
@@ -223,7 +223,7 @@ class Resumption:
         if call is not None:
             origin = Origin.kept(row)
             own = bytes(origin.id)
-            return CallResponder(self._hub, own, client.session, call, origin.token, _nobody, client.asking)
+            return CallResponder(self._hub, own, client.session, call, origin.token, nobody, client.asking)
         asked = await stream.questions()
 
         def pass_on(key: str, outcome: RawJson | RpcError) -> None:
@@ -358,7 +358,3 @@ def not_now(error: Busy | StoreError) -> ErrorResponse:
 def _can_poll(line: ClientStream) -> bool:
     """Whether the client is primed: it comes back also when the stream has not yet said anything."""
     return line.is_known and eras.is_at_least(line.client.session.version, _PRIMED_SINCE)
-
-
-def _nobody() -> None:
-    """Nobody follows yet."""

@@ -135,16 +135,14 @@ class Binding:
                 raise missing_tasks()
             return Listen(wanted)
         uri = _decoded(params, _Resource, method).uri
-        # both later, so that requests that come together are served in their order
-        asked = self._subscribe if method == "resources/subscribe" else self._unsubscribe
-        return Deferred(asked(session, uri))
+        return Deferred(self._subscribe(session, uri, wants=method == "resources/subscribe"))
 
-    async def _subscribe(self, session: Session, uri: str) -> bytes:
-        await self._hub.subscribe(session, uri)
-        return b"{}"
-
-    async def _unsubscribe(self, session: Session, uri: str) -> bytes:
-        self._hub.unsubscribe(session, uri)
+    async def _subscribe(self, session: Session, uri: str, *, wants: bool) -> bytes:
+        """Both later, so that requests that come together are served in their order."""
+        if wants:
+            await self._hub.subscribe(session, uri)
+        else:
+            self._hub.unsubscribe(session, uri)
         return b"{}"
 
     def _discover(self, session: Session) -> bytes:

@@ -239,7 +239,7 @@ class CallResponder:
         if self.state is ResponderState.DUE:
             self.state = ResponderState.FOLLOWING
         self.pause()
-        self._wake = _nobody
+        self._wake = nobody
 
     def drop_answer(self) -> None:
         """The answer is in the stream, for a client that comes back."""
@@ -336,5 +336,5 @@ def level_admits(wanted: str, level: str) -> bool:
     return level not in eras.LOG_LEVELS or eras.LOG_LEVELS.index(level) >= eras.LOG_LEVELS.index(wanted)
 
 
-def _nobody() -> None:
-    """Nobody follows."""
+def nobody() -> None:
+    """The `wake` of a responder that nobody follows."""

@@ -206,17 +206,19 @@ def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
     events = _counter("events", about, "server")
     about = "Of those, merged or left out (slow_reader), or not allowed (refused)."
     dropped = _counter("events_dropped", about, "server", "reason")
-    by_server: dict[str, list[int]] = {}
+    said, held, refused = Counter[str](), Counter[str](), Counter[str]()
     found = [own for own in figures.methods if own.server in names or own.server == OWN]
     for own in found:
         for outcome, count in own.outcomes.items():
             calls.add_metric([own.server or _HUB, own.method, outcome], count)
-        counts = by_server.setdefault(own.server or _HUB, [0, 0, 0])
-        counts[:] = [sum(pair) for pair in zip(counts, (own.events, own.held, own.refused), strict=True)]
-    for server, (said, held, refused) in by_server.items():
-        events.add_metric([server], said)
-        dropped.add_metric([server, "slow_reader"], held)
-        dropped.add_metric([server, "refused"], refused)
+        server = own.server or _HUB
+        said[server] += own.events
+        held[server] += own.held
+        refused[server] += own.refused
+    for server, count in said.items():
+        events.add_metric([server], count)
+        dropped.add_metric([server, "slow_reader"], held[server])
+        dropped.add_metric([server, "refused"], refused[server])
     yield from (calls, events, dropped, *_durations(found, figures.bounds))
 
 

@@ -71,26 +71,25 @@ def kind_of(line: bytes) -> bytes:
 async def send_sse(following: Following, writer: StreamedResponse, lines: Sequence[bytes] = ()) -> None:
     """Events from `lines`, which were taken last, to the end of the stream. Raises `ClientGone`."""
     await writer.start()
-    seq = following.cursor - len(lines)
     is_silent = False
     try:
         while not following.closed:
-            body = b"".join(_event(number, line) for number, line in enumerate(lines, seq + 1))
-            seq += len(lines)
-            if body or is_silent:
-                await writer.write(body or sse.COMMENT)
+            if lines or is_silent:
+                await writer.write(_events(following, lines) or sse.COMMENT)
             lines = await following.lines(_BATCH, KEEP_ALIVE)
             is_silent = not lines
     except HubError as error:
         await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(error).encoded())
         return
-    body = b"".join(_event(number, line) for number, line in enumerate(lines, seq + 1))
     closed = msgspec.json.encode({"cursor": following.cursor, "status": following.status})
-    await writer.end(body + b"event: closed\ndata: %b\n\n" % closed)
+    await writer.end(_events(following, lines) + b"event: closed\ndata: %b\n\n" % closed)
 
 
-def _event(seq: int, line: bytes) -> bytes:
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, kind_of(line), line)
+def _events(following: Following, lines: Sequence[bytes]) -> bytes:
+    """The events whose lines were taken last."""
+    first = following.cursor - len(lines) + 1
+    numbered = enumerate(lines, first)
+    return b"".join(b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, kind_of(line), line) for seq, line in numbered)
 
 
 async def send_ndjson(following: Following, writer: StreamedResponse) -> None:

@@ -15,7 +15,7 @@ import jwt
 import msgspec
 from jwt.types import Options
 
-from mcp_hub.fronts.http.auth import Refusal
+from mcp_hub.fronts.http.auth import Refusal, challenged
 from mcp_hub.fronts.http.oauth.keys import Keys
 from mcp_hub.sessions.session import Caller
 from mcp_hub.types import JsonObject
@@ -156,8 +156,7 @@ class TokenVerifier:
             caller = Caller(_principal(claims, issuer))
         except _Refused as refused:
             said = str(refused)
-            challenge = self.resource.challenge("invalid_token", said)
-            return Refusal(401, "invalid_token", said, ((b"www-authenticate", challenge),))
+            return challenged(self.resource.challenge("invalid_token", said), "invalid_token", said)
         admitted = self._admitted(caller, claims, issuer)
         if isinstance(admitted, Caller):
             self._remember(digest, _Known(admitted, until, issuer, version))
@@ -226,8 +225,8 @@ class TokenVerifier:
         return Caller(caller.principal, profile)
 
     def _insufficient(self, said: str, scopes: Iterable[str]) -> Refusal:
-        challenge = self.resource.challenge("insufficient_scope", said, scopes)
-        return Refusal(403, "insufficient_scope", said, ((b"www-authenticate", challenge),))
+        code = "insufficient_scope"
+        return challenged(self.resource.challenge(code, said, scopes), code, said, 403)
 
     def _remember(self, digest: bytes, known: _Known) -> None:
         self._known.pop(digest, None)

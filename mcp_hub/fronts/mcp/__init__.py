@@ -9,7 +9,7 @@ delivers its events and its answer. `duplex` serves a client on a connection tha
 `message_queue` is the connection of a client that fetches its messages. `client_requests` asks handshake clients,
 `announcer` and `subscriptions` deliver changes that belong to no call.
 
-Clients that cannot wait get an early answer: a task (`tasks`, `task_state`, `task_notices`) or the output so far.
+Clients that cannot wait get an early answer: a task (`tasks`, `task_notices`) or the output so far.
 `partials` and `stream_reads` are the hub's extension.
 
 Not here: HTTP, pipes, authentication, and the decision which tools a client sees.

@@ -25,7 +25,7 @@ from mcp_hub.events import (
 from mcp_hub.fronts.mcp.client_requests import CallQuestions, ClientRequests
 from mcp_hub.fronts.mcp.partials import Partials, marked
 from mcp_hub.fronts.mcp.results import result_for
-from mcp_hub.fronts.mcp.task_state import task_of
+from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol import eras, extensions, questions
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, result_frame

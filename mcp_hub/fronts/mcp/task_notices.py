@@ -11,7 +11,7 @@ import anyio
 
 from mcp_hub.call import Reader
 from mcp_hub.errors import HubError
-from mcp_hub.fronts.mcp.task_state import detailed_task
+from mcp_hub.fronts.mcp.tasks import detailed_task
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes

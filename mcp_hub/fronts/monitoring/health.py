@@ -4,7 +4,7 @@ Probes have no token, so a bare answer is one word. Details are for callers who 
 bound to a profile sees its servers only.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -63,26 +63,6 @@ class HealthReport(msgspec.Struct, omit_defaults=True):
     reload: LastReload | None = None
 
 
-def unready(
-    *, is_stopping: bool, is_settled: bool, store: StoreState, states: Collection[UpstreamState]
-) -> list[Reason]:
-    """Why clients should not be sent here; nothing if they should.
-
-    One failed server does not count. The hub is not ready only if all enabled servers have failed; a hub without
-    servers can still serve tools that clients execute.
-    """
-    reasons = []
-    if is_stopping:
-        reasons.append(Reason("stopping", "the hub is stopping"))
-    if not is_settled:
-        reasons.append(Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)"))
-    if store == "out_of_use":
-        reasons.append(Reason("store_out_of_use", "the file of streams cannot be used: they are in memory only"))
-    if states and all(state in _GIVEN_UP for state in states):
-        reasons.append(Reason("no_server", f"all {len(states)} enabled servers have failed"))
-    return reasons
-
-
 class Health:
     """The routes. `close` when the hub begins to stop: from then on it is not ready."""
 
@@ -101,11 +81,22 @@ class Health:
         return {path: Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()}
 
     def reasons(self) -> list[Reason]:
-        """Why the hub is not ready; nothing if it is."""
-        own = self._watched
-        return unready(
-            is_stopping=self._is_stopping, is_settled=own.is_settled, store=own.store, states=own.states().values()
-        )
+        """Why clients should not be sent here; nothing if they should.
+
+        One failed server does not count. The hub is not ready only if all enabled servers have failed; a hub without
+        servers can still serve tools that clients execute.
+        """
+        own, reasons = self._watched, []
+        if self._is_stopping:
+            reasons.append(Reason("stopping", "the hub is stopping"))
+        if not own.is_settled:
+            reasons.append(Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)"))
+        if own.store == "out_of_use":
+            reasons.append(Reason("store_out_of_use", "the file of streams cannot be used: they are in memory only"))
+        states = own.states().values()
+        if states and all(state in _GIVEN_UP for state in states):
+            reasons.append(Reason("no_server", f"all {len(states)} enabled servers have failed"))
+        return reasons
 
     async def _livez(self, request: Request) -> Response:
         """That this is answered is the answer: the event loop turns."""

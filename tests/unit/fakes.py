@@ -18,6 +18,16 @@ from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.wire.base import Requests
 
 
+class HandClock:
+    """A clock that a test moves."""
+
+    def __init__(self, time: float = 1000.0) -> None:
+        self.time = time
+
+    def now(self) -> float:
+        return self.time
+
+
 @dataclass
 class Channel(CallChannel):
     """Keeps what it is sent; its readers have caught up unless `is_behind`, its store unless `is_unkept`."""

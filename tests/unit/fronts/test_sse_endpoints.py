@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,7 +17,7 @@ from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.sessions.session import Caller
 from tests.e2e.client import SseEvent, SseParser
-from tests.unit.fronts.local_hub import Tools, hello, local_hub
+from tests.unit.fronts.local_hub import Tools, hello
 from tests.upstreams.child import until
 from tests.upstreams.messages import modern
 
@@ -154,12 +153,6 @@ class Reader:
         await self.post(method, params, id)
         await until(lambda: id in self.answered)
         return next(message for message in self.messages if message.get("id") == id)
-
-
-@pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[tuple[App, Tools]]:
-    async with local_hub(tmp_path, max_result_tokens=0) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from mcp_hub.call import Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
@@ -39,7 +39,7 @@ class SoftHub(TaskHub):
         super().__init__("pipe")
         server = Described()
         self.server.snapshot = server.snapshot  # type: ignore[method-assign]
-        upstreams = cast(Mapping[str, Upstream], {"git": self.server})
+        upstreams: dict[str, Upstream] = {"git": self.server}
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         self.facade.catalog = Catalog(upstreams, rules, self.facade.changes, self.clock, 0)
         self.facade._audience = lambda session: EARLY if session.caller.principal == "me" else PROGRAM

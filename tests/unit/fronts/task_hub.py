@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,10 +28,10 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, Kind, RawJson, Snapshot
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from tests.unit.calls.virtual_time import LoopClock, named_like, run, sleep
-from tests.unit.fakes import KeptWire
+from tests.unit.fakes import IdleUpstream, KeptWire
 from tests.unit.fronts.http_peer import Connection
 from tests.upstreams.messages import PREFIX, modern, rpc
 
@@ -82,17 +82,13 @@ class Running:
         return key
 
 
-class Server:
+class Server(IdleUpstream):
     """The upstream; `calls` are those that it got, in order, `tools` the names that it lists."""
 
-    name = "git"
-
     def __init__(self) -> None:
+        super().__init__("git")
         self.calls: list[Running] = []
         self.tools = list(TOOLS)
-
-    def begin(self, call: Call, channel: CallChannel) -> None:
-        """Never in place."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         running = Running(call, channel)
@@ -106,11 +102,6 @@ class Server:
     def snapshot(self) -> Snapshot:
         tools = (json.dumps({"name": name, "inputSchema": {"type": "object"}}).encode() for name in self.tools)
         return Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: tuple(tools)})
-
-    def status(self) -> UpstreamStatus:
-        return UpstreamStatus("git", UpstreamState.READY)
-
-    def session_ended(self, session: str) -> None: ...
 
 
 class Sent:
@@ -163,7 +154,7 @@ class TaskHub:
         self.server = Server()
         self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
         self.registry = CallRegistry(self.clock, running=99, waiting=9, on_durable=self.streams.begin)
-        upstreams = cast(Mapping[str, Upstream], {"git": self.server})
+        upstreams: dict[str, Upstream] = {"git": self.server}
         changes = Notices()
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         limits = TimeLimits(9e9, 9e9)

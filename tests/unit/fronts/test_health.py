@@ -150,14 +150,3 @@ async def test_details_take_a_token_where_there_are_tokens(path: str) -> None:
     shown = json.loads((await front.ask(f"{path}?a=b&verbose=1", token="bound"))[1])
     assert shown["servers"][0]["server"] == "secret-name of small" and shown["reload"]["findings"] == []
     assert (await Front(tokens=False).ask(f"{path}?verbose"))[0] == 200
-
-
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("query", ["", "?verbose"])
-async def test_host_and_origin_are_checked_here_too(path: str, query: str) -> None:
-    front = Front()
-    evil = (b"origin", b"https://evil.example")
-    assert (await front.ask(path + query, (b"host", b"evil.example"), token="free"))[0] == 421
-    assert (await front.ask(path + query, HOST, evil, token="free"))[0] == 403
-    assert (await front.ask(path + query, HOST, HOST, token="free"))[0] == 400
-    assert (await front.ask(f"{path}?access_token=free"))[0] == 400

@@ -14,6 +14,7 @@ from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.fronts.rest import follow
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Chunk
+from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import BOB, NARROW, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
 
@@ -21,7 +22,6 @@ pytestmark = pytest.mark.anyio
 
 BOTH = {"accept": "application/json, text/event-stream"}
 SSE = {"accept": "text/event-stream"}
-TOOLS = ["echo", "steps", "hold", "hurry", "fail", "refuse", "flood", "wait", "big"]
 
 
 async def test_every_tool_is_listed_as_it_is_defined_and_always_in_the_same_bytes(peer: RestPeer) -> None:

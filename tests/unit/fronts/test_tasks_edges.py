@@ -13,7 +13,7 @@ from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import new_record
 from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import MethodNotFound, RpcError, StoreError
+from mcp_hub.errors import MethodNotFound, StoreError
 from mcp_hub.events import Completed, Failed, Started
 from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.results import result_for
@@ -147,18 +147,3 @@ def test_a_result_is_readdressed_marked_and_shaped(era: Era) -> None:
     assert shown["resultType"] == "complete"
     assert shown["content"][0]["uri"] == "hub:///exported"
     assert shown["_meta"]["dev.mcp-hub/streams"] == {"stream": "st_1", "cursor": "7", "status": "completed"}
-
-
-def test_a_state_of_the_servers_own_is_marked_and_one_that_is_no_text_refused() -> None:
-    session = Session("s", LOCAL, Era.MODERN, "2026-07-28")
-    call = Call(CallId("st_1"), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
-
-    hub = Exporting()
-
-    def shown(state: Any) -> Any:
-        result = json.dumps({"resultType": "input_required", "requestState": state}).encode()
-        return json.loads(b"".join(result_for(cast(HubPort, hub), session, call, Completed(result, Era.MODERN))))
-
-    assert hub.parking.unmark(call, shown("mine")["requestState"]) == "mine"
-    with pytest.raises(RpcError, match="requestState"):
-        shown(7)

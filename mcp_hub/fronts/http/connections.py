@@ -228,18 +228,19 @@ class Bounded(HttpToolsProtocol):
 
     def _refuse_head(self) -> None:
         most = self.limits.max_headers
-        self.refuse(
-            431, "head_too_large", f"request line and headers have over {most} bytes (hub.http.max_headers)",
-            limit="max_headers", value=most, setting="hub.http.max_headers",
-        )  # fmt: skip
+        self._refuse_over(
+            431, "head_too_large", f"request line and headers have over {most} bytes", "max_headers", most
+        )
 
     def look(self, now: float) -> None:
         """Closes a connection that has taken too long with what it is in."""
         limits = self.limits
-        if self._part == "body" and now - self.since > limits.body_timeout:
-            self._refuse_late("body", "body_timeout", limits.body_timeout)
-        elif self._part == "head" and now - self.since > limits.header_timeout:
-            self._refuse_late("head", "header_timeout", limits.header_timeout)
+        limit, seconds = "body_timeout", limits.body_timeout
+        if self._part == "head":
+            limit, seconds = "header_timeout", limits.header_timeout
+        if self._part is not None and now - self.since > seconds:
+            said = f"the {self._part} of the request did not arrive within {seconds:g} s"
+            self._refuse_over(408, "request_timeout", said, limit, seconds)
         unread = self.transport.get_write_buffer_size()
         if not self._unread or unread < self._unread:
             self._unread_since = now
@@ -247,11 +248,9 @@ class Bounded(HttpToolsProtocol):
             self.transport.abort()
         self._unread = unread
 
-    def _refuse_late(self, part: str, limit: str, seconds: float) -> None:
-        self.refuse(
-            408, "request_timeout", f"the {part} of the request did not arrive within {seconds:g} s (hub.http.{limit})",
-            limit=limit, value=seconds, setting=f"hub.http.{limit}",
-        )  # fmt: skip
+    def _refuse_over(self, status: int, code: str, said: str, limit: str, value: float) -> None:
+        setting = f"hub.http.{limit}"
+        self.refuse(status, code, f"{said} ({setting})", limit=limit, value=value, setting=setting)
 
 
 def bounded(limits: ConnectionLimits) -> type[Bounded]:

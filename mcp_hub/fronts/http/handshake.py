@@ -16,7 +16,7 @@ from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.batches import answer_batch
 from mcp_hub.fronts.http.call_response import Housekeeper
-from mcp_hub.fronts.http.request import HttpRequest, begin, json_result
+from mcp_hub.fronts.http.request import HttpRequest, begin
 from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, Receive, Send, StreamedResponse, respond, stream
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption, not_now
 from mcp_hub.fronts.mcp.announcer import Announcer
@@ -24,7 +24,7 @@ from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
-from mcp_hub.protocol.jsonrpc.envelope import Unset, id_key, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import Unset, id_key, raw_object, result_frame
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.sessions.stored import StoredSession
@@ -133,7 +133,7 @@ class HandshakeHttp:
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
             return
-        await json_result(request.send, id_, result, [(_SESSION, session.id.encode())])
+        await respond(request.send, 200, result_frame(id_, result), [(_SESSION, session.id.encode())])
 
     def _welcome(self, kept: StoredSession) -> ClientCalls:
         """Takes a session in; the one unused for longest may have to make room. Raises `Busy`."""

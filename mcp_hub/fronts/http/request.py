@@ -6,7 +6,7 @@ from typing import Self
 from mcp_hub.aio import Bell
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
-from mcp_hub.fronts.http.response import ErrorResponse, Fields, HttpExchange, Send, StreamedResponse, respond, stream
+from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, StreamedResponse, respond, stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
@@ -17,7 +17,7 @@ from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Era, RawJson, RawObject
+from mcp_hub.types import Era, RawObject
 
 
 class HttpRequest(HttpExchange, frozen=True):
@@ -83,7 +83,7 @@ async def begin(
     if isinstance(reply, bytes):
         if changed is not None:
             await changed()
-        await json_result(request.send, id_, reply)
+        await respond(request.send, 200, envelope.result_frame(id_, reply))
         return None
     return reply, meta
 
@@ -124,7 +124,3 @@ async def _listen(
         await stream(listening, request.receive, request.send, listening.scope, listening.completed())
     finally:
         streams.close(listening)
-
-
-async def json_result(send: Send, id_: bytes, result: RawJson, headers: Fields | None = None) -> None:
-    await respond(send, 200, envelope.result_frame(id_, result), headers)

@@ -234,10 +234,7 @@ class Duplex:
             else:
                 del self._open[key]
                 self._reply(key, id_, session, meta, settled)
-        if self._open.get(key) is later:
-            del self._open[key]
-        if self._settled is not None:
-            self._settled.set()
+        self._settle(key, later)
 
     def _answer(self, id_: bytes, result: RawJson) -> None:
         self._wire.send(envelope.result_frame(id_, result))
@@ -352,7 +349,7 @@ class Duplex:
                 self._wire.flush()  # some clients lose a notification that shares a read with the result
             self._wire.send(delivery.answer)
 
-    def _settle(self, key: int | str, delivery: QuickCall | CallResponder) -> None:
+    def _settle(self, key: int | str, delivery: QuickCall | CallResponder | _Later) -> None:
         """The request is answered."""
         if self._settled is not None:
             self._settled.set()

@@ -134,7 +134,8 @@ class HttpAuth:
     def _host_passes(self, host: bytes) -> bool:
         passes = self._passed_hosts.get(host)
         if passes is None:
-            passes = self._is_known(_host_name(_text(host)))
+            name = _host_name(_text(host))
+            passes = name.lower() in self._hosts or _is_address(name)
             if len(self._passed_hosts) < 256:
                 self._passed_hosts[host] = passes
         return passes
@@ -150,9 +151,6 @@ class HttpAuth:
             return False
         known = name in self._hosts or is_loopback(name) or name == host.lower()
         return parts.scheme in ("http", "https") and bool(name) and known
-
-    def _is_known(self, name: str) -> bool:
-        return name.lower() in self._hosts or _is_address(name)
 
 
 def repeated(raw_headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:

@@ -10,7 +10,7 @@ from functools import partial
 import anyio
 import msgspec
 
-from mcp_hub.clock import Clock
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.http.admission import Rate
@@ -46,7 +46,6 @@ class HandshakeHttp:
         hub: HubPort,
         binding: Binding,
         keeper: Housekeeper,
-        clock: Clock,
         *,
         sessions: Sessions,
         session_rate: Rate | None,
@@ -54,7 +53,7 @@ class HandshakeHttp:
     ) -> None:
         self._hub = hub
         self._binding = binding
-        self._resumption = Resumption(hub, keeper, clock, close_streams_after)
+        self._resumption = Resumption(hub, keeper, SystemClock(), close_streams_after)
         self._sessions = sessions
         self._session_rate = session_rate
         self._clients: dict[str, ClientCalls] = {}
@@ -71,7 +70,9 @@ class HandshakeHttp:
             await self._initialize(request)
             return
         if _SESSION not in request.headers and request.is_request and request.params()[1].is_modern:
-            await request.refused(request.id(), _version_header_missing(), Era.MODERN)
+            # a modern envelope without the header that mirrors it (2026-07-28, "Server Validation")
+            said = "mcp-protocol-version header is missing or names an older version"
+            await request.refused(request.id(), RpcError(said, code=HEADER_MISMATCH), Era.MODERN)
             return
         await self._take(await self._client(request), request)
 
@@ -250,8 +251,3 @@ class HandshakeHttp:
     def close(self) -> None:
         for scope in self._streams.values():
             scope.cancel()
-
-
-def _version_header_missing() -> RpcError:
-    """A modern envelope without the header that mirrors it (2026-07-28, "Server Validation")."""
-    return RpcError("mcp-protocol-version header is missing or names an older version", code=HEADER_MISMATCH)

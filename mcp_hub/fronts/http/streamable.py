@@ -6,7 +6,6 @@ Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-htt
 
 from collections.abc import Mapping
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
 from mcp_hub.fronts.http.call_response import Housekeeper
@@ -44,7 +43,6 @@ class StreamableHttp:
             hub,
             binding,
             self._keeper,
-            SystemClock(),
             sessions=Sessions(max_sessions, sessions_per_principal),
             session_rate=admission.sessions if admission is not None else None,
             close_streams_after=close_streams_after,

@@ -5,6 +5,7 @@ hands the request over; the `Reply` says how the answer comes about. Not here: t
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar, final
 
 import msgspec
@@ -90,7 +91,7 @@ class Binding:
             if self._hub.catalog.is_settled:
                 raise
             # its server may be on its way up: wait as long as a list would
-            return Deferred(self._call_later(session, method, params, meta))
+            return Deferred(self._settled(partial(self._hub.call, session, method, params, meta)))
 
     def _other(self, session: Session, method: str, params: RawObject) -> Reply:
         """Answers every request that is not a call."""
@@ -114,19 +115,14 @@ class Binding:
             case _:  # a second initialize
                 raise InvalidParams("this session is initialized already")
 
-    async def _call_later(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> CallHandle:
+    async def _settled(self, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
         await self._hub.catalog.settled()
-        return self._hub.call(session, method, params, meta)
+        return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor
-        if self._hub.catalog.is_settled:
-            return self._hub.list_page(session, kind, cursor)
-        return Deferred(self._list_later(session, kind, cursor))
-
-    async def _list_later(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
-        await self._hub.catalog.settled()
-        return self._hub.list_page(session, kind, cursor)
+        page = partial(self._hub.list_page, session, kind, cursor)
+        return page() if self._hub.catalog.is_settled else Deferred(self._settled(page))
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":

@@ -116,13 +116,10 @@ class Health:
             caller = await request.scope["who"]()
             if isinstance(caller, Refusal):
                 return refused(caller, f"{caller.reason} for details")
-            report = await self._report(status, reasons, caller.profile)
+            own, profile = self._watched, caller.profile
+            servers, reload = await own.servers(profile), own.last_reload(profile)
+            report = HealthReport(status, self._version, own.store, servers, reasons, reload)
             return Response(msgspec.json.encode(report), code, _HEADERS, "application/json")
         if "application/json" in request.headers.get("accept", ""):
             return Response(msgspec.json.encode({"status": status}), code, _HEADERS, "application/json")
         return PlainTextResponse(f"{status}\n", code, _HEADERS)
-
-    async def _report(self, status: str, reasons: list[Reason], profile: str | None) -> HealthReport:
-        own = self._watched
-        servers, reload = await own.servers(profile), own.last_reload(profile)
-        return HealthReport(status, self._version, own.store, servers, reasons, reload)

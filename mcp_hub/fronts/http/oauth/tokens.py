@@ -148,7 +148,9 @@ class TokenVerifier:
                 await issuer.keys.refresh()
             version, keys = issuer.keys.version, issuer.keys.find(*named)
             if not keys and (trouble := issuer.keys.trouble) is not None:
-                return _unavailable(issuer, trouble)
+                # their token may be good: it is nobody's fault who asks
+                said = f"the keys of {issuer.name} are not to be had: {trouble}; try again later"
+                return Refusal(503, "keys_unavailable", said, ((b"retry-after", b"10"),))
             claims = self._claims(token, header["alg"], keys, issuer)
             if "cnf" in claims:
                 raise _Refused("the token is bound to a proof of possession, which is not checked here")
@@ -264,9 +266,3 @@ def _seconds(value: object) -> float:
     if not math.isfinite(seconds):
         raise _Refused("the token has a time that is not a number")
     return seconds
-
-
-def _unavailable(issuer: Issuer, trouble: str) -> Refusal:
-    """Nobody's fault who asks: their token may be good."""
-    said = f"the keys of {issuer.name} are not to be had: {trouble}; try again later"
-    return Refusal(503, "keys_unavailable", said, ((b"retry-after", b"10"),))

@@ -87,7 +87,7 @@ class Admission:
         self._open[principal] = under_way + 1
 
     def leave(self, principal: str) -> None:
-        """The request has its answer, or nobody waits for that any more."""
+        """The request is answered, or its client is gone."""
         left = self._open[principal] - 1
         if left:
             self._open[principal] = left

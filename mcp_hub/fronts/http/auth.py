@@ -126,7 +126,7 @@ class HttpAuth:
         return await self._verifier.verify(unverified.token, unverified.digest)
 
     def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:
-        """The caller with the profile that the URL names; one that is bound to another hears that there is none."""
+        """The caller with the profile that the URL names. For a caller bound to another one it does not exist."""
         if profile not in self._profiles or caller.profile not in (None, profile):
             return Refusal(404, "unknown_profile", f"no profile {json.dumps(profile[:100])} that you may use")
         return replace(caller, profile=profile)

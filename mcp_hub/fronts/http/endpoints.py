@@ -84,7 +84,7 @@ def _bodiless(send: Send) -> Send:
 
 
 class _Listener:
-    """The requests of a client that only listens, which might be for ever: it is gone once its token is, too."""
+    """The messages of a client that only listens, without end: it counts as gone once its token is."""
 
     def __init__(self, http: HttpExchange) -> None:
         self._http = http

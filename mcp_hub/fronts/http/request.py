@@ -44,7 +44,7 @@ class HttpRequest(HttpExchange, frozen=True):
             raise RpcError('invalid request: jsonrpc must be "2.0"', code=INVALID_REQUEST)
 
     def id(self) -> bytes:
-        """The request's id. Raises `RpcError` -32600 if it is none that can be answered."""
+        """The request's id. Raises `RpcError` -32600 for an id that cannot be answered."""
         id_ = envelope.usable_id(self.message.id)
         if id_ is None:
             raise RpcError("invalid request: the id must be a string or an integer", code=INVALID_REQUEST)

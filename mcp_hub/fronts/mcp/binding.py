@@ -44,7 +44,7 @@ class Deferred(msgspec.Struct, frozen=True):
 
 @final
 class Listen(msgspec.Struct, frozen=True):
-    """The answer is a stream of notifications, to be had from the binding's `streams`."""
+    """The answer is a stream of notifications, which the binding's `streams` opens."""
 
     wanted: ListenFilter
 

@@ -33,7 +33,7 @@ from mcp_hub.wire.base import Pending, Requests
 log = get_logger(__name__)
 
 OnModern = Callable[[RequestMeta], Session]
-"""The session of a request with a modern envelope. Raises `RpcError` where it is not to be had."""
+"""The session of a request with a modern envelope. Raises `RpcError` where modern requests are not served."""
 
 
 class ClientWire(Protocol):

@@ -69,5 +69,5 @@ class _Block(msgspec.Struct):
 
 
 def marked(done: Completed, stream: CallId, cursor: int, status: str) -> Completed:
-    """The result of a logged call, with the mark that says where its events are to be had."""
+    """The result of a logged call, with the mark that says where its events are."""
     return Completed(with_mark(done.result, stream, cursor, status), done.era)

@@ -37,7 +37,7 @@ class _Wanted(msgspec.Struct):
         """The number of the event that the cursor stands behind. Raises `InvalidParams`."""
         text = self.cursor if self.cursor is not None else "0"
         if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
-            raise InvalidParams(f"params.cursor: {text[:50]!r} is none of this stream's")
+            raise InvalidParams(f"params.cursor: {text[:50]!r} is not a cursor of this stream")
         return int(text)
 
 

@@ -76,7 +76,7 @@ class Health:
 
     @property
     def routes(self) -> Mapping[str, Route]:
-        """By path; each is for everybody, and asks who somebody is for the details alone."""
+        """By path; each is for everybody, and looks at the caller for details only."""
         pages = {"/livez": self._livez, "/healthz": self._healthz, "/readyz": self._readyz}
         return {path: Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()}
 

@@ -60,7 +60,7 @@ class Sampled(Protocol):
         ...
 
     def quarantined(self) -> Iterable[str]:
-        """The server of each definition that nobody is listed because it is malformed."""
+        """The server of each malformed definition, which is listed to no client."""
         ...
 
     def reloads(self) -> tuple[int, int, float | None]:

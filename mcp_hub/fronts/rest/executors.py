@@ -174,7 +174,7 @@ def _number(request: RestRequest, header: str, otherwise: str | None = None) -> 
     text = request.header(header)
     text = otherwise if text is None else text
     if text is None:
-        raise Problem(400, "missing_header", f"{header} has to be there")
+        raise Problem(400, "missing_header", f"the header {header} is missing")
     if not _NUMBER.fullmatch(text):
         raise Problem(400, "invalid_header", f"{header} has to be a whole number, not {text[:50]!r}")
     return int(text)

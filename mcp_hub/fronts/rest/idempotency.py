@@ -16,7 +16,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
 def check_key(key: str) -> None:
-    """Raises `Problem` for an idempotency key that is none."""
+    """Raises `Problem` for a malformed idempotency key."""
     if not _KEY.fullmatch(key):
         raise Problem(400, "invalid_idempotency_key", "Idempotency-Key has to be 1 to 255 characters of ASCII")
 

@@ -88,7 +88,7 @@ async def open_questions(stream: StreamHandle) -> list[QuestionInfo]:
 
 
 def outcome(stream: str, line: bytes) -> Raw:
-    """The result in the line of an ending. Raises the `Problem` that it is if there is none."""
+    """The result in the line of an ending. Raises the `Problem` of a call without a result."""
     if kind_of(line) == b"error":
         failed = msgspec.json.decode(msgspec.json.decode(line, type=_Error).data, type=FailedCall)
         raise ended_in(stream, failed)

@@ -74,7 +74,7 @@ def ended_in(stream: str, failed: FailedCall) -> Problem:
     """The outcome of a call that ended with a JSON-RPC error, which is in `jsonrpc` byte for byte."""
     status = _STATUS.get(failed.code, 502)
     if status == 503 and failed.outcome is not None:
-        status = 502  # it may have been done: nobody is to come again as if it had not
+        status = 502  # it may have been done: a client must not simply try again
     if failed.code == "tool_error" and _code(failed.jsonrpc) == INVALID_PARAMS:
         status = 400
     members: dict[str, object] = {"class": failed.group, "retryable": failed.retryable}

@@ -116,7 +116,7 @@ def _outcome(body: InputBody, question: QuestionInfo) -> Raw | RpcError:
     """The answer in the body. Raises `Problem` for one without an outcome, or with two."""
     given = [name for name in ("action", "result", "error") if getattr(body, name) is not UNSET]
     if len(given) != 1:
-        raise _unfit("one of `action`, `result` and `error` has to be there")
+        raise _unfit("it needs exactly one of `action`, `result` and `error`")
     if body.content is not UNSET and body.action != "accept":
         raise _unfit("`content` goes with the action accept")
     if body.error is not UNSET:

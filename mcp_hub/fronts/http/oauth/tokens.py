@@ -91,7 +91,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    """A token that is not taken; the message is for whoever sent it and repeats nothing of it."""
+    """A token that is refused; the message is for its sender and repeats nothing of it."""
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -148,8 +148,8 @@ class TokenVerifier:
                 await issuer.keys.refresh()
             version, keys = issuer.keys.version, issuer.keys.find(*named)
             if not keys and (trouble := issuer.keys.trouble) is not None:
-                # their token may be good: it is nobody's fault who asks
-                said = f"the keys of {issuer.name} are not to be had: {trouble}; try again later"
+                # the token may be good, so this is not a 401
+                said = f"the keys of {issuer.name} are not available: {trouble}; try again later"
                 return Refusal(503, "keys_unavailable", said, ((b"retry-after", b"10"),))
             claims = self._claims(token, header["alg"], keys, issuer)
             if "cnf" in claims:

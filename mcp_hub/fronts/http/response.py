@@ -104,7 +104,7 @@ class StreamedResponse:
         self._receive = receive
         self._send = send
         self._headers = headers
-        self._block = Block()
+        self._block: Block | None = None
         self._patience: Timer | None = None
 
     async def whole(self, status: int, body: bytes = b"") -> None:
@@ -151,7 +151,7 @@ class StreamedResponse:
     async def _part(self, body: bytes, *, more: bool) -> None:
         if self.is_gone:
             raise ClientGone
-        block = self._block = Block()
+        self._block = block = Block()
         self._patience = call_later(self.stalled, self._give_up)
         try:
             with block:
@@ -164,7 +164,8 @@ class StreamedResponse:
 
     def _give_up(self) -> None:
         self.is_gone = True
-        self._block.give_up()
+        if self._block is not None:
+            self._block.give_up()
 
 
 class NewsSource(Protocol):

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.call import Call, CallHandler, Early, Upstream
-from mcp_hub.calls.figures import Durations, Figures, LoadFigures, MethodFigures, figures
 from mcp_hub.calls.handle import CallHandle, RemoteCall, call_handle, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
+from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_parked
 from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
@@ -356,7 +356,8 @@ class HubPort:
 
     def figures(self) -> Figures:
         """The calls in numbers, as of now."""
-        return figures(self._registry, self._upstreams)
+        methods = self._registry.meters.figures(self._upstreams)
+        return Figures(BOUNDS, load_figures(self._registry.under_way), methods)
 
     def statuses(self) -> list[UpstreamStatus]:
         """Every configured server, in configured order."""

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
-from mcp_hub.app.limits import Current, time_limits
+from mcp_hub.app.limits import Current, call_limits, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
 from mcp_hub.calls.registry import CallRegistry
@@ -63,7 +63,7 @@ class Applier(msgspec.Struct, frozen=True):
         self.kinds.forget()
         self.limits.clear()
         self.limits.update(limits)
-        self.registry.limit(running=settings.hub.limits.running_calls, waiting=settings.hub.limits.waiting_calls)
+        self.registry.limit(call_limits(settings))
         self.approvals.follow(policies(settings))
         self.hub.catalog.use(rules, settings.hub.aliases)
         self.hub.page_size, self.hub.task_after = settings.hub.page_size, settings.hub.task_after

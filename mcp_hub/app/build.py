@@ -19,6 +19,7 @@ from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
 from mcp_hub.app.limits import (
     Current,
+    call_limits,
     instructions,
     open_documents,
     open_store,
@@ -224,8 +225,7 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     catalog = _catalog(settings, fleet, changes, clock, approvals)
     streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
     tracer = tracing_of(settings, env, clock, partial(_status, fleet.upstreams), is_http=has_executors)
-    most = {"running": limits.running_calls, "waiting": limits.waiting_calls}
-    registry = CallRegistry(clock, **most, on_durable=streams.begin, turn=turn, tracer=tracer)
+    registry = CallRegistry(clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer)
     documents = open_documents(settings, env)
     audiences = ClientKinds(current.client, current.soft_deadline, OFFERED)
     parking = PendingInput(clock, limits.question_timeout, registry.cancel, key)

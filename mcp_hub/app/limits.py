@@ -11,7 +11,7 @@ import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import virtual_name
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.discovery.instructions import compose
 from mcp_hub.clock import SystemClock, wall_time
@@ -81,6 +81,11 @@ def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
 def virtual_limits(settings: Settings) -> ExecutorLimits:
     """Of the tools that clients execute."""
     return ExecutorLimits(producer=ProducerLimits(event=settings.hub.limits.event))
+
+
+def call_limits(settings: Settings) -> CallLimits:
+    """The calls of one principal."""
+    return CallLimits(settings.hub.limits.running_calls, settings.hub.limits.waiting_calls)
 
 
 def stream_limits(settings: Settings) -> StreamLimits:

@@ -17,6 +17,13 @@ class CallRules(msgspec.Struct, frozen=True):
     idempotent: bool = False
 
 
+class CallLimits(msgspec.Struct, frozen=True):
+    """Calls of one principal that run at once, and those that wait for their turn."""
+
+    running: int
+    waiting: int
+
+
 class StreamLimits(msgspec.Struct, frozen=True):
     """`detached` calls of one principal that run without a client, `followers` of one stream.
 

@@ -5,13 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from mcp_hub.aio import call_later
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
 from mcp_hub.calls.handle import CallHandle, call_handle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.calls.streams.table import StreamTable
@@ -37,19 +36,12 @@ class LoneOwner:
     def __init__(self, streams: StreamTable | None = None) -> None:
         self.cancelled: list[CallRecord] = []
         self._streams = streams
-        self._records: list[CallRecord] = []
 
     def record(self, call: Call, limits: TimeLimits = LONG, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
-        record = new_record(call, never, limits, LoopClock(), plan, self)
-        self._records.append(record)
-        return record
+        return new_record(call, never, limits, LoopClock(), plan, self)
 
     def reschedule(self, due: float) -> None:
-        call_later(due - LoopClock().now(), self._look)
-
-    def _look(self) -> None:
-        for record in self._records:
-            record.look(LoopClock().now())
+        pass
 
     def becomes_durable(self, record: CallRecord) -> None:
         if self._streams is not None:
@@ -59,7 +51,7 @@ class LoneOwner:
         self.cancelled.append(record)
 
     def has_ended(self, record: CallRecord) -> None:
-        self._records.remove(record)
+        pass
 
 
 def handle_of(
@@ -175,7 +167,7 @@ class Watched:
 
 
 def new_registry(running: int = 10, waiting: int = 10) -> CallRegistry:
-    return CallRegistry(LoopClock(), running=running, waiting=waiting)
+    return CallRegistry(LoopClock(), CallLimits(running, waiting))
 
 
 def watch(registry: CallRegistry, handler: CallHandler, limits: TimeLimits = LONG, principal: str = "p") -> Watched:

@@ -9,7 +9,7 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, Question, StreamInfo
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, resumed
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.stored import last_progress
 from mcp_hub.calls.streams.stream import Stream, StreamReader
@@ -40,7 +40,7 @@ class DurableHub:
         self.store = store or HubStore()
         self.clock = LoopClock()
         self.streams = StreamTable(self.store, self.clock, limits or StreamLimits(followers=1000))
-        self.registry = CallRegistry(self.clock, running=running, waiting=100, on_durable=self.streams.begin)
+        self.registry = CallRegistry(self.clock, CallLimits(running, 100), on_durable=self.streams.begin)
         self.calls: list[DurableCall] = []
         self.taken_up: list[DurableCall] = []
         if more.get("takes_up"):

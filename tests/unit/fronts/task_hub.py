@@ -12,7 +12,7 @@ import pytest
 from mcp_hub.call import Call, CallChannel, Question, Upstream
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
@@ -162,7 +162,7 @@ class TaskHub:
         self.clock = LoopClock()
         self.server = Server()
         self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
-        self.registry = CallRegistry(self.clock, running=99, waiting=9, on_durable=self.streams.begin)
+        self.registry = CallRegistry(self.clock, CallLimits(99, 9), on_durable=self.streams.begin)
         upstreams = cast(Mapping[str, Upstream], {"git": self.server})
         changes = Notices()
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}

@@ -192,8 +192,8 @@ def test_what_is_no_longer_configured_is_forgotten() -> None:
     meters = Meters()
     for name in ("a", "b"):
         meters._fresh(name, "tools/call")
-    meters.keep({"b"})
-    assert [server for (server, _), _ in meters] == ["b"]
-    for number in range(5000):
-        meters._fresh(f"s{number}", "tools/call")
-    assert len(list(meters)) == 4096
+    assert [own.server for own in meters.figures({"b"})] == ["b"]
+    names = [f"s{number}" for number in range(5000)]
+    for name in names:
+        meters._fresh(name, "tools/call")
+    assert len(meters.figures(names)) == 4096

@@ -224,21 +224,15 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def ring_at(self, due: float, ring: Callable[[], None]) -> None:
-        """Calls `ring` at that time, once, in place of what was to ring before. A timer would cost half a kilobyte."""
-        self.times.set_alarm((due, ring))
-        self._owner.reschedule(due)
-
     def look(self, now: float) -> float:
-        """Does what is due of a call that lasts: its durable stream, alarm, heartbeat. When there is more to do."""
+        """Does what is due of a call that lasts: its durable stream, heartbeat. When there is more to do."""
         if self.times.began is None or self.log.ended:
             return math.inf
         if self.is_short:
             if now < self.times.started + QUIET:
                 return self.times.started + QUIET
             self.become_durable()
-        due = self.times.ring(now)
-        return min(due, self._beat(now)) if self.call.wants_progress else due
+        return self._beat(now) if self.call.wants_progress else math.inf
 
     def _beat(self, now: float) -> float:
         """The heartbeat, if it is due; when the next one is."""

@@ -1,20 +1,16 @@
 """The times of a call: when it runs out of time, by which limit, and the error that names the setting to raise."""
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from mcp_hub.aio import call_soon
 from mcp_hub.call import Call
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
 
-_EARLY: Final = 0.01
-"""Seconds before its time that an alarm may ring: timers may be a little early, and the next turn would be late."""
 _DOUBT: Final = 30.0
 """Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
 
@@ -23,7 +19,7 @@ class CallTimes(msgspec.Struct):
     """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
 
     `spoken` is the last progress that its caller received, or the start. `doubted` is when an answer came that belongs
-    to no call. `alarm` is what is to be called, and when.
+    to no call.
     """
 
     clock: Clock
@@ -33,7 +29,6 @@ class CallTimes(msgspec.Struct):
     heard: float
     spoken: float
     doubted: float = -math.inf
-    alarm: tuple[float, Callable[[], None]] | None = None
 
     def wait(self) -> None:
         """The call waits for its turn."""
@@ -58,21 +53,6 @@ class CallTimes(msgspec.Struct):
         if is_new:
             self.doubted = self.clock.now()
         return is_new
-
-    def set_alarm(self, alarm: tuple[float, Callable[[], None]] | None) -> None:
-        """None: nothing is to be called any more."""
-        self.alarm = alarm
-
-    def ring(self, now: float) -> float:
-        """Calls what is due, in the next pass of the loop; when it will be."""
-        if self.alarm is None:
-            return math.inf
-        due, ring = self.alarm
-        if now < due - _EARLY:
-            return due
-        self.alarm = None
-        call_soon(ring)
-        return math.inf
 
     def due(self, *, is_asking: bool) -> float:
         """When the call runs out of time, unless its upstream is heard of before. While it waits nobody is silent."""

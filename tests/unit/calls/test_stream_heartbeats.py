@@ -90,27 +90,6 @@ async def test_the_wheel_turns_when_there_is_something_to_do_and_not_otherwise(m
     assert turns.count - before <= 1
 
 
-@pytest.mark.parametrize("wants_progress", [False, True])
-@virtual
-async def test_an_alarm_rings_at_its_times_while_the_call_runs(wants_progress: bool) -> None:
-    hub = DurableHub()
-    start = LoopClock().now()
-    rung: list[float] = []
-    calls = [hub.call(wants_progress=wants_progress) for _ in range(2)]
-
-    def rings() -> None:
-        rung.append(round(LoopClock().now() - start, 1))
-        if len(rung) == 1:
-            calls[0].record.ring_at(start + 42, rings)
-
-    for call in calls:
-        call.record.ring_at(start + 7, rings)
-    calls[1].ends()
-    await sleep(95)
-    assert rung == [7, 42]
-    assert [round(at) for at in beats(calls[0].record)] == ([*range(1, 10)] if wants_progress else [])
-
-
 @pytest.mark.parametrize("moment", [0.249, 0.26])
 @virtual
 async def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_one(moment: float) -> None:

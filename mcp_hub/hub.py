@@ -114,7 +114,7 @@ class HubPort:
         self.durable = StreamPort(streams, rules)
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
-        self.session_store = SessionStore(streams.store, streams.retention)
+        self.session_store = SessionStore(streams.store, streams.limits.retention)
         retention = long_results.keeping if long_results is not None else None
         self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention)
         self.take_up = self._starter.take_up

@@ -67,12 +67,4 @@ class CallPlan(msgspec.Struct, frozen=True):
         return handler if self.layers is None else self.layers(handler)
 
 
-def resumed(
-    truncate: Truncate | None, how: RawJson, progressed: float, events: int, revoked: str | None = None
-) -> CallPlan:
-    """The plan of a call that another hub began, and maybe `revoked`; its stream continues after so many events."""
-    resumption = ResumePoint(how, revoked)
-    return CallPlan(truncate=truncate, may_last=False, resumption=resumption, progressed=progressed, events=events)
-
-
 WITHOUT_PLAN: Final = CallPlan()

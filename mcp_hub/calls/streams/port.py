@@ -184,7 +184,7 @@ class StreamPort:
         return await self._settled(writer) if self.rules(writer.record.call).idempotent else None
 
     async def _settled(self, writer: StreamWriter) -> StreamHandle:
-        await self.table.settled(writer)
+        await writer.settled()
         if writer.error is None:
             return StreamHandle(self, writer.stream)
         row = writer.stream.row
@@ -210,13 +210,14 @@ class StreamPort:
         writer, call = self.table.owned(record.call.id), record.call
         policy = self.rules(call).orphan
         if policy == "cancel" and back_within is not None:
-            self.table.orphan(record, back_within)
+            if writer is not None:
+                writer.orphan(back_within)
         elif (policy == "cancel" or call.upstream == OWN) and (writer is None or not writer.is_detached):
             record.cancel("its client is gone")
         else:
             writer = self.table.begin(record)
             seconds = patience(policy, is_detached=writer.is_detached, is_read_only=record.plan.is_read_only(call))
-            self.table.orphan(record, seconds)
+            writer.orphan(seconds)
 
 
 def _check_digest(row: StreamInfo, digest: str) -> None:

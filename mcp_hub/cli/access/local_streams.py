@@ -153,7 +153,7 @@ async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
     """The row; with an ending if its hub has died and no other hub can continue the call."""
     if row.has_ended or row.continuation is not None or not await store.is_orphan(row):
         return row
-    return await StreamTable(store, SystemClock(), StreamLimits()).find(row.principal, row.id)
+    return (await StreamTable(store, SystemClock(), StreamLimits()).open(row.principal, row.id)).row
 
 
 class _Head(msgspec.Struct):

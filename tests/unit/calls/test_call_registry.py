@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
-from mcp_hub.calls.plan import resumed
+from mcp_hub.calls.plan import CallPlan, ResumePoint
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
@@ -226,7 +226,7 @@ def test_a_call_that_another_hub_has_begun_is_no_unsent_one_though_its_turn_has_
     async def scenario() -> list[Watched]:
         registry = new_registry(running=1)
         watch(registry, never)
-        plan = resumed(None, b"{}", 0, 5)
+        plan = CallPlan(may_last=False, resumption=ResumePoint(b"{}"), events=5)
         limits = [TimeLimits(3, seconds) for seconds in (20, 1000)]
         calls = [Watched(registry.start(new_call(), never, each, plan), 0) for each in limits]
         await sleep(100)

@@ -132,14 +132,15 @@ class HubPort:
 
     def _facts(self, session: Session) -> _Facts:
         """All that calls of the session depend on, as long as neither the settings nor the lists change."""
-        known = session.facts
-        if type(known) is _Facts and known.version == self.changes.version and session.epoch == self.epoch:
+        offer = session.offer
+        known = offer.facts
+        if type(known) is _Facts and known.version == self.changes.version and offer.epoch == self.epoch:
             return known
-        if session.epoch != self.epoch:
-            session.renew(self.epoch)
+        if offer.epoch != self.epoch:
+            offer.renew(self.epoch)
         profile = session.caller.profile
         audience = self.audience(session)
-        view, deadline = self.catalog.exposed(profile, audience, session.mode), audience.soft_deadline
+        view, deadline = self.catalog.exposed(profile, audience, offer.mode), audience.soft_deadline
         facts = _Facts(
             self.changes.version,
             view,
@@ -151,23 +152,23 @@ class HubPort:
             None if deadline is None else Early(deadline, is_task=False),
             partial(_is_read_only, view),
         )
-        session.derive(facts)
+        offer.derive(facts)
         return facts
 
     def audience(self, session: Session) -> ClientKind:
         """The kind of the session's client."""
-        return session.audience or self._audience(session)
+        return session.offer.kind or self._audience(session)
 
     selected = staticmethod(meta_tools.selected)
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
         view = self.view(session)
-        if session.mode is None and kind is Kind.TOOL:
-            session.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
+        if session.offer.mode is None and kind is Kind.TOOL:
+            session.offer.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
         page = view.page(kind, session.era, cursor, self.page_size)
-        if session.lists is not None and cursor is None:
-            session.lists[kind] = self.list_digest(session, kind)
+        if session.offer.lists is not None and cursor is None:
+            session.offer.lists[kind] = self.list_digest(session, kind)
         return page
 
     def list_digest(self, session: Session, kind: Kind) -> int:

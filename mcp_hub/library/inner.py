@@ -31,7 +31,7 @@ from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rpc_errors import for_caller
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, CallId, Era, Kind, RawJson, UpstreamStatus
 
 _TOKEN: Final = b'"library"'
@@ -135,8 +135,7 @@ class InnerHub:
             Era.HANDSHAKE,
             eras.LATEST_HANDSHAKE,
             SUPERSET if asks else {},
-            audience=PROGRAM,
-            mode="full",
+            offer=ClientOffer(PROGRAM, "full"),
         )
 
     def result(self, id_: CallId, server: str, done: Completed) -> bytes:

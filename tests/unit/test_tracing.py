@@ -24,7 +24,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.sessions.session import LOCAL, ClientOffer, Session
 from mcp_hub.types import ClientKind, Era, RawObject, UpstreamState, UpstreamStatus
 from tests.unit.fronts.rest_peer import RestPeer, rest_hub
 from tests.upstreams.child import WAIT
@@ -162,7 +162,7 @@ async def test_a_cancelled_call_has_both_spans_ended(traced: Traced) -> None:
 
 
 async def test_a_tool_of_the_hubs_own_has_one_hop(traced: Traced) -> None:
-    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", audience=ClientKind(expose="search"), mode="search")
+    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", offer=ClientOffer(ClientKind(expose="search"), "search"))
     params = {"name": msgspec.Raw(b'"find_tools"'), "arguments": msgspec.Raw(b'{"query":"echo"}')}
     record = traced.peer.app.hub.call(
         session, "tools/call", params, RequestMeta(None, None, None, None, None, {})

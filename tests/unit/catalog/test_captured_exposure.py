@@ -261,7 +261,7 @@ async def test_a_session_that_came_early_keeps_its_mode_is_told_and_never_gets_m
     for kind, session in sessions.items():
         own = [*SEARCH, *FIRST[kind]]
         most = 400 if kind == CODE else 240
-        assert session.mode == "full" and hub.app.hub.list_digest(session, Kind.TOOL) != before[kind]
+        assert session.offer.mode == "full" and hub.app.hub.list_digest(session, Kind.TOOL) != before[kind]
         assert names_in(hub.list_of(session)) == [*own, *every[: most - len(own)]]
     assert names_in(hub.list_of(hub.session(OLD))) == SEARCH
 

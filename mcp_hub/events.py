@@ -34,8 +34,9 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
     @property
     def message(self) -> str | None:
         """The message for people, if there is one."""
+        raw = self.rest.get("message") if self.rest else None
         try:
-            return msgspec.json.decode((self.rest or {}).get("message", b"null"), type=str | None)
+            return None if raw is None else msgspec.json.decode(raw, type=str | None)
         except msgspec.DecodeError:
             return None
 

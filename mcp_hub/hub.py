@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.call import Call, CallHandler, Early, Upstream
-from mcp_hub.calls.handle import CallHandle, RemoteCall, call_handle, remote_call
+from mcp_hub.calls.handle import CallHandle, RemoteCall, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
@@ -207,8 +207,7 @@ class HubPort:
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place
         )
-        seconds = record.times.limits.total
-        return CallHandle(call, record.open_questions, seconds, record, self.durable, self._parking, early=early)
+        return CallHandle(call, record, self.durable, early=early)
 
     def _retried(
         self, call: Call, responses: RawObject | None, state: str | None, early: Early | None
@@ -218,7 +217,7 @@ class HubPort:
             parked = self._parking.fetch(state, call)
             for key, response in (responses or {}).items():
                 parked.record.answer(key, response)
-            return call_handle(parked.record, self.durable, self._parking, parked.after, early)
+            return CallHandle(parked.record.call, parked.record, self.durable, parked.after, early)
         own = self._parking.unmark(call, state) if state is not None else None
         return replace(call, input_responses=responses, request_state=own)
 
@@ -227,7 +226,7 @@ class HubPort:
         handler, limits = self._own_handler(session, call, deadline, refused)
         truncate = self._starter.truncation(None) if own_name(call) == meta_tools.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
-        return call_handle(record, self.durable, self._parking)
+        return CallHandle(call, record, self.durable)
 
     def _own_handler(
         self, session: Session, call: Call, deadline: float, refused: RpcError | None
@@ -256,11 +255,7 @@ class HubPort:
 
     def _most_tokens(self, session: Session) -> int:
         """Of an answer of the hub's own."""
-        return self.max_result_tokens(session) or _MOST_TOKENS
-
-    def max_result_tokens(self, session: Session) -> int:
-        """Tokens above which the session's results are cut; 0 for never."""
-        return results_of(self.catalog.rules(session.caller.profile), self.audience(session))
+        return self._facts(session).result_tokens or _MOST_TOKENS
 
     def _early(self, session: Session, to: Route, otherwise: Early | None) -> Early | None:
         """The answer of a modern client whose call runs for long; None: only the result.
@@ -279,7 +274,7 @@ class HubPort:
         self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
     ) -> RemoteCall:
         """A call that does not run here, for a front that shapes its events; `asked` are the open questions' keys."""
-        remote = remote_call(call, self.durable, self._parking, pass_on)
+        remote = remote_call(call, self.durable, pass_on)
         for key in asked:
             remote.opened(key)
         return remote
@@ -287,7 +282,7 @@ class HubPort:
     def running_call(self, stream: StreamHandle) -> CallHandle | None:
         """The call of a stream, if it runs here, for a client that comes back to it."""
         record = stream.record
-        return None if record is None else call_handle(record, self.durable, self._parking)
+        return None if record is None else CallHandle(record.call, record, self.durable)
 
     async def begin_stream(self, call: CallHandle, key: str | None = None, digest: str = "") -> StreamHandle:
         """Makes a call that has just been started durable, and detaches it; returns when the store has its stream.
@@ -296,6 +291,10 @@ class HubPort:
         the call is left; `KeyReused`, `StoreError`.
         """
         return await self.durable.begin(call.record, key, digest)
+
+    def park(self, call: CallHandle, cursor: int) -> str:
+        """Keeps a call for a modern client that has to gather input; the `requestState` of the retry."""
+        return self._parking.park(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:
         """A modern server's own `requestState`, as its client gets it: bound to principal and server."""
@@ -309,7 +308,9 @@ class HubPort:
 
     def is_shared(self, session: Session, call: CallHandle) -> bool:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
-        return self.catalog.is_shared(session.caller.profile) and not call.had_input
+        if call.record.asked or call.call.input_responses is not None or call.call.request_state is not None:
+            return False
+        return self.catalog.is_shared(session.caller.profile)
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """Returns when its upstream watches the resource; updates are noted in `changes` from then on.

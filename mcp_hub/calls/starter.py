@@ -15,7 +15,7 @@ from mcp_hub.calls.results.retain import Retention
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
-from mcp_hub.calls.streams.stored import asked, last_progress
+from mcp_hub.calls.streams.stored import last_progress
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed
@@ -139,13 +139,7 @@ class CallStarter:
 
         Structured content is left alone where the caller is shown a schema of it (`shows_output`), or nobody knows.
         """
-        return None if self._retention is None else partial(self._truncate, self._retention, shows_output)
-
-    async def _truncate(
-        self, retention: Retention, shows_output: Callable[[str], bool] | None, call: Call, done: Completed
-    ) -> Completed:
-        may_drop = shows_output is not None and not shows_output(asked(call))
-        return await retention.fitted(call, done, may_drop_structured=may_drop)
+        return None if self._retention is None else partial(self._retention.fitted, shows_output)
 
     async def take_up(self, row: StreamInfo) -> None:
         """Continues a call of another hub that is gone: its stream belongs to this one now."""

@@ -119,7 +119,7 @@ async def test_a_program_gets_every_tool_and_whole_results_after_a_reload_too(tm
         await hub.to(hub={"expose": "search", "max_result_tokens": 100})
         session = rest_session(Caller(), "s1")
         assert {"a_echo", "a_hold"} <= set(hub.names(session))
-        assert hub.app.hub.max_result_tokens(session) == 0
+        assert hub.app.hub._facts(session).result_tokens == 0
 
 
 async def test_who_has_a_profile_that_is_gone_is_listed_nothing(tmp_path: Path) -> None:

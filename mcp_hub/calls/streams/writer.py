@@ -337,10 +337,5 @@ def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
 
 def _last_message(events: list[CallEvent]) -> str | None:
     """The message of the last progress that has one."""
-    for event in reversed(events):
-        if type(event) is Progressed and event.rest and "message" in event.rest:
-            try:
-                return msgspec.json.decode(event.rest["message"], type=str)
-            except msgspec.DecodeError:
-                return None
-    return None
+    told = (event.message for event in reversed(events) if type(event) is Progressed)
+    return next((message for message in told if message is not None), None)

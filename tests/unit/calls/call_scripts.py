@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
-from mcp_hub.calls.handle import CallHandle, call_handle
-from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
@@ -55,19 +54,11 @@ class LoneOwner:
 
 
 def handle_of(
-    record: CallRecord,
-    streams: StreamTable | None = None,
-    parking: PendingInput | None = None,
-    after: int = 0,
-    early: Early | None = None,
+    record: CallRecord, streams: StreamTable | None = None, after: int = 0, early: Early | None = None
 ) -> CallHandle:
     """The call in its client's hands."""
-    clock = LoopClock()
-    table = streams or StreamTable(MemoryStore(), clock, StreamLimits())
-    port = StreamPort(table, lambda server, tool: CallRules())
-    return call_handle(
-        record, port, PendingInput(clock, 60, CallRecord.cancel) if parking is None else parking, after, early
-    )
+    table = streams or StreamTable(MemoryStore(), LoopClock(), StreamLimits())
+    return CallHandle(record.call, record, StreamPort(table, lambda server, tool: CallRules()), after, early)
 
 
 async def at_once(call: Call, channel: CallChannel) -> Completed:

@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early, Question, StreamInfo
-from mcp_hub.calls.handle import call_handle
+from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.registry import CallRegistry
@@ -252,7 +252,7 @@ class MadeCall:
         self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
         self.record.log.append(Started())
         call_later(QUIET, self.record.become_durable)
-        leg = call_handle(self.record, world.hub.durable, world.parking, early=early)
+        leg = CallHandle(self.record.call, self.record, world.hub.durable, early=early)
 
         async def answer(peer: Connection) -> None:
             request = HttpRequest(Envelope(), {}, [], LOCAL, peer.receive, peer.send, takes_sse)

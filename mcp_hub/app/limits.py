@@ -43,7 +43,7 @@ class Current(msgspec.Struct):
         """As `ClientTable.rules`."""
         return self.settings.client_table.rules(client_name, chosen)
 
-    def soft_deadline(self, client_name: str | None, chosen: str | None, *, known_only: bool) -> float | None:
+    def soft_deadline(self, client_name: str | None, chosen: str | None, known_only: bool) -> float | None:
         """After how many seconds a call of this client is answered though it still runs; None for never."""
         return self.settings.client_table.rules(client_name, chosen, known_only=known_only).soft_deadline
 

@@ -24,7 +24,7 @@ _AGAIN: Final = 0.25
 """Seconds between two looks whether the questions of a call that is overdue are answered."""
 
 
-class _EarlyAnswer(ABC):
+class EarlyAnswer(ABC):
     """Calls `ready` when the call has run for `after` seconds, and could be detached; never, if it cannot be.
 
     The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`).
@@ -46,12 +46,10 @@ class _EarlyAnswer(ABC):
     @abstractmethod
     def _detach(self) -> None:
         """Has the call continue on its own, then calls `_ready`."""
-        ...
 
     @abstractmethod
     def take(self) -> EarlyOutput:
         """The answer; from here on the call continues without its client."""
-        ...
 
     def close(self) -> None:
         """The answer is not needed. Idempotent."""
@@ -59,7 +57,7 @@ class _EarlyAnswer(ABC):
         self._ready = nobody
 
 
-class TaskAnswer(_EarlyAnswer):
+class TaskAnswer(EarlyAnswer):
     """The call becomes a task, once its first event is stored and the task can be asked for."""
 
     def _detach(self) -> None:
@@ -78,7 +76,7 @@ class TaskAnswer(_EarlyAnswer):
         return EarlyOutput(self._stream.info)
 
 
-class OutputSoFar(_EarlyAnswer):
+class OutputSoFar(EarlyAnswer):
     """The client gets the output so far, and the tools `hub_wait` and `hub_cancel` do the rest.
 
     While the call asks a handshake client something, that is busy with the question and gets no early answer; a modern

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, Early, EarlyAnswer, Question, Reader
-from mcp_hub.calls.early_answers import OutputSoFar, TaskAnswer
+from mcp_hub.call import Call, CallChannel, Early, Question, Reader
+from mcp_hub.calls.early_answers import EarlyAnswer, OutputSoFar, TaskAnswer
 from mcp_hub.calls.plan import ENDED
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record

@@ -27,7 +27,7 @@ _RUNS: Final = (None, _WORKING, CallStatus.INPUT_REQUIRED)
 
 
 def nobody() -> None:
-    """In place of who was woken: a reader that holds on to its owner would leave both to the garbage collector."""
+    """Takes the place of a callback: a closed reader that held its owner would leave both to the garbage collector."""
 
 
 class CallLog(msgspec.Struct, eq=False):

@@ -18,7 +18,7 @@ from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState
 from mcp_hub.calls.rules import CallLimits, TimeLimits
-from mcp_hub.calls.runner import QUIET, CallRecord, new_record
+from mcp_hub.calls.runner import QUIET, CallOwner, CallRecord, new_record
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -43,15 +43,12 @@ class Tracer(Protocol):
 
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
         """A call has begun; returns the handler to use in place of `handler`."""
-        ...
 
     def ended(self, record: CallRecord) -> None:
         """The ending is in the call's log."""
-        ...
 
     async def close(self) -> None:
         """No more calls begin."""
-        ...
 
 
 class _Lane(msgspec.Struct):
@@ -61,7 +58,7 @@ class _Lane(msgspec.Struct):
     waiting: deque[CallRecord] = msgspec.field(default_factory=deque)
 
 
-class CallRegistry:
+class CallRegistry(CallOwner):
     """Starts calls and keeps them until they have ended. `on_durable` gets each that is not a short quiet one."""
 
     def __init__(
@@ -129,7 +126,6 @@ class CallRegistry:
         self._limits = limits
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
-        """Ends a call on its caller's behalf; its upstream hears of it. Idempotent."""
         self._stop(record, Cancelled(reason))
 
     def _stop(self, record: CallRecord, ending: Ending) -> None:
@@ -150,11 +146,9 @@ class CallRegistry:
             log.warning("call_abandoned", call_id=record.call.id, upstream=record.call.upstream)
 
     def becomes_durable(self, record: CallRecord) -> None:
-        """A `CallOwner`."""
         self._on_durable(record)
 
     def has_ended(self, record: CallRecord) -> None:
-        """The call has ended, and its place is free for the next one of its principal. A `CallOwner`."""
         self._records.pop(record.call.id, None)
         self.meters.ended(record, self._clock.now())
         if self.tracer is not None:
@@ -184,7 +178,6 @@ class CallRegistry:
             self.reschedule(min(successor.due, self._clock.now() + QUIET))
 
     def reschedule(self, due: float) -> None:
-        """The wheel turns at that time at the latest. A `CallOwner`."""
         if self._next_turn is not None:
             planned, timer = self._next_turn
             if planned <= due:

@@ -1,15 +1,13 @@
 """The hub's own tools, for clients that are answered before their calls end: `hub_wait` and `hub_cancel`.
 
-Both name a call by its stream; a call of somebody else is as unknown as one that never was. They are called like any
-tool but make no stream of their own, and are listed only where a soft deadline holds. A mistake of the caller is a
-result for the model to read; an error answer is that of the call which was waited for. Not here: the answer that sends
-a client here (`calls.early_answers`).
+Both name a call by its stream, make no stream of their own, and are listed only where a soft deadline holds. A mistake
+of the caller is a result for the model to read; an error answer is that of the call which was waited for.
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -20,13 +18,13 @@ from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
 from mcp_hub.calls.hub_tools.relay import Relay
 from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
 from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.streams.placeholders import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stream import StreamReader
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed
 from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.rpc_errors import for_caller
-from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.types import RawJson
 
 WAIT: Final = "hub_wait"
@@ -95,6 +93,13 @@ class _Wait(_Stream):
     after: int | str | None = None
 
 
+class _Ended(NamedTuple):
+    """The call that was waited for, and its ending."""
+
+    row: StreamInfo
+    ending: Ending
+
+
 _T = TypeVar("_T", bound=_Stream)
 
 
@@ -132,15 +137,12 @@ class OwnTools:
             raise UnknownStream
         return stream
 
-    async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> "Completed | _Ended":
+    async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed | _Ended:
         wanted = _arguments(call, _Wait)
         after = _cursor(wanted.after)
         stream = await self._opened(call, wanted.stream)
         if stream.info.has_ended:
-            ending = _event(await stream.ending())
-            if not isinstance(ending, Ending):
-                raise UnknownStream
-            return _Ended(stream.info, ending)
+            return _Ended(stream.info, ending_of(stream.info, await stream.ending()))
         was_orphan = stream.is_orphan
         waiting = _Waiting(stream, after, Relay(stream, channel))
         try:
@@ -154,13 +156,6 @@ class OwnTools:
         text = still_running(stream.id, waiting.cursor, waiting.said, "New output")
         answer = with_mark(_text(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
-
-
-class _Ended(msgspec.Struct, frozen=True):
-    """The call that was waited for has come to this."""
-
-    row: StreamInfo
-    ending: Ending
 
 
 class _Waiting:
@@ -219,7 +214,7 @@ class _Waiting:
         self._reader.close()
 
 
-def _passed_on(caller: OwnToolCaller, call: Call, ended: "_Ended") -> Completed:
+def _passed_on(caller: OwnToolCaller, call: Call, ended: _Ended) -> Completed:
     """The ending of the call that was waited for, as its own caller would have got it. Raises its `RpcError`."""
     row = ended.row
     match ended.ending:
@@ -251,14 +246,6 @@ def _cursor(after: int | str | None) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise InvalidParams(f"wrong arguments: `after` is the number of an event, not {text[:50]!r}")
     return int(text)
-
-
-def _event(line: bytes) -> CallEvent:
-    """Raises `StoreError` for a line that cannot be read."""
-    try:
-        return decoded(line)[1]
-    except ValueError as problem:
-        raise StoreError(str(problem)) from None
 
 
 def _text(text: str, *, is_error: bool = False) -> Completed:

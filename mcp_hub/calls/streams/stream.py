@@ -33,15 +33,12 @@ class LogWriter(Protocol):
     @property
     def is_detached(self) -> bool:
         """Whether the call continues whatever becomes of its client."""
-        ...
 
     def wake(self) -> None:
         """There is something new."""
-        ...
 
     async def committed(self) -> None:
         """Returns once all that the log holds now is in the store, or never will be."""
-        ...
 
 
 class Committed(NamedTuple):

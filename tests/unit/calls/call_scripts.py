@@ -10,7 +10,7 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
-from mcp_hub.calls.runner import CallRecord, new_record
+from mcp_hub.calls.runner import CallOwner, CallRecord, new_record
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import RpcError
@@ -29,8 +29,8 @@ def new_call(principal: str = "p", method: str = "tools/call") -> Call:
     return Call(CallId(f"st_{next(_numbers)}"), "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {})
 
 
-class LoneOwner:
-    """The `CallOwner` of a call without a registry; `cancelled` are those that were to be cancelled."""
+class LoneOwner(CallOwner):
+    """The owner of a call without a registry; `cancelled` are those that were to be cancelled."""
 
     def __init__(self, streams: StreamTable | None = None) -> None:
         self.cancelled: list[CallRecord] = []
@@ -39,18 +39,12 @@ class LoneOwner:
     def record(self, call: Call, limits: TimeLimits = LONG, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
         return new_record(call, never, limits, LoopClock(), plan, self)
 
-    def reschedule(self, due: float) -> None:
-        pass
-
     def becomes_durable(self, record: CallRecord) -> None:
         if self._streams is not None:
             self._streams.begin(record)
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         self.cancelled.append(record)
-
-    def has_ended(self, record: CallRecord) -> None:
-        pass
 
 
 def handle_of(

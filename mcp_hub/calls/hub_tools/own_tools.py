@@ -60,12 +60,7 @@ _DEFINITIONS: Final = (
         "name": CANCEL,
         "description": "End a tool call that was answered with 'still running'.",
         "inputSchema": {"type": "object", "properties": {"stream": _STREAM}, "required": ["stream"]},
-        "annotations": {
-            "readOnlyHint": False,
-            "destructiveHint": True,
-            "idempotentHint": True,
-            "openWorldHint": False,
-        },
+        "annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False},
         "_meta": _META,
     },
 )

@@ -75,13 +75,7 @@ def _is_within(data: bytes, at: int) -> bool:
 
 
 def grep(
-    body: bytes,
-    pattern: str,
-    start: int,
-    most: int,
-    tokens: int,
-    estimate: Estimate,
-    is_over: Callable[[], bool],
+    body: bytes, pattern: str, start: int, most: int, tokens: int, estimate: Estimate, is_over: Callable[[], bool]
 ) -> Matches:
     """The lines from byte `start` on that `pattern` matches, `most` at most, in at most `tokens`.
 

@@ -23,7 +23,7 @@ from mcp_hub.stores.base import EventStore
 from mcp_hub.types import RawJson
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
 from tests.unit.calls.shared_store import HubStore, Shared
-from tests.unit.calls.virtual_time import LoopClock
+from tests.unit.calls.virtual_time import LoopClock, sleep
 
 HOW = msgspec.Raw(b'{"task":"t1"}')
 
@@ -171,10 +171,28 @@ def written(hub: DurableHub, id_: str) -> list[CallEvent]:
     return [plain(decoded(line)[1]) for line in lines]
 
 
-def status(hub: DurableHub, id_: str) -> str:
+def row_of(hub: DurableHub, id_: str) -> StreamInfo:
     row = store_of(hub).shared.row(id_)
     assert row is not None
-    return row.status
+    return row
+
+
+def status(hub: DurableHub, id_: str) -> str:
+    return row_of(hub, id_).status
+
+
+async def one_call(hub: DurableHub | None = None) -> "tuple[DurableHub, DurableCall]":
+    """A hub with a call that has been durable for some time."""
+    hub = hub or DurableHub()
+    call = hub.call()
+    await sleep(1)
+    return hub, call
+
+
+async def pair_with_call(*, takes_up: bool = False, delay: float | None = None) -> "tuple[Pair, DurableCall]":
+    """Two hubs on one store, with such a call at the first."""
+    pair = Pair(takes_up=takes_up, delay=delay)
+    return pair, (await one_call(pair.one))[1]
 
 
 def plain(event: CallEvent) -> CallEvent:

@@ -20,9 +20,7 @@ def beats(record: CallRecord) -> list[float]:
 
 
 @pytest.mark.parametrize("loop", [VirtualLoop, CoarseLoop])
-def test_who_wants_progress_hears_after_every_ten_silent_seconds_until_the_end(
-    loop: type[VirtualLoop],
-) -> None:
+def test_who_wants_progress_hears_after_every_ten_silent_seconds_until_the_end(loop: type[VirtualLoop]) -> None:
     async def scenario() -> None:
         hub = DurableHub()
         call, unwanted = hub.call(wants_progress=True), hub.call()

@@ -20,7 +20,7 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, settle
+from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, one_call, pair_with_call, settle
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import sleep, virtual
 
@@ -56,9 +56,7 @@ async def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
 
 @virtual
 async def test_letters_that_cannot_be_read_or_are_for_nobody_do_no_harm() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call()
     answers = ask(call)
     await sleep(1)
     pair.shared.core._letters = [
@@ -105,9 +103,7 @@ async def test_the_stream_of_a_hub_that_died_is_closed_by_the_next_one_exactly_o
 
 @virtual
 async def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1.1)
+    pair, call = await pair_with_call()
     await pair.one.dies()
     row = (await pair.two.streams.open("p", call.id)).row
     assert row.status == "failed" and row.last == 2
@@ -117,9 +113,7 @@ async def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
 @pytest.mark.parametrize("is_asked", [True, False])
 @virtual
 async def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay: float | None, is_asked: bool) -> None:
-    pair = Pair(takes_up=True, delay=delay)
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call(takes_up=True, delay=delay)
     follower = await pair.two.follow(call.id)
     call.record.continuable(HOW)
     call.says(Progressed(5))
@@ -252,9 +246,7 @@ async def test_an_orphan_that_cannot_be_taken_over_does_not_keep_the_others_wait
 
 @virtual
 async def test_progress_goes_on_from_the_last_value_however_much_was_said_since() -> None:
-    hub = DurableHub(MemoryStore())
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call(DurableHub(MemoryStore()))
     for number in range(1, 40):
         call.says(Progressed(number), delta("x" * 100_000, number))
         await sleep(0.3)
@@ -264,9 +256,7 @@ async def test_progress_goes_on_from_the_last_value_however_much_was_said_since(
 
 @virtual
 async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is_cancelled() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call()
     follower = await pair.one.follow(call.id)
     pair.shared.alive.discard(pair.one.store.instance)
     await settle(lambda: pair.status(call.id) == "failed")

@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.starter import Continuation
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
 from mcp_hub.types import RawJson
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
-from tests.unit.calls.durable_hub import HOW, Pair, settle
+from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, settle
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
 
@@ -52,13 +53,18 @@ class Far:
         return DONE
 
 
-async def left_to(pair: Pair, far: Far, *, cancel: str | None, delay: float = 0.3) -> str:
+def goes_on(hub: DurableHub, far: Far, row: StreamInfo) -> CallRecord:
+    left = Continuation.of(row)
+    record = left.started(far, hub.registry, LONG, left.plan(row))  # type: ignore[arg-type]  # what is used of it
+    hub.streams.take_up(record, row)
+    return record
+
+
+async def left_to(pair: Pair, far: Far, *, cancel: str | None) -> str:
     """A call whose hub dies as soon as its cancellation was acknowledged; its id. The other hub goes on with it."""
 
     async def go_on(row: StreamInfo) -> None:
-        left = Continuation.of(row)
-        record = left.started(far, pair.two.registry, LONG, left.plan(row))  # type: ignore[arg-type]  # what is used of it
-        pair.two.streams.take_up(record, row)
+        goes_on(pair.two, far, row)
 
     pair.two.go_on = go_on
     record = pair.one.registry.start(new_call("p"), far.call, LONG)
@@ -98,10 +104,7 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
 
     async def goes_down(row: StreamInfo) -> None:
         rows.append(row)
-        left = Continuation.of(row)
-        record = left.started(far, pair.two.registry, LONG, left.plan(row))  # type: ignore[arg-type]  # what is used of it
-        pair.two.streams.take_up(record, row)
-        record.continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
+        goes_on(pair.two, far, row).continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
 
     pair.two.go_on = goes_down
     record = pair.one.registry.start(new_call("p"), far.call, LONG)

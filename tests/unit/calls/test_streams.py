@@ -9,7 +9,7 @@ from mcp_hub.errors import Busy, KeyTaken, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, ToolCall
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import DurableHub, Pair, ask, settle
+from tests.unit.calls.durable_hub import DurableHub, Pair, ask, pair_with_call, settle
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
@@ -170,9 +170,7 @@ async def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_f
 async def test_a_call_that_is_followed_at_another_hub_outlives_a_patience_that_is_shorter_than_that_hub_is_heard_of(
     is_left_later: bool,
 ) -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call()
     if not is_left_later:
         pair.one.streams.begin(call.record).orphan(3)
     follower = await pair.two.follow(call.id)
@@ -189,9 +187,7 @@ async def test_a_call_that_is_followed_at_another_hub_outlives_a_patience_that_i
 @pytest.mark.parametrize("delay", [None, 0.2])
 @virtual
 async def test_a_stream_of_another_hub_is_followed_to_its_end(delay: float | None) -> None:
-    pair = Pair(delay=delay)
-    call = pair.one.call()
-    await sleep(2)
+    pair, call = await pair_with_call(delay=delay)
     early, late = await pair.two.follow(call.id), await pair.two.follow(call.id, 1)
     for _ in range(20):
         call.says(STEP, STEP)
@@ -207,9 +203,7 @@ async def test_a_stream_of_another_hub_is_followed_to_its_end(delay: float | Non
 
 @virtual
 async def test_a_look_that_fails_is_made_up_for_though_there_is_no_further_news() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call()
     follower = await pair.two.follow(call.id)
     await sleep(1)
     store = pair.two.store

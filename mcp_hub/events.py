@@ -4,7 +4,7 @@ Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly
 question (`InputRequired`) is open until its `InputReceived`.
 """
 
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -118,6 +118,12 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
 
     result: RawJson
     era: Era = Era.HANDSHAKE
+
+    @classmethod
+    def of(cls, *texts: str, is_error: bool = False) -> Self:
+        """The result of a tool that says these texts."""
+        blocks = [{"type": "text", "text": text} for text in texts]
+        return cls(msgspec.json.encode({"content": blocks, "isError": is_error}))
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -68,7 +68,7 @@ class CallTimes(msgspec.Struct):
         if asked is not None and self.heard + limits.answer <= latest:
             return _unanswered(asked, limits.answer)
         if self.doubted > self.heard and self.doubted + _DOUBT == self.due(is_asking=asked is not None):
-            return _in_doubt(call, _DOUBT)
+            return _in_doubt(call)
         if self.began is None:
             return _out_of_time(call, "was busy with others for", limits.total, "max_duration")
         if self.heard + limits.silence <= latest:
@@ -87,9 +87,9 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
     )
 
 
-def _in_doubt(call: Call, seconds: float) -> Failed:
+def _in_doubt(call: Call) -> Failed:
     """The upstream answered no call in particular, and was silent afterwards."""
-    said = f"has said something that belongs to no call, and no answer to {call.method} for {seconds:g} s more"
+    said = f"has said something that belongs to no call, and no answer to {call.method} for {_DOUBT:g} s more"
     data = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
 

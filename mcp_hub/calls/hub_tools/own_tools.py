@@ -113,7 +113,7 @@ class OwnTools:
         try:
             answer = await (self._cancel(call) if name == CANCEL else self._wait(caller, call, channel))
         except (StoreError, InvalidParams, EventsGone, Busy) as problem:
-            return _text(f"{name}: {problem}", is_error=True)
+            return Completed.of(f"{name}: {problem}", is_error=True)
         return _passed_on(caller, call, answer) if isinstance(answer, _Ended) else answer
 
     async def _cancel(self, call: Call) -> Completed:
@@ -121,9 +121,9 @@ class OwnTools:
         stream = await self._opened(call, id_)
         name = stream.info.name
         if stream.info.has_ended:
-            return _text(f"The call of {name} has ended already: {WAIT} returns its result.")
+            return Completed.of(f"The call of {name} has ended already: {WAIT} returns its result.")
         await stream.cancel(f"cancelled by the client ({CANCEL})")
-        return _text(f"The call of {name} is being cancelled.")
+        return Completed.of(f"The call of {name} is being cancelled.")
 
     async def _opened(self, call: Call, id_: str) -> StreamHandle:
         """Raises `UnknownStream`, also for a stream of another method: its result would not be that of a tool."""
@@ -149,7 +149,7 @@ class OwnTools:
         if found is not None:
             return _Ended(stream.info, found)
         text = still_running(stream.id, waiting.cursor, waiting.said, "New output")
-        answer = with_mark(_text(text).result, stream.id, waiting.cursor, stream.info.status)
+        answer = with_mark(Completed.of(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
 
 
@@ -218,7 +218,9 @@ def _passed_on(caller: OwnToolCaller, call: Call, ended: _Ended) -> Completed:
         case Failed(error):
             raise for_caller(error, call.era, row.server, call.capabilities)
         case Cancelled(reason):
-            return _text(f"The call of {row.name} was cancelled: {reason or 'no reason was given'}.", is_error=True)
+            return Completed.of(
+                f"The call of {row.name} was cancelled: {reason or 'no reason was given'}.", is_error=True
+            )
 
 
 def _as_called(call: Call, row: StreamInfo) -> Call:
@@ -241,7 +243,3 @@ def _cursor(after: int | str | None) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise InvalidParams(f"wrong arguments: `after` is the number of an event, not {text[:50]!r}")
     return int(text)
-
-
-def _text(text: str, *, is_error: bool = False) -> Completed:
-    return Completed(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error}))

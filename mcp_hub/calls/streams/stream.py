@@ -16,7 +16,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.log import nobody
 from mcp_hub.calls.streams.placeholders import ending_of, event_of
-from mcp_hub.errors import EventsGone, HubError, StoreError, UnknownStream
+from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent
 from mcp_hub.stores.base import EventPage, EventStore
 
@@ -132,19 +132,25 @@ class Stream:
             reader.close()
 
     def reader(self, wake: Callable[[], None], after: int, *, is_follower: bool = False) -> "StreamReader":
-        """Follows the stream from the event behind `after` on; `wake` is called (soon, often) when there is more.
-
-        `is_follower`: for a client that asked for this stream, not for the hub itself.
-        """
+        """Reads the stream from the event behind `after` on; `wake` is called (soon, often) when there is more."""
         reader = StreamReader(self, self._store, after, wake, is_follower=is_follower)
         self.readers += (reader,)
         reader.look()
         return reader
 
-    @property
-    def followers(self) -> int:
-        """Readers of clients that asked for the stream."""
-        return sum(reader.is_follower for reader in self.readers)
+    def follow(self, wake: Callable[[], None], after: int, most: int) -> "StreamReader":
+        """A reader for a client that asked for this stream; there may be `most` of them.
+
+        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
+        """
+        row = self.row
+        if after > row.last:
+            raise InvalidParams(f"cursor {after} is beyond the stream's last event, {row.last}")
+        if after + 1 < row.first:
+            raise EventsGone(row.first)
+        if sum(reader.is_follower for reader in self.readers) >= most:
+            raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
+        return self.reader(wake, after, is_follower=True)
 
     @property
     def behind(self) -> float:

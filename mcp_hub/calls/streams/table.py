@@ -24,17 +24,7 @@ from mcp_hub.calls.streams.stream import Stream, StreamReader
 from mcp_hub.calls.streams.takeover import GoOn, Takeover
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.clock import Clock, wall_time
-from mcp_hub.errors import (  # fmt: skip
-    Busy,
-    EventsGone,
-    Fenced,
-    HubError,
-    InvalidParams,
-    KeyTaken,
-    RpcError,
-    StoreError,
-    UnknownStream,
-)
+from mcp_hub.errors import Busy, Fenced, HubError, KeyTaken, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import start_data
@@ -213,22 +203,12 @@ class StreamTable:
         return stream
 
     def follow(self, stream: Stream, wake: Callable[[], None], after: int) -> StreamReader:
-        """Reads the stream from the event behind `after` on.
-
-        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
-        """
-        row = stream.row
-        if after > row.last:
-            raise InvalidParams(f"cursor {after} is beyond the stream's last event, {row.last}")
-        if after + 1 < row.first:
-            raise EventsGone(row.first)
-        if stream.followers >= self.limits.followers:
-            most = self.limits.followers
-            raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
-        writer = self._owned.get(row.id)
+        """As `Stream.follow`; a call that runs here has a client again."""
+        reader = stream.follow(wake, after, self.limits.followers)
+        writer = self._owned.get(stream.row.id)
         if writer is not None:
             writer.absence.end()
-        return stream.reader(wake, after, is_follower=True)
+        return reader
 
     async def cancel(self, principal: str, id_: str, reason: str) -> StreamInfo:
         """Asks for the end of a call, whichever process runs it; its row. Raises `UnknownStream`, `StoreError`."""

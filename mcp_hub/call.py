@@ -129,10 +129,7 @@ class Upstream(Protocol):
         """A `CallHandler`."""
 
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
-        """Continues a call that an earlier hub started and left; `how` is from its last `CallChannel.continuable`.
-
-        Raises `RpcError`, as `call` does; `HubRestarted` if the call cannot be continued.
-        """
+        """Continues a call by `how` from its last `continuable`. Raises as `call`; `HubRestarted` if it cannot be."""
 
     def status(self) -> UpstreamStatus: ...
 

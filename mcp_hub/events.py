@@ -87,10 +87,7 @@ class InputRequired(msgspec.Struct, frozen=True, gc=False):
 
 
 class InputReceived(msgspec.Struct, frozen=True, gc=False):
-    """A question is no longer open: it was answered, declined or withdrawn. `remaining` others still are.
-
-    `action` is what an elicitation was answered with, where it is known.
-    """
+    """A question is no longer open, `remaining` others are; `action` answered an elicitation, where it is known."""
 
     key: str
     remaining: int = 0

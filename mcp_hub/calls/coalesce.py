@@ -147,10 +147,7 @@ class Coalescer:
             self._add_urgent(event, now)
 
     def take(self, now: float) -> list[CallEvent]:
-        """Everything pending, in order, but for progress that a newer one may still replace: that waits for its time.
-
-        So does a count of suppressed log messages that nothing has come behind.
-        """
+        """Everything pending, in order, but progress that may be replaced yet, and a count that nothing is behind."""
         if self._logs.count and (self.is_eager or now >= self._logs.due):
             self._append(self._logs.notice(), now)
         kept: list[CallEvent] = []

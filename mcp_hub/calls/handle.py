@@ -90,10 +90,7 @@ class CallHandle(msgspec.Struct, gc=False):
         self.record.cancel(reason)
 
     def leave(self, back_within: float | None = None) -> None:
-        """The client is gone, which does not end the call by itself: it continues as long as its tool may.
-
-        A client that was sent away comes back within so many seconds.
-        """
+        """The client is gone; the call continues as long as its tool may. One sent away is back in so many seconds."""
         self.streams.leave(self.record, back_within)
 
 

@@ -62,9 +62,5 @@ class CallPlan(msgspec.Struct, frozen=True):
         """Whether the call changes nothing: a tool that claims so, or any method that only reads."""
         return call.method != "tools/call" or (self.reads_only is not None and self.reads_only(call))
 
-    def layered(self, handler: CallHandler) -> CallHandler:
-        """`handler` inside of what belongs around it."""
-        return handler if self.layers is None else self.layers(handler)
-
 
 WITHOUT_PLAN: Final = CallPlan()

@@ -90,10 +90,7 @@ class CallRegistry(CallOwner):
         return self._records.values()
 
     def start(self, call: Call, handler: CallHandler, limits: TimeLimits, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
-        """Makes the call's record and, if its principal may, begins the call, which may have ended on return.
-
-        Raises `Busy` when too many calls of the principal wait already.
-        """
+        """Makes the call's record and, if its principal may, begins it; it may have ended on return. Raises `Busy`."""
         lane = self._lanes.get(call.principal)
         if lane is None:
             lane = self._lanes[call.principal] = _Lane()

@@ -299,7 +299,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self._end(done)
         else:
             assert plan.upstream is not None
-            self._begin_task(plan.layered(_finishing(self._sent, plan.upstream.call)))
+            finish = _finishing(self._sent, plan.upstream.call)
+            self._begin_task(finish if plan.layers is None else plan.layers(finish))
 
     def _begin_task(self, handler: CallHandler | None = None) -> None:
         """`handler` instead of the record's own."""

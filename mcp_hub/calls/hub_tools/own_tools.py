@@ -139,7 +139,7 @@ class OwnTools:
         if stream.info.has_ended:
             return _Ended(stream.info, ending_of(stream.info, await stream.ending()))
         was_orphan = stream.is_orphan
-        waiting = _Waiting(stream, after, Relay(stream, channel))
+        waiting = _Waiting(stream, after, channel)
         try:
             found = await waiting.ending(caller.deadline * _SHARE)
         finally:
@@ -156,12 +156,11 @@ class OwnTools:
 class _Waiting:
     """Follows one stream for one call of `hub_wait`. Raises as `StreamHandle.follow`, but skips lost events."""
 
-    def __init__(self, stream: StreamHandle, after: int, relay: Relay) -> None:
+    def __init__(self, stream: StreamHandle, after: int, channel: CallChannel) -> None:
         self.said = Transcript(_MOST)
         self._stream = stream
-        self._relay = relay
         self._bell = Bell()
-        relay.listen(self._bell.ring)
+        self._relay = Relay(stream, channel, self._bell.ring)
         self._reader = self._follow(after)
 
     @property

@@ -51,10 +51,7 @@ class StreamHandle:
         return writer is not None and writer.absence.until is not None
 
     def follow(self, wake: Callable[[], None], after: int) -> StreamReader:
-        """Reads the events behind `after` for a client that asked for the stream; the call is not an orphan then.
-
-        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
-        """
+        """As `Stream.follow`; the call is not an orphan then."""
         return self._table.follow(self._stream, wake, after)
 
     def on_stored(self, ready: Callable[[], None]) -> None:
@@ -106,10 +103,7 @@ class StreamHandle:
         return await self._table.cancel(self.info.principal, self.id, reason)
 
     def let_go(self, *, was_orphan: bool = False, is_last: bool = False) -> None:
-        """A client that asked after the stream has left: its call continues as long as it may without any.
-
-        `is_last`: only if nobody else here reads the stream.
-        """
+        """A client that asked after the stream has left; `is_last`: that matters only if nobody else here reads it."""
         writer = self._writer
         if writer is None or (is_last and self._stream.readers):
             return

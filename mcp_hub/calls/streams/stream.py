@@ -54,10 +54,7 @@ class Committed(NamedTuple):
 
 
 class Stream:
-    """One stream. `row` is as of the last commit that this process knows of.
-
-    `failed` says why nothing more will be known of it here.
-    """
+    """One stream. `row` is that of the last commit known here; `failed` says why nothing more will be known."""
 
     __slots__ = ("__weakref__", "_bytes", "_store", "_tail", "_tail_first", "failed", "readers", "row")
 

@@ -223,10 +223,7 @@ class StreamTable:
         return row
 
     async def answer(self, principal: str, id_: str, key: str, outcome: RawJson | RpcError) -> StreamInfo:
-        """Answers an open question of a call, whichever process runs it; its row. Unknown keys are ignored.
-
-        Raises `UnknownStream`, `StoreError`.
-        """
+        """Answers an open question, whichever process runs the call; its row. Raises `UnknownStream`, `StoreError`."""
         row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
         if writer is not None:

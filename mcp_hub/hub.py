@@ -274,10 +274,7 @@ class HubPort:
         self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
     ) -> RemoteCall:
         """A call that does not run here, for a front that shapes its events; `asked` are the open questions' keys."""
-        remote = remote_call(call, self.durable, pass_on)
-        for key in asked:
-            remote.opened(key)
-        return remote
+        return remote_call(call, self.durable, asked, pass_on)
 
     def running_call(self, stream: StreamHandle) -> CallHandle | None:
         """The call of a stream, if it runs here, for a client that comes back to it."""

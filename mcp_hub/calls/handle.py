@@ -1,6 +1,6 @@
 """A call in the hands of the client that made it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -107,10 +107,15 @@ class RemoteCall(CallHandle, gc=False):
         self.record.open_questions[key] = Question("", b"{}", partial(self.pass_on, key))
 
 
-def remote_call(call: Call, streams: StreamPort, pass_on: Callable[[str, RawJson | RpcError], None]) -> RemoteCall:
-    """The handle of a call that does not run here."""
+def remote_call(
+    call: Call, streams: StreamPort, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
+) -> RemoteCall:
+    """The handle of a call that does not run here; `asked` are the keys of its open questions."""
     record = new_record(call, _elsewhere, _NO_LIMITS, streams.table.clock)
-    return RemoteCall(call, record, streams, pass_on=pass_on)
+    remote = RemoteCall(call, record, streams, pass_on=pass_on)
+    for key in asked:
+        remote.opened(key)
+    return remote
 
 
 async def _elsewhere(call: Call, channel: CallChannel) -> Completed:

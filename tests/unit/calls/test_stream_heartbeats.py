@@ -1,15 +1,12 @@
 """What the registry's wheel does for calls that last: heartbeats, and being made durable; and that it does not spin."""
 
-import msgspec
 import pytest
 
-from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.calls import runner
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.events import Completed, Log, Progressed
-from mcp_hub.types import CallId
-from tests.unit.calls.call_scripts import DONE, LONG, never
+from mcp_hub.events import Log, Progressed
+from tests.unit.calls.call_scripts import DONE
 from tests.unit.calls.durable_hub import DurableHub
 from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep, virtual
 
@@ -99,28 +96,3 @@ async def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_o
     call.ends()
     await sleep(1)
     assert (call.record.stream is not None) is (moment > runner.QUIET)
-
-
-@virtual
-async def test_only_a_call_that_the_stopping_hub_can_leave_is_left() -> None:
-    """`is_left` is what tells an upstream not to cancel the work it does for the call."""
-    seen: list[bool] = []
-
-    def looking(how: bytes | None) -> CallHandler:
-        async def handler(call: Call, channel: CallChannel) -> Completed:
-            channel.continuable(how)
-            seen.append(channel.survives)
-            try:
-                return await never(call, channel)
-            finally:
-                seen.append(channel.survives)
-
-        return handler
-
-    hub = DurableHub()
-    call = hub.call().record.call
-    for how in (b'{"t":1}', None):
-        hub.registry.start(msgspec.structs.replace(call, id=CallId(f"st_{how!r}")), looking(how), LONG)
-    await sleep(1)
-    await hub.stops()
-    assert seen == [False, False, True, False]

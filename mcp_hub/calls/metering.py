@@ -80,18 +80,31 @@ class _Result(msgspec.Struct):
     isError: bool = False
 
 
-class Meter:
-    """Calls of one method at one server, as in `MethodFigures`: counts by bucket, and seconds in all."""
+class _Histogram:
+    """Durations of calls by bucket."""
 
-    __slots__ = (
-        "at_server", "at_server_seconds", "events", "held", "outcomes", "refused", "whole", "whole_seconds",
-    )  # fmt: skip
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.seconds = 0.0
+
+    def add(self, took: float) -> None:
+        self.counts[bisect_left(BOUNDS, took)] += 1
+        self.seconds += took
+
+    def with_those_of(self, other: "_Histogram") -> Durations:
+        return Durations(tuple(map(int.__add__, self.counts, other.counts)), self.seconds + other.seconds)
+
+
+class Meter:
+    """Calls of one method at one server. `at_once` has those that did not wait for their turn, which are nearly all."""
+
+    __slots__ = ("at_once", "at_server", "events", "held", "outcomes", "refused", "whole")
 
     def __init__(self) -> None:
         self.outcomes = [0] * len(Outcome)
-        self.whole = [0] * (len(BOUNDS) + 1)
-        self.at_server = self.whole.copy()
-        self.whole_seconds = self.at_server_seconds = 0.0
+        self.at_once, self.whole, self.at_server = _Histogram(), _Histogram(), _Histogram()
         self.events = self.held = self.refused = 0
 
     def figures(self, server: str, method: str) -> MethodFigures:
@@ -103,8 +116,8 @@ class Meter:
             self.events,
             self.held,
             self.refused,
-            Durations(tuple(self.whole), self.whole_seconds),
-            Durations(tuple(self.at_server), self.at_server_seconds),
+            self.at_once.with_those_of(self.whole),
+            self.at_once.with_those_of(self.at_server),
         )
 
 
@@ -127,15 +140,14 @@ class Meters:
         else:
             meter.outcomes[outcome_of(ending)] += 1
         took = now - times.started
-        bucket = bisect_left(BOUNDS, took)
-        meter.whole[bucket] += 1
-        meter.whole_seconds += took
-        if times.began is not None:  # else its turn never came
-            if times.began != times.started:
-                took = now - times.began
-                bucket = bisect_left(BOUNDS, took)
-            meter.at_server[bucket] += 1
-            meter.at_server_seconds += took
+        if times.began == times.started:
+            at_once = meter.at_once
+            at_once.counts[bisect_left(BOUNDS, took)] += 1
+            at_once.seconds += took
+        else:
+            meter.whole.add(took)
+            if times.began is not None:  # else its turn never came
+                meter.at_server.add(now - times.began)
         meter.events += log.said
         if log.held or log.refused:
             meter.held += log.held

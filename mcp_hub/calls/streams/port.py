@@ -23,11 +23,10 @@ from mcp_hub.types import OWN, CallId, RawJson
 class StreamHandle:
     """One stream of a principal. `info` is as of the last commit that this process knows of."""
 
-    __slots__ = ("_port", "_stream", "_table")
+    __slots__ = ("_port", "_stream")
 
     def __init__(self, port: "StreamPort", stream: Stream) -> None:
         self._port = port
-        self._table = port.table
         self._stream = stream
 
     @property
@@ -52,7 +51,7 @@ class StreamHandle:
 
     def follow(self, wake: Callable[[], None], after: int) -> StreamReader:
         """As `Stream.follow`; the call is not an orphan then."""
-        return self._table.follow(self._stream, wake, after)
+        return self._port.table.follow(self._stream, wake, after)
 
     def on_stored(self, ready: Callable[[], None]) -> None:
         """`ready` is called once, maybe at once, when the first event is committed; never if it cannot be."""
@@ -74,7 +73,7 @@ class StreamHandle:
 
     async def lines(self, after: int, most: int = PAGE) -> tuple[bytes, ...]:
         """Stored events behind `after`; empty at the end. Raises `StoreError`, `UnknownStream`."""
-        return await fetched(self._table.store, self.id, after, most)
+        return await fetched(self._port.table.store, self.id, after, most)
 
     async def ending(self) -> bytes:
         """The last event of a stream that has ended. Raises `UnknownStream` if it has expired, `StoreError`."""
@@ -90,20 +89,20 @@ class StreamHandle:
         """
         row, record = self.info, self.record
         if record is None or row.status != "input_required":
-            return await open_questions(self._table.store, row)
-        asked = await asked_last(self._table.store, row, record.open_questions.keys())
+            return await open_questions(self._port.table.store, row)
+        asked = await asked_last(self._port.table.store, row, record.open_questions.keys())
         return {key: asked[key] for key in list(record.open_questions) if key in asked}
 
     async def answer(self, key: str, outcome: RawJson | RpcError) -> StreamInfo:
         """Answers an open question; unknown keys are ignored. Raises `UnknownStream`, `StoreError`."""
-        return await self._table.answer(self.info.principal, self.id, key, outcome)
+        return await self._port.table.answer(self.info.principal, self.id, key, outcome)
 
     async def cancel(self, reason: str) -> StreamInfo:
         """Asks for the end of the call. Idempotent. Raises `UnknownStream`, `StoreError`."""
-        return await self._table.cancel(self.info.principal, self.id, reason)
+        return await self._port.table.cancel(self.info.principal, self.id, reason)
 
     def let_go(self, *, was_orphan: bool = False, is_last: bool = False) -> None:
-        """A client that asked after the stream has left; `is_last`: that matters only if nobody else here reads it."""
+        """A client that asked after the stream has left; the call continues. `is_last`: only if no reader is left."""
         writer = self._writer
         if writer is None or (is_last and self._stream.readers):
             return
@@ -112,7 +111,7 @@ class StreamHandle:
 
     @property
     def _writer(self) -> StreamWriter | None:
-        return self._table.owned(self.id)
+        return self._port.table.owned(self.id)
 
 
 class StreamPort:

@@ -17,7 +17,7 @@ from mcp_hub.types import CallId, RawJson
 _T = TypeVar("_T")
 
 PAGE: Final = 4096
-"""Events that are fetched at once."""
+"""Events that are fetched from the store at once."""
 _LOOK: Final = 256
 """Events that are looked through at once for what is asked."""
 

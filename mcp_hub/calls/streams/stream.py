@@ -16,6 +16,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.log import nobody
 from mcp_hub.calls.streams.placeholders import ending_of, event_of
+from mcp_hub.calls.streams.stored import PAGE
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent
 from mcp_hub.stores.base import EventPage, EventStore
@@ -23,16 +24,10 @@ from mcp_hub.stores.base import EventPage, EventStore
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
 """Of committed events that stay in memory for those who keep up, if there are any; the latest one in any case."""
-_PAGE: Final = 4096
-"""Events that are fetched from the store at once."""
 
 
 class LogWriter(Protocol):
     """Writes a call's events to its stream."""
-
-    @property
-    def is_detached(self) -> bool:
-        """Whether the call continues whatever becomes of its client."""
 
     def wake(self) -> None:
         """There is something new."""
@@ -212,11 +207,11 @@ class StreamReader:
         """The same with their lines; not all are decoded, but an ending always is."""
         page = self._page
         if page is not None:
-            entries = [page.popleft() for _ in range(min(most or _PAGE, len(page)))]
+            entries = [page.popleft() for _ in range(min(most or PAGE, len(page)))]
             if not page:
                 self._page = None
         else:
-            entries = self.stream.recent(self.cursor, most or _PAGE)
+            entries = self.stream.recent(self.cursor, most or PAGE)
         self.cursor += len(entries)
         if entries and self.at_end and entries[-1].event is None:
             line = entries[-1].line
@@ -252,7 +247,7 @@ class StreamReader:
         is_idle = self._asked is None and not (self.is_closed or self.failed or self.has_more)
         if is_idle and self.cursor < self.stream.row.last:
             self._asked = self.cursor
-            self._store.fetch(self.stream.row.id, self.cursor, _PAGE, self._fetched)
+            self._store.fetch(self.stream.row.id, self.cursor, PAGE, self._fetched)
 
     def _fetched(self, page: EventPage | StoreError | None) -> None:
         asked, self._asked = self._asked, None

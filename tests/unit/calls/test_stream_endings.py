@@ -95,7 +95,7 @@ async def test_a_hub_that_stops_leaves_a_call_that_can_be_continued_with_all_it_
     left.record.continuable(HOW)
     store = store_of(hub).shared
     began = LoopClock().now()
-    assert not left.record.survives, "before the hub stops its upstream cancels the work"
+    assert not left.record.survives, "not before the hub stops"
     await hub.stops()
     assert LoopClock().now() - began < 0.4 and not hub.streams._owned, "what is left is not waited for"
     assert left.was_left and not ended.was_left

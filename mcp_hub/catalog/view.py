@@ -8,6 +8,7 @@ found.
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from heapq import nlargest
 from itertools import compress
 from operator import not_
@@ -39,32 +40,79 @@ _MAX_COMPARED_LENGTH = 64
 _LIKENESS = 0.5
 
 
+class _Resources:
+    """The resources that callers can read: listed ones, and others that the filters let through."""
+
+    def __init__(
+        self,
+        entries: Mapping[Kind, Sequence[Entry]],
+        hidden: Mapping[Kind, Sequence[Origin]],
+        table: uris.UriTable,
+        templates: uris.Templates,
+        filters: Mapping[str, tuple[Filter, Filter]],
+    ) -> None:
+        """`templates` are the listed ones; `filters` has those of each server and of the view."""
+        self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
+        self._unlisted = hidden[Kind.RESOURCE]
+        self._table = table
+        self._templates = templates
+        self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
+        self._filters = filters
+        self.exported = table.exported
+
+    def resolve(self, uri: str) -> Origin | None:
+        """See `CatalogView.resolve_uri`."""
+        origin = self._table.resolve(uri)
+        if origin is None or origin in self._listed:
+            return origin
+        return origin if self._lets_through(*origin, uri) else None
+
+    def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
+        """Whether the filters do: the URI and whatever its server may make of it."""
+        filters = [own for own in self._filters[server] if own != EVERYTHING]
+        if not filters:
+            return True
+        told = spellings(upstream_uri)
+        if told is None or any((server, text) in self._hidden for text in told.denied):
+            return False
+        wrapping = uri.removesuffix(upstream_uri)
+        if any(own.denies(text, wrapping + text) for own in filters for text in told.denied):
+            return False
+        is_hidden = any(self._hidden_templates.covers(server, text) for text in told.denied)
+        return all(
+            self._templates.covers(server, text)
+            or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
+            for text in told.allowed
+        )
+
+    @cached_property
+    def _hidden(self) -> frozenset[Origin]:
+        """The hidden resources in all their spellings."""
+        hidden = ((server, uri, spellings(uri)) for server, uri in self._unlisted)
+        return frozenset((server, text) for server, uri, told in hidden for text in (told.denied if told else (uri,)))
+
+
 class CatalogView:
     """Immutable; made by `build`. Caches only what follows from its contents, but shares a memory of unlisted URIs."""
 
     def __init__(
         self,
         entries: Mapping[Kind, tuple[Entry, ...]],
-        hidden: Mapping[Kind, Sequence[Origin]],
-        table: uris.UriTable,
-        filters: Mapping[str, tuple[Filter, Filter]],
+        resources: _Resources,
         hints: Mapping[Kind, CacheHint],
         quarantined: tuple[Quarantined, ...],
-        callable_tools: Mapping[str, Entry] | None = None,
-        withheld: Mapping[str, UnapprovedTool] = MappingProxyType({}),
+        withheld: Mapping[str, UnapprovedTool],
+        tools: Mapping[str, Entry] | None = None,
     ) -> None:
+        """`tools` are those that can be used, by exported name: by default the listed ones."""
         self._entries = entries
-        self._callable_tools = callable_tools
-        self._origins_hidden = hidden
         self._places = {
             kind: {entry.exported: place for place, entry in enumerate(listed)} for kind, listed in entries.items()
         }
-        self._table = table
-        self._filters = filters
-        self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
-        self._hidden: frozenset[Origin] | None = None
-        self._templates = uris.Templates((entry.server, entry.key) for entry in entries[Kind.TEMPLATE])
-        self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
+        self._usable = {kind: {entry.exported: entry for entry in listed} for kind, listed in entries.items()}
+        if tools is not None:
+            self._usable[_TOOL] = dict(tools)
+        self._resources = resources
         self._hints = hints
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
         self.quarantined = quarantined
@@ -85,10 +133,7 @@ class CatalogView:
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The entry that callers know, or can find, by this name; only that can be used."""
-        if kind is _TOOL and self._callable_tools is not None:
-            return self._callable_tools.get(exported)
-        place = self._places[kind].get(exported)
-        return None if place is None else self._entries[kind][place]
+        return self._usable[kind].get(exported)
 
     def shows_output(self, exported: str) -> bool:
         """Whether this is a tool that is listed with an output schema."""
@@ -97,50 +142,17 @@ class CatalogView:
 
     def resolve_uri(self, uri: str) -> Origin | None:
         """The server and its own URI behind `uri`, listed or not; None if nobody's, ambiguous or hidden."""
-        origin = self._table.resolve(uri)
-        if origin is None or origin in self._listed:
-            return origin
-        return origin if self._lets_through(*origin, uri) else None
-
-    def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
-        """Whether the filters do: the URI and whatever its server may make of it."""
-        filters = [own for own in self._filters[server] if own != EVERYTHING]
-        if not filters:
-            return True
-        told = spellings(upstream_uri)
-        if told is None or any((server, text) in self._hidden_resources() for text in told.denied):
-            return False
-        wrapping = uri.removesuffix(upstream_uri)
-        if any(own.denies(text, wrapping + text) for own in filters for text in told.denied):
-            return False
-        is_hidden = any(self._hidden_templates.covers(server, text) for text in told.denied)
-        return all(
-            self._templates.covers(server, text)
-            or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
-            for text in told.allowed
-        )
-
-    def _hidden_resources(self) -> frozenset[Origin]:
-        """In all their spellings; put together when somebody asks for the first time."""
-        if self._hidden is None:
-            hidden = ((server, uri, spellings(uri)) for server, uri in self._origins_hidden[Kind.RESOURCE])
-            self._hidden = frozenset(
-                (server, text) for server, uri, told in hidden for text in (told.denied if told else (uri,))
-            )
-        return self._hidden
+        return self._resources.resolve(uri)
 
     def exported_uri(self, server: str, upstream_uri: str) -> str:
         """The URI under which clients know it, or can reach it from now on if it is not listed (it is remembered)."""
-        return self._table.exported(server, upstream_uri)
+        return self._resources.exported(server, upstream_uri)
 
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
         wanted = name[:_MAX_COMPARED_LENGTH].lower()
         grams = [wanted[at : at + 3] for at in range(0, max(1, len(wanted) - 2), 3)]
-        known: Iterable[str] = self._places[kind]
-        if kind is _TOOL and self._callable_tools is not None:
-            known = self._callable_tools
-        folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in known}
+        folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in self._usable[kind]}
         pool = nlargest(_MAX_COMPARED, folded, key=lambda text: sum(gram in text for gram in grams))
         return [folded[text] for text in get_close_matches(wanted, pool, n, _LIKENESS)]
 
@@ -171,8 +183,7 @@ class CatalogView:
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, _TOOL: tuple(listed)})
-        rest = self.quarantined, found, self.withheld
-        return CatalogView(entries, self._origins_hidden, self._table, self._filters, hints, *rest)
+        return CatalogView(entries, self._resources, hints, self.quarantined, self.withheld, found)
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
@@ -235,16 +246,18 @@ def build(
         admitted = [is_admitted(kind, offer, rules) for offer in found]
         shown[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(found, admitted))
         hidden[kind] = [offer.origin for offer in compress(found, map(not_, admitted))]
+    templates = uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE])
     table = uris.UriTable(
         {offer.origin: offer.exported for offer in offers[Kind.RESOURCE]},
-        uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE]),
+        templates,
         [snapshot.server for snapshot in servers],
         [snapshot.server for snapshot in servers if _lists(snapshot, Kind.RESOURCE)],
         Remembered() if remembered is None else remembered,
     )
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
+    resources = _Resources(shown, hidden, table, templates, filters)
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    return CatalogView(MappingProxyType(shown), hidden, table, filters, hints, quarantined, withheld=withheld)
+    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:
@@ -262,8 +275,3 @@ def _hint(kind: Kind, present: Sequence[Snapshot], rules: ViewRules) -> CacheHin
     ]
     ttl_ms = min((hint.ttl_ms for hint in hints), default=0)
     return CacheHint(max(0, ttl_ms), rules.shared and bool(hints) and all(hint.public for hint in hints))
-
-
-def same_list(a: CatalogView, b: CatalogView, kind: Kind) -> bool:
-    """Whether a client would see no difference: compared by content, never by version."""
-    return [entry.raw for entry in a.entries(kind)] == [entry.raw for entry in b.entries(kind)]

@@ -15,7 +15,7 @@ import msgspec
 from mcp_hub.app import file_watch
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.plan import Plan, apply, plan
+from mcp_hub.config.plan import Plan, plan, until_next_start
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.logs import get_logger
@@ -123,7 +123,7 @@ class Reloader:
     def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
         """Raises: ConfigError, and then nothing has changed."""
         change = plan(self.settings, loaded.settings)
-        settings = apply(self.settings, change, is_next_start=False)
+        settings = until_next_start(self.settings, loaded.settings)
         for check in self.checks:
             check(settings)
         prepared = [prepare(settings) for prepare in self.prepares]

@@ -181,7 +181,8 @@ async def test_servers_that_were_given_up_are_tried_again_others_are_not(tmp_pat
     reloader, hub = made(path)
     hub.states["b"] = UpstreamState.FAILED
     done = await reloader.reload("signal")
-    assert done.revived == ("b",) and hub.adopted[0][2] == ("b",) and hub.adopted[0][1].is_empty
+    assert done.revived == ("b",) and hub.adopted[0][2] == ("b",)
+    assert hub.adopted[0][1] == Plan(kept=tuple(reloader.settings.servers))
 
 
 async def test_sessions_whose_process_was_given_up_are_revived_without_a_restart_of_their_server(

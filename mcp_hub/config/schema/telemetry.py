@@ -21,11 +21,9 @@ _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 class TelemetrySettings(Section):
-    """OpenTelemetry (the extra `otel`). Nothing is sent unless this says so.
+    """OpenTelemetry (the extra `otel`): nothing is sent unless this says so.
 
-    `endpoint` is that of a collector, without `/v1/traces`; it is sent the `headers`. `enabled` defaults to whether
-    there is an `endpoint`; without one the standard `OTEL_*` variables hold. `metrics`: durations of calls are sent,
-    too, not only spans.
+    `endpoint` is a collector's, without `/v1/traces`; without one the standard `OTEL_*` variables hold.
     """
 
     enabled: bool | None = None

@@ -1,7 +1,4 @@
-"""One entry under `per_tool`: how tools are listed and called.
-
-Rules of calls that it leaves open are those of the server, else of `defaults`.
-"""
+"""One entry under `per_tool`: how tools are listed and called."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, Self
@@ -19,11 +16,9 @@ _OF_LISTS: Final = ("name", "description", "hide", "pin", "tags", "arguments", "
 
 
 class ToolSettings(Section):
-    """Overrides of one tool, or of the tools that a glob matches, in lists and in calls.
+    """Overrides of one tool, or of the tools that a glob matches, in lists and in calls (docs/configuration.md).
 
-    docs/configuration.md describes the keys. `arguments` are defaults for the caller's; `fixed` ones are always sent,
-    and a caller neither sees nor may give them. `task`, `orphan` and `idempotent` left out are those of the server,
-    else of `defaults`. `orphan` as a number is in seconds.
+    `task`, `orphan` (seconds if a number) and `idempotent` left out are those of the server, else of `defaults`.
     """
 
     name: ExportedName | None = None
@@ -41,9 +36,8 @@ class ToolSettings(Section):
     def _says_it_once(self) -> Self:
         for argument in self.arguments:
             if argument in self.fixed:
-                raise finding(
-                    "conflicting_keys", f"{quoted(argument)} is also among the arguments; keep one of them", "fixed"
-                )
+                said = f"{quoted(argument)} is also among the arguments; keep one of them"
+                raise finding("conflicting_keys", said, "fixed")
         return self
 
     def changed(self) -> tuple[str, ...]:

@@ -31,12 +31,9 @@ from mcp_hub.types import ClientKind, Era, Kind, Mode, RawJson, Snapshot, Upstre
 log = get_logger(__name__)
 
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
-_MOST_TOLD: Final = 20
-"""Tools that are named in one line of the log."""
-_LONGEST_REASON: Final = 300
-"""Characters of what is said there of one that was left out."""
-_LONGEST_PREFIX: Final = 256
-"""Characters of an unknown name that are looked at."""
+_MOST_TOLD: Final = 20  # tools that are named in one line of the log
+_LONGEST_REASON: Final = 300  # characters of what is said there of one that was left out
+_LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
 _MOST_GONE: Final = 1024
 """Profiles that were configured once and are remembered: sessions and streams may still have them."""
 

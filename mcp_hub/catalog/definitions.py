@@ -26,11 +26,9 @@ MAX_DEPTH = 100
 # more tags, or longer ones, are not read: they come from strangers
 _MAX_TAGS = 100
 _MAX_TAG = 200
-# room for a sentence; a reason may quote the upstream's text
-_MAX_REASON = 240
+_MAX_REASON = 240  # room for a sentence; a reason may quote the upstream's text
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-# RFC 3986 §3.1; `mcp` 1.x clients refuse the whole list without one
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # RFC 3986 §3.1; `mcp` 1.x clients refuse the whole list without one
 # clients in Python cannot read the whole list for an integer with more of them (`sys.int_info.default_max_str_digits`)
 _MAX_DIGITS = 4300
 _LONG_NUMBER = re.compile(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1))
@@ -158,8 +156,7 @@ _OFFERS_TASKS = (b'"optional"', b'"required"')
 
 
 Parsed = tuple[list[Definition], list[Quarantined]]
-_MOST_PARSED = 512
-"""Lists that are remembered as parsed, the last one of each kind of a server."""
+_MOST_PARSED = 512  # lists that are remembered as parsed, the last one of each kind of a server
 _parsed: dict[tuple[Kind, str], tuple[Sequence[bytes], Parsed]] = {}
 
 

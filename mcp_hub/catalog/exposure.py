@@ -27,8 +27,7 @@ _CHARS_PER_TOKEN: Final = 4
 _HINT: Final = "anthropic/searchHint"
 _RESULT_SIZE: Final = "anthropic/maxResultSizeChars"
 _MOST_HINT: Final = 120
-_COMPACTED: Final = 4096
-"""Definitions whose compacted form is remembered."""
+_COMPACTED: Final = 4096  # definitions whose compacted form is remembered
 
 
 def decided(view: CatalogView, rules: ViewRules, audience: ClientKind) -> Mode:

@@ -16,10 +16,8 @@ Origin = tuple[str, str]
 """Server, and the name that the server itself uses."""
 
 RESERVED = frozenset({"find_tools", "run_tool", "read_result", "hub_wait", "hub_cancel"})
-# below this a cut name is little more than its hash
-MIN_LENGTH = 16
-# 30 bits: among 10,000 tools only those that also share the rest of the name can meet
-_HASH_LENGTH = 6
+MIN_LENGTH = 16  # below this a cut name is little more than its hash
+_HASH_LENGTH = 6  # 30 bits: among 10,000 tools only those that also share the rest of the name can meet
 _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -22,11 +22,9 @@ MOST_TOOLS: Final = 20_000
 """Pins of one server; the tools that are new beyond it are never approved. Two full lists of the largest server."""
 MOST_DEFINITION: Final = 32 << 10
 """Bytes of a definition that is kept to be shown beside the next one; of longer ones only the hashes are."""
-_MOST_TEXT: Final = 8 << 20
-"""Bytes of all definitions that are kept of one server."""
+_MOST_TEXT: Final = 8 << 20  # bytes of all definitions that are kept of one server
 _FIELD_HASH: Final = 16
-_WRITTEN_HASH: Final = 32
-"""Hex digits: half of SHA-256, which nobody can meet on purpose either."""
+_WRITTEN_HASH: Final = 32  # hex digits: half of SHA-256, which nobody can meet on purpose either
 _VERSION: Final = 1
 
 

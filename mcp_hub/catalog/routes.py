@@ -28,8 +28,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     exported_uri: str | None = None
 
 
-_RESOURCE_NOT_FOUND = -32002
-"""Up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there."""
+_RESOURCE_NOT_FOUND = -32002  # up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there
 _string = msgspec.json.Decoder(str).decode
 _TOOL: Final = Kind.TOOL
 

@@ -14,8 +14,7 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.globs import any_matches
 from mcp_hub.types import Kind, Snapshot
 
-_LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}
-"""Keys of filters, and what each is for."""
+_LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}  # keys of filters, and what each is for
 
 
 class Unmatched(msgspec.Struct, frozen=True):

@@ -32,8 +32,7 @@ from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
 
 _TOOL: Final = Kind.TOOL
 
-# all pages of 10,000 entries at 100 a page, in both eras
-_MAX_PAGES = 256
+_MAX_PAGES = 256  # all pages of 10,000 entries at 100 a page, in both eras
 # an unknown name costs at most this many comparisons, of names of at most this length
 _MAX_COMPARED = 100
 _MAX_COMPARED_LENGTH = 64

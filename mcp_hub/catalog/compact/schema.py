@@ -21,10 +21,8 @@ from mcp_hub.catalog.compact.rules import rules_of
 from mcp_hub.catalog.definitions import MAX_DEPTH
 from mcp_hub.types import RawObject
 
-# the longest schema of 611 real tools has 24 kB; the slowest of this length takes a second or two
-MAX_BYTES = 1 << 18
-# a further round may find a little more, and the last one must find nothing; real schemas need two
-_MAX_ROUNDS = 8
+MAX_BYTES = 1 << 18  # the longest schema of 611 real tools has 24 kB; the slowest of this length takes a second or two
+_MAX_ROUNDS = 8  # a further round may find a little more, and the last one must find nothing; real schemas need two
 _OBJECT = msgspec.json.Decoder(RawObject)
 
 

@@ -31,8 +31,7 @@ _ERA: Final = Era.HANDSHAKE
 """Of what is sent: that of most clients. The other one differs in a few members of few definitions."""
 _MOST_COMPACTED: Final = 1 << 23
 """Bytes of definitions that are compacted for one account, ten times those of 611 real tools, which take 0.6 s."""
-_REMEMBERED: Final = 1 << 16
-"""Texts whose tokens are remembered: some 10 MB."""
+_REMEMBERED: Final = 1 << 16  # texts whose tokens are remembered: some 10 MB
 
 _T = TypeVar("_T")
 

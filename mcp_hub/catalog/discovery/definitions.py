@@ -27,18 +27,12 @@ _MOST_NAMES: Final = 1800
 _MOST_NAMES_IN_SCHEMA: Final = 12_000
 """Bytes of names in the schema of `run_tool`, which clients do not cut: those of 611 captured tools are 11,000."""
 _HOW_TO_READ: Final = "Names, x_{a b} for x_a and x_b:\n"
-_SERVERS_TOKENS: Final = 12
-"""Tokens that 250 leave to the names of servers."""
-_SERVERS_BYTES: Final = 200
-"""Bytes of servers before weak hits, some 60 tokens."""
-_ONLY_SERVERS_BYTES: Final = 600
-"""Bytes of servers in an answer without hits."""
-_NOTED: Final = 2
-"""Hits whose parameters are explained: the tool that is called is mostly one of them."""
-_NOTES: Final = 220
-"""Characters of notes on one hit's parameters."""
-_MOST_ALSO: Final = 4
-"""Near-duplicates that are named with a hit."""
+_SERVERS_TOKENS: Final = 12  # tokens that 250 leave to the names of servers
+_SERVERS_BYTES: Final = 200  # bytes of servers before weak hits, some 60 tokens
+_ONLY_SERVERS_BYTES: Final = 600  # bytes of servers in an answer without hits
+_NOTED: Final = 2  # hits whose parameters are explained: the tool that is called is mostly one of them
+_NOTES: Final = 220  # characters of notes on one hit's parameters
+_MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
 
 _META: Final = {"anthropic/alwaysLoad": True}
 _READS: Final = {"readOnlyHint": True}

@@ -31,15 +31,11 @@ READ: Final = "read_result"
 MOST_HITS: Final = 50
 _HITS: Final = 8
 _RUN: Final = b'"run_tool"'
-_MOST_SPELLED: Final = len('""') + len(RUN) * len(r"\u0072")
-"""Bytes of the longest spelling of that name."""
-_MOST_ARGUMENTS: Final = 1 << 20
-"""Bytes of refused arguments that are still looked at for what is wrong with them."""
-_MOST_TAKES: Final = 16 << 10
-"""Characters of a definition that goes with a refusal: some 4,000 tokens."""
+_MOST_SPELLED: Final = len('""') + len(RUN) * len(r"\u0072")  # bytes of the longest spelling of that name
+_MOST_ARGUMENTS: Final = 1 << 20  # bytes of refused arguments that are still looked at for what is wrong with them
+_MOST_TAKES: Final = 16 << 10  # characters of a definition that goes with a refusal: some 4,000 tokens
 _INVALID_PARAMS: Final = -32602
-_REASON: Final = 200
-"""Characters of what is wrong with arguments, which may repeat some."""
+_REASON: Final = 200  # characters of what is wrong with arguments, which may repeat some
 
 
 # -- run_tool

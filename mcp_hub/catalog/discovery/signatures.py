@@ -17,20 +17,13 @@ from mcp_hub.types import JsonObject
 
 WIDTH: Final = 200
 """Characters of a line."""
-_ABOUT: Final = 64
-"""Characters that parameters leave to the description: fewer say too little to choose by."""
-_NOTE: Final = 72
-"""Characters of what a parameter says of itself."""
-_MOST_NOTED: Final = 32
-"""Parameters that are looked at for notes."""
-_MAX_NAME: Final = 64
-"""Characters of a server's or parameter's name: the limit that models set for tools."""
-_MAX_TYPE: Final = 40
-"""Characters of a type, so of all values of an enumeration; a longer one is not shown."""
-_MAX_MEMBERS: Final = 16
-"""Members of a union or an enumeration that are looked at."""
-_MAX_STEPS: Final = 48
-"""Schemas that are looked at for one type, so that one which refers to itself comes to an end."""
+_ABOUT: Final = 64  # characters that parameters leave to the description: fewer say too little to choose by
+_NOTE: Final = 72  # characters of what a parameter says of itself
+_MOST_NOTED: Final = 32  # parameters that are looked at for notes
+_MAX_NAME: Final = 64  # characters of a server's or parameter's name: the limit that models set for tools
+_MAX_TYPE: Final = 40  # characters of a type, so of all values of an enumeration; a longer one is not shown
+_MAX_MEMBERS: Final = 16  # members of a union or an enumeration that are looked at
+_MAX_STEPS: Final = 48  # schemas that are looked at for one type, so that one which refers to itself comes to an end
 
 _NULL: Final = "null"
 _ARRAY: Final = "list"
@@ -46,8 +39,7 @@ _PLAIN: Final = re.compile(r"[\w.$@/+-]+")
 _WORDS: Final = re.compile(r"[^\W_]+")
 _decode = msgspec.json.Decoder(JsonObject).decode
 
-_Parameter = tuple[str, Any, bool]
-"""Name, schema, and whether it is required."""
+_Parameter = tuple[str, Any, bool]  # name, schema, and whether it is required
 
 
 def signature(exported: str, raw: bytes, width: int = WIDTH) -> str:

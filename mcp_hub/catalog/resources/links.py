@@ -27,8 +27,7 @@ _string = msgspec.json.Decoder(str).decode
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _Exported = Callable[[str], str]
-_Rewrite = Callable[[msgspec.Raw, _Exported], msgspec.Raw]
-"""Gives back the very same object where nothing changes."""
+_Rewrite = Callable[[msgspec.Raw, _Exported], msgspec.Raw]  # gives back the very same object where nothing changes
 
 
 class Remembered:

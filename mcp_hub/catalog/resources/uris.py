@@ -19,8 +19,7 @@ from mcp_hub.catalog.resources.links import Remembered
 Origin = tuple[str, str]
 """Server, and the URI or template that the server itself uses."""
 
-# longer URIs are data, not addresses; bounds the work of one look-up
-MAX_MATCHED = 8192
+MAX_MATCHED = 8192  # longer URIs are data, not addresses; bounds the work of one look-up
 _HUB = "hub://"
 _WEB = ("https://", "http://")
 _WRAPPED = re.compile(r"hub://([^/!]*)(!\d+)?/(.*)", re.DOTALL)

@@ -60,10 +60,8 @@ _FIELDS = {
     "notes": _Field(0.25, 200, 40, 0.5),
     "choices": _Field(0.6, 100, 6, 0.5),
 }
-# a word repeated more often says no more: descriptions that are stuffed with it gain nothing
-_MAX_REPEATS = 2
-# saturation (k1 of BM25): the name alone comes close to the peak
-_K1 = 1.0
+_MAX_REPEATS = 2  # a word repeated more often says no more: descriptions that are stuffed with it gain nothing
+_K1 = 1.0  # saturation (k1 of BM25): the name alone comes close to the peak
 PEAK = _K1 + 1
 _MAX_TEXT, _MAX_NOTE, _MAX_CHOICE = 8_192, 1_024, 64
 _MAX_PROPERTIES, _MAX_CHOICES, _MAX_DEPTH = 256, 20, 3

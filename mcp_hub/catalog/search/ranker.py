@@ -24,8 +24,7 @@ _EXACT = (0.0, 1_000.0, 2_000.0)
 # tools of one name are shown once when they share this much of their words (Jaccard), their servers' names aside;
 # so many of one name are compared at most
 _ALIKE, _MAX_COMPARED = 0.8, 256
-# documents that are weighed in full, at least: four times as many made no difference to the first ten
-_WEIGHED = 24
+_WEIGHED = 24  # documents that are weighed in full, at least: four times as many made no difference to the first ten
 
 
 class Hit(msgspec.Struct, frozen=True):

@@ -13,10 +13,8 @@ from mcp_hub.types import Kind
 
 log = get_logger(__name__)
 
-_PAUSE: Final = 1.0
-"""Seconds between two looks, however often servers change their lists."""
-_MOST_TOLD: Final = 1000
-"""Flags that one hub tells of; `mcp-hub doctor` shows those of now."""
+_PAUSE: Final = 1.0  # seconds between two looks, however often servers change their lists
+_MOST_TOLD: Final = 1000  # flags that one hub tells of; `mcp-hub doctor` shows those of now
 
 
 async def tell_flags(catalog: Catalog) -> None:

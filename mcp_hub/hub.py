@@ -27,7 +27,6 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.accounts import TokenAccounts
 from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
-from mcp_hub.catalog.entries import claims_read_only
 from mcp_hub.catalog.exposure import results_of
 from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.catalog.routes import Route, Unlisted, route
@@ -308,7 +307,7 @@ class HubPort:
 
     def is_shared(self, session: Session, call: CallHandle) -> bool:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
-        return self.catalog.is_shared(session.caller.profile) and not call.had_input
+        return self.catalog.rules(session.caller.profile).shared and not call.had_input
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """Returns when its upstream watches the resource; updates are noted in `changes` from then on.
@@ -389,4 +388,4 @@ def _routed(
 def _is_read_only(view: CatalogView, call: Call) -> bool:
     """Whether the tool that is called claims to only read."""
     entry = view.find(Kind.TOOL, asked(call))
-    return entry is not None and claims_read_only(entry.raw)
+    return entry is not None and entry.claims_read_only

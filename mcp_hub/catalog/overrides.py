@@ -55,13 +55,13 @@ class Override(msgspec.Struct, frozen=True):
     supplied: Supplied = Supplied()
 
 
-_UNCHANGED: Final = Override()
+UNCHANGED: Final = Override()
 
 
 def find_override(overrides: Mapping[str, Override], tool: str) -> Override:
     """That of the exact name, else of the first glob."""
     pattern = first_match(tool, tuple(overrides)) if overrides else None
-    return _UNCHANGED if pattern is None else overrides[pattern]
+    return UNCHANGED if pattern is None else overrides[pattern]
 
 
 def overridden(found: Definition, own: Override) -> Definition:

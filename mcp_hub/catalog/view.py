@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.catalog.definitions import Quarantined, in_era
-from mcp_hub.catalog.entries import Entry, Origin, entry_of, is_admitted, offered, present
+from mcp_hub.catalog.entries import Entry, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
@@ -28,7 +28,7 @@ from mcp_hub.catalog.resources.uri_variants import spellings
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
+from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL
 

@@ -15,9 +15,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from mcp_hub.catalog.resources.links import Remembered
-
-Origin = tuple[str, str]
-"""Server, and the URI or template that the server itself uses."""
+from mcp_hub.types import Origin
 
 MAX_MATCHED = 8192  # longer URIs are data, not addresses; bounds the work of one look-up
 _HUB = "hub://"

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call
 from mcp_hub.catalog.definitions import parse
-from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import (
     Fingerprint,
@@ -33,7 +32,7 @@ from mcp_hub.catalog.pins import (
 from mcp_hub.catalog.routes import not_approved
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import Kind, Snapshot
+from mcp_hub.types import Kind, Origin, Snapshot
 
 log = get_logger(__name__)
 

@@ -88,7 +88,6 @@ async def test_the_view_follows_what_is_offered_and_each_profile_has_its_own() -
     assert world.names() == ["git_log", "ci_build"] and world.names("small") == ["ci_build"]
     world.git.offers("log", "diff")
     assert world.names() == ["git_log", "git_diff", "ci_build"]
-    assert world.catalog.profiles == {None, "small"}
     with pytest.raises(KeyError):
         world.names("unconfigured")
 

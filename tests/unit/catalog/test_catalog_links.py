@@ -90,10 +90,6 @@ def test_what_was_read_goes_by_the_uri_that_was_asked_for(own: str, asked: str |
     assert [item["uri"] for item in items["contents"]] == expected and items["x"] == 1
 
 
-def test_an_answer_is_shared_where_no_profile_has_a_say() -> None:
-    assert catalog().is_shared(None) and not catalog().is_shared("small")
-
-
 def test_a_page_of_the_web_stays_what_it_is_whoever_mentions_it() -> None:
     hub = catalog()
     for server in ("ci", "git", "wiki"):

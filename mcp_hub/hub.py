@@ -25,7 +25,7 @@ from mcp_hub.calls.streams.stored import asked, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.accounts import TokenAccounts
-from mcp_hub.catalog.discovery import meta_tools
+from mcp_hub.catalog.discovery import definitions, meta_tools
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
 from mcp_hub.catalog.exposure import results_of
 from mcp_hub.catalog.resources.links import mentions_uris
@@ -223,7 +223,7 @@ class HubPort:
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
         """Starts a call of one of the hub's own tools, or the refusal of `run_tool`. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
-        truncate = self._starter.truncation(None) if own_name(call) == meta_tools.FIND else None
+        truncate = self._starter.truncation(None) if own_name(call) == definitions.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
         return call_handle(record, self.durable, self._parking)
 
@@ -233,9 +233,9 @@ class HubPort:
         if refused is not None:
             return refusing(refused), _SHORT
         match own_name(call):
-            case meta_tools.FIND:
+            case definitions.FIND:
                 return finding(partial(self._finding, session)), _SHORT
-            case meta_tools.READ if self._long_results is not None:
+            case definitions.READ if self._long_results is not None:
                 return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
             case _:
                 caller = own_tools.OwnToolCaller(deadline, partial(self.exported, session))

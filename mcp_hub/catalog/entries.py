@@ -147,7 +147,7 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
 
 
 def by_server(found: Iterable[tuple[str, _T]]) -> dict[str, list[_T]]:
-    """What comes with the names of servers, in groups."""
+    """Groups of what comes with the name of its server."""
     groups: dict[str, list[_T]] = {}
     for server, one in found:
         groups.setdefault(server, []).append(one)

@@ -26,10 +26,9 @@ _SEARCH: Final = (
 
 
 def compose(own: str | None, servers: Mapping[str, str | None], *, is_search: bool = False) -> str | None:
-    """`own` text, then a line a server with as much of what it says of itself as its share of the room allows.
+    """`own` text as it is, then a line a server with as much of what it says of itself as its share of the room allows.
 
-    Whole sentences, but for a long first one. Those of strangers are made harmless, `own` stays as it is. With
-    `is_search` it says how to find and run tools that are not listed. None if there is nothing to say.
+    With `is_search` it says how to find and run tools that are not listed. None if there is nothing to say.
     """
     if not servers:
         return _cut(own, LIMIT) if own else None
@@ -54,8 +53,7 @@ def _said(about: str) -> list[str]:
 def _shared(said: list[list[str]], room: int) -> list[list[str]]:
     """The sentences of every server that fit into `room` bytes together.
 
-    First sentences go first, then always the one after which its server has the least; who said more than fits says
-    nothing more.
+    First sentences go first, then always the one after which its server has the least.
     """
     shares: list[list[str]] = [[] for _ in said]
     waiting = [(False, _size(texts[0]), place) for place, texts in enumerate(said) if texts]

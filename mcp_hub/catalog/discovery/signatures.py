@@ -1,12 +1,11 @@
 """A tool in one line, and many tools by their names alone: what a model needs to choose among them for few tokens.
 
-Read from definitions that strangers wrote: every text is bounded and on one line, and a schema may be anything at all,
-so what is not understood is left out.
+Strangers wrote the definitions: every text is bounded and on one line, and what is not understood is left out.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any, Final
 
@@ -45,8 +44,7 @@ _Parameter = tuple[str, Any, bool]  # name, schema, and whether it is required
 def signature(exported: str, raw: bytes, width: int = WIDTH) -> str:
     """`github_create_issue(owner:str, title:str, body?:str): Create a new issue` of an encoded definition.
 
-    Required parameters first, both kinds in the schema's order; `+2` and `+5?` count required and other ones that did
-    not fit. At most `width` characters.
+    At most `width` characters: `+2` and `+5?` count required and other parameters that did not fit.
     """
     tool = _object(raw)
     about = first_sentence(_text(tool, "description") or _text(tool, "title"), width)
@@ -59,7 +57,7 @@ def signature(exported: str, raw: bytes, width: int = WIDTH) -> str:
 def parameter_notes(raw: bytes, budget: int) -> list[str]:
     """`name: first sentence about it` for parameters whose description says more than their name, required ones first.
 
-    Whole notes of at most `budget` characters together.
+    At most `budget` characters together.
     """
     notes: list[str] = []
     for name, schema, _ in _listed(_object(raw))[:_MOST_NOTED]:
@@ -74,31 +72,26 @@ def parameter_notes(raw: bytes, budget: int) -> list[str]:
     return notes
 
 
-def grouped_names(groups: Mapping[str, Sequence[str]], limit: int = 1800) -> str:
-    """All names as `all_names` writes them; over `limit` bytes, the servers as `counted` does."""
-    text = all_names(groups)
-    return text if len(text.encode()) <= limit else counted({name: len(group) for name, group in groups.items()}, limit)
-
-
 def all_names(groups: Mapping[str, Sequence[str]]) -> str:
-    """The names of every server's tools, a line a server, with what all of them begin with written once.
+    """The names of every server's tools, a line a server, such as `github_{create_issue list_issues}`.
 
-    `github_{create_issue list_issues}`, after `git: ` where that does not begin with the server's name; spaces, since
-    a word and the space before it are one token.
+    After `git: ` where that does not begin with the server's name; spaces, since they are no tokens of their own.
     """
     return "\n".join(_braced(server, names) for server, names in groups.items() if names)
 
 
 def counted(servers: Mapping[str, int], limit: int) -> str:
-    """`github (26), notion (24)`: the servers and how many tools each has, the greatest first.
+    """`github (26), notion (24)`: as many servers as fit into `limit` bytes, and how many tools each has."""
+    return greatest(servers, lambda text: len(text.encode()) <= limit, "{} ({})") or "…"
 
-    Those that do not fit into `limit` bytes are an ellipsis.
-    """
-    text, rest = "", ", …"
+
+def greatest(servers: Mapping[str, int], fits: Callable[[str], bool], form: str = "{}") -> str:
+    """As many servers as fit, the greatest first; the others are an ellipsis. Empty if none fits."""
+    text = ""
     for server, count in sorted(servers.items(), key=lambda one: (-one[1], one[0])):
-        longer = f"{text}, {_server(server)} ({count})" if text else f"{_server(server)} ({count})"
-        if len((longer + rest).encode()) > limit:
-            return text + rest if text else "…"
+        longer = (f"{text}, " if text else "") + form.format(_server(server), count)
+        if not fits(f"{longer}, …"):
+            return f"{text}, …" if text else ""
         text = longer
     return text
 
@@ -140,8 +133,6 @@ def _parameters(tool: JsonObject, room: int) -> list[str]:
         shown.append(_parameter(name, schema, is_required, tool["inputSchema"]))
         if len(", ".join(shown)) > room:
             break
-    else:
-        return shown
     while shown and len(", ".join([*shown, *_counts(listed[len(shown) :])])) > room:
         shown.pop()
     return [*shown, *_counts(listed[len(shown) :])]

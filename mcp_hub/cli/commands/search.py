@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from mcp_hub.catalog.discovery.meta_tools import FIND, MOST_HITS
+from mcp_hub.catalog.discovery.definitions import FIND
+from mcp_hub.catalog.discovery.meta_tools import MOST_HITS
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.commands.tokens import missing
 from mcp_hub.cli.render import tables

@@ -32,7 +32,7 @@ class ToolDocument(msgspec.Struct, frozen=True, weakref=True):
 
     id: str
     keys: tuple[str, str]
-    """`search_words.key` of the exported name and of the server's own name."""
+    """`words.key` of the exported name and of the server's own name."""
     weights: Mapping[str, float]
     """The weight of each of the tool's words: over 0, under `PEAK`."""
     name: tuple[str, ...]

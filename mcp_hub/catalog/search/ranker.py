@@ -1,7 +1,6 @@
-"""Finding tools by what they do: a ranker over names, descriptions and parameters, without any model.
+"""Finding tools by what they do: a ranker over names, descriptions and parameters, without any model (docs/search.md).
 
-How a score comes about, and what each part of the recipe is worth: docs/search.md. An index holds what one profile may
-see and nothing else, so what is hidden cannot be found or guessed from scores; documents are shared between indexes.
+An index holds what one profile may see and nothing else; documents are shared between indexes.
 """
 
 from collections import defaultdict
@@ -30,8 +29,8 @@ _WEIGHED = 24  # documents that are weighed in full, at least: four times as man
 class Hit(msgspec.Struct, frozen=True):
     """A tool that fits, with the ids of near-duplicates that it stands for.
 
-    `parts` add up to `score`: `words`, `name` and `pairs` (search_scores), `server` (its other tools fit, or the query
-    names it) and `exact` (the query is the tool's name).
+    `parts` add up to `score`: `words`, `name` and `pairs` (`scores`), `server` (its other tools fit, or the query names
+    it) and `exact` (the query is the tool's name).
     """
 
     id: str
@@ -70,8 +69,7 @@ class SearchIndex:
     """The tools of several servers, to be searched; a change re-indexes only the server that it is of.
 
     Ids are the caller's to keep unique. Ties are broken by the order in which servers came (a replaced one keeps its
-    place), then by the order of tools. No query is too long or too strange: beyond the limits of `queries` it
-    is cut. `aliases` are words that a query may have, each with words that it may also mean.
+    place), then by the order of tools. `aliases` are words of queries, each with words that it may also mean.
     """
 
     def __init__(self, aliases: Mapping[str, Sequence[str]] = {}) -> None:

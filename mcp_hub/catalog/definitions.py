@@ -212,8 +212,7 @@ def encode_as(found: Definition, exported: str) -> bytes:
 def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
     """A definition made by `encode_as` without what the era cannot carry.
 
-    The modern era has no `execution`. The handshake era has no output schemas except of objects, and the hub, which
-    runs tasks itself, offers it none.
+    The modern era has no `execution`; the handshake era has output schemas of objects only, and the hub's own tasks.
     """
     if kind is not Kind.TOOL or not any(name in raw for name in _ERA_BOUND):
         return raw

@@ -21,8 +21,7 @@ _T = TypeVar("_T")
 class Entry:
     """One listed thing. `key` is the upstream's own name, URI or template; `raw` the definition under `exported`.
 
-    `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives;
-    `claims_read_only` says that a tool declares that it changes nothing.
+    `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives.
     """
 
     kind: Kind
@@ -64,10 +63,7 @@ def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
 def offered(
     snapshots: Sequence[Snapshot], rules: ViewRules, new: Collection[Origin] = ()
 ) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...]]:
-    """All that these servers, which the rules know, offer; and what of it is not fit to be listed.
-
-    Tools that are `new`, and wait to be approved, take no name from any other.
-    """
+    """All that these servers, which the rules know, offer, and what is unfit; `new` tools take no other's name."""
     offers: dict[Kind, list[Offer]] = {}
     quarantined: list[Quarantined] = []
     for kind in Kind:

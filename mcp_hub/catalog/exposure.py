@@ -48,8 +48,7 @@ def exposed(
 ) -> CatalogView:
     """The view as this audience is listed it, with the hub's own tools, which go first: clients cut the end.
 
-    `is_partial` while there are servers that have never been listed: a client that cannot hear of their tools later can
-    find them, and nobody is to keep such lists.
+    `is_partial` while servers have never been listed: their tools can be found later, and nobody is to keep the lists.
     """
     tools = view.entries(Kind.TOOL)
     listed = list(_shaped([entry for entry in tools if _is_listed(entry, rules, mode)], rules, audience))

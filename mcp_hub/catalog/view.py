@@ -1,8 +1,7 @@
 """The catalog as one kind of caller sees it: snapshots and rules become an immutable, deterministic `CatalogView`.
 
-Everything here is decided from frozen data: a change of a server or of the settings is a new view. Names are assigned
-before filters apply (`entries`), so a tool has the same name in every profile, and a hidden one is neither listed nor
-found.
+Names are assigned before filters apply (`entries`), so a tool has the same name in every profile, and a hidden one is
+neither listed nor found.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -156,10 +155,7 @@ class CatalogView:
         return [folded[text] for text in get_close_matches(wanted, pool, n, _LIKENESS)]
 
     def page(self, kind: Kind, era: Era, cursor: str | None, size: int) -> bytes:
-        """The encoded result of the list method, at most `size` (1 or more) entries after `cursor`.
-
-        Raises: InvalidParams for a cursor that names nothing listed here; the empty string is one.
-        """
+        """The encoded list result: `size` entries after `cursor`. Raises: InvalidParams for an unknown cursor."""
         wanted = (kind, era, cursor, size)
         page = self._pages.get(wanted)
         if page is None:
@@ -170,10 +166,9 @@ class CatalogView:
         return page
 
     def exposed(self, tools: Iterable[Entry], listed: Iterable[Entry], *, is_partial: bool = False) -> "CatalogView":
-        """The same with other tools: all of `tools` can be found and used, `listed` are those in lists.
+        """The same with other tools: all of `tools` can be found and used, the first of a name; `listed` are in lists.
 
-        Of two with one name the first is found. Such a list depends on who asks, so no cache may share it, and one that
-        `is_partial`, as all of this view's are then, is not to be kept at all.
+        Such a list depends on who asks, so no cache may share it; no list of a view that `is_partial` is to be kept.
         """
         found: dict[str, Entry] = {}
         for entry in tools:
@@ -227,9 +222,8 @@ def build(
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
-    Tools that are `held` keep their names, but nobody is listed them, finds them or can call them. One that is held as
-    new, and had no name yet, takes none from another tool.
-    `remembered` holds the unlisted URIs that servers mentioned and outlives the view; by default it is the view's own.
+    Nobody is listed, finds or can call tools that are `held`; they keep their names, but one that is new takes no name
+    from another. `remembered` holds the unlisted URIs that servers mentioned, and outlives the view.
     """
     servers = present(snapshots, rules)
     new = {origin for origin, finding in held.items() if finding.kind == "new"}
@@ -264,13 +258,9 @@ def _lists(snapshot: Snapshot, kind: Kind) -> bool:
     return bool(snapshot.lists.get(kind)) or KINDS[kind].capability in snapshot.capabilities
 
 
-def _hint(kind: Kind, present: Sequence[Snapshot], rules: ViewRules) -> CacheHint:
+def _hint(kind: Kind, servers: Sequence[Snapshot], rules: ViewRules) -> CacheHint:
     """The cache hint of the whole list: the least that any contributor grants."""
-    least = CacheHint()
-    hints = [
-        snapshot.hints.get(kind, least) if snapshot.era is Era.MODERN else least
-        for snapshot in present
-        if _lists(snapshot, kind)
-    ]
+    listing, least = [snapshot for snapshot in servers if _lists(snapshot, kind)], CacheHint()
+    hints = [snapshot.hints.get(kind, least) if snapshot.era is Era.MODERN else least for snapshot in listing]
     ttl_ms = min((hint.ttl_ms for hint in hints), default=0)
     return CacheHint(max(0, ttl_ms), rules.shared and bool(hints) and all(hint.public for hint in hints))

@@ -108,10 +108,7 @@ def _connection(settings: Settings, name: str) -> list[object]:
 
 
 def _rules(settings: Settings, name: str) -> tuple[list[object], object]:
-    """Everything else, with the order of mappings, by which the first matching entry decides.
-
-    Whether a remote server has a `restart` of its own matters, too.
-    """
+    """Everything else, with the order of mappings, in which the first match decides, and its own `restart`."""
     written = [list(value.items()) if isinstance(value, dict) else value for _, value in leaves(settings.servers[name])]
     return written, settings.effective(name)
 

@@ -97,10 +97,7 @@ _ALL: Final = CostQuery()
 def account(
     view: CatalogView, rules: ViewRules, audience: ClientKind, asked: CostQuery = _ALL, measures: Measures | None = None
 ) -> TokenAccount:
-    """The account of the tools of `view`, without the hub's own, as the audience may be listed them. Never raises.
-
-    611 tools take a second; those that `measures` has seen some 50 ms.
-    """
+    """The account of the tools of `view`, without the hub's own, as the audience may be listed them. Never raises."""
     measures = Measures() if measures is None else measures
     measures.start()
     tools = _tools([entry for entry in view.entries(Kind.TOOL) if asked.server in (None, entry.server)], measures)

@@ -51,10 +51,7 @@ def _said(about: str) -> list[str]:
 
 
 def _shared(said: list[list[str]], room: int) -> list[list[str]]:
-    """The sentences of every server that fit into `room` bytes together.
-
-    First sentences go first, then always the one after which its server has the least.
-    """
+    """The sentences that fit into `room` bytes: first ones first, then always of the server that has the least."""
     shares: list[list[str]] = [[] for _ in said]
     waiting = [(False, _size(texts[0]), place) for place, texts in enumerate(said) if texts]
     heapify(waiting)

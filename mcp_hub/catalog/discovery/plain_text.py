@@ -43,10 +43,7 @@ def escaped(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of `text`, each on one line and without marks of Markdown; its headings only if it has no other.
-
-    A line is a sentence of its own unless the next one begins in lower case.
-    """
+    """The sentences of `text`, each on one line and without Markdown's marks; headings only if it has no other."""
     parts = _END.split(text[:MAX_READ])
     return _plain(part for part in parts if not part.lstrip().startswith("#")) or _plain(parts)
 

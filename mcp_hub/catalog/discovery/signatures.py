@@ -55,10 +55,7 @@ def signature(exported: str, raw: bytes, width: int = WIDTH) -> str:
 
 
 def parameter_notes(raw: bytes, budget: int) -> list[str]:
-    """`name: first sentence about it` for parameters whose description says more than their name, required ones first.
-
-    At most `budget` characters together.
-    """
+    """`name: first sentence` of parameters that say more than that, required first, within `budget` characters."""
     notes: list[str] = []
     for name, schema, _ in _listed(_object(raw))[:_MOST_NOTED]:
         about = first_sentence(_text(schema, "description"), _NOTE)

@@ -60,8 +60,7 @@ class Remembered:
 def readdress(method: str, result: RawJson, exported: Callable[[str], str]) -> RawJson:
     """The result of `method` with each resource URI exported; everything else is kept, unknown members included.
 
-    Links and embedded resources of `tools/call` and `prompts/get`, the contents of `resources/read`. What does not
-    have the shape that the specification gives it is left alone.
+    Links and embedded resources of `tools/call` and `prompts/get`, the contents of `resources/read`; as specified only.
     """
     rewrite = _PLACES.get(method)
     if rewrite is None or not mentions_uris(result):

@@ -36,8 +36,7 @@ class Spellings(msgspec.Struct, frozen=True):
 def spellings(uri: str) -> Spellings | None:
     """`uri` itself and what may be made of it; None where it means something else to whoever reads it.
 
-    That is: dot segments, control characters, white space around it, a host that is none; and one of more than
-    `MAX_MATCHED` characters.
+    That is: dot segments, control characters, outer white space, no valid host, more than `MAX_MATCHED` characters.
     """
     if len(uri) > MAX_MATCHED or _CONTROL.search(uri) or uri != uri.strip():
         return None

@@ -201,8 +201,7 @@ class UriTable:
     def _keeps(self, server: str, uri: str) -> bool:
         """Whether an unlisted URI needs no wrapping: it is nobody else's, by list, template or memory.
 
-        One of the web needs none whoever else has it: clients fetch it themselves (2025-11-25, server/resources
-        "Common URI Schemes").
+        One of the web needs none: clients fetch it themselves (2025-11-25, server/resources "Common URI Schemes").
         """
         if uri.lower().startswith(_WEB):
             self._remembered.claim(uri, server)

@@ -15,10 +15,7 @@ from mcp_hub.catalog.search.words import MAX_NAME, compounds, is_bare, key, tell
 
 
 class Searchable(msgspec.Struct, frozen=True):
-    """The text of a tool that is searched: its exported name, its server, and the server's own words about it.
-
-    `schema` is the decoded `inputSchema`, which may be any JSON value.
-    """
+    """The searched text of a tool: exported name, server, the server's own words; `schema` may be any JSON."""
 
     id: str
     server: str

@@ -200,10 +200,7 @@ class _Ranker:
 
 
 def build(tools: Iterable[Mapping[str, Any]]) -> _Ranker:
-    """A ranker over tools given as `id`, `server`, `name`, `description` and `inputSchema`.
-
-    Near-duplicates count once: what is ranked is what a model would see.
-    """
+    """A ranker over `id`, `server`, `name`, `description`, `inputSchema` of tools; near-duplicates count once."""
     servers: dict[str, list[Searchable]] = {}
     for tool in tools:
         texts = (tool["id"], tool["server"], tool["name"], tool.get("description") or "")

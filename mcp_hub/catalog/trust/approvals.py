@@ -56,10 +56,7 @@ class PinStore(Protocol):
 
 
 def record_key(config: str, server: str) -> str:
-    """Names the record of a server: by the configuration that it is in and what that calls it.
-
-    Not by what is run, so that another program under the same name is compared with the one before.
-    """
+    """Names the record of a server: by its configuration and its name there, since its program may change."""
     return sha256(f"{config}\0{server}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -67,7 +64,6 @@ class Approvals:
     """The findings of one hub. `policies` are those of the servers to look at; `config` is the configuration's place.
 
     `relist` is called with a server whose processes say something else of a tool than the one whose list was compared.
-
     `held` is for the catalog; it blocks only to read a record, once and when another process has changed it.
     """
 
@@ -122,10 +118,7 @@ class Approvals:
         return self._servers.get(name)
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
-        """A `Gate`: what was listed when the call was let in, is not always what its process lists.
-
-        Raises `NotApproved`.
-        """
+        """A `Gate`: the list by which a call was let in is not always that of its process. Raises `NotApproved`."""
         if call.method != "tools/call":
             return
         server = self._servers.get(call.upstream) or self._server(call.upstream)

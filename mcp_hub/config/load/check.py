@@ -92,10 +92,7 @@ def _known_keys(path: DataPath) -> Iterator[str]:
 
 
 def check_references(tree: JsonObject, changed: Collection[DataPath], report: Findings) -> None:
-    """Reports names that refer to nothing, that cannot be given, and tokens given twice. Works on any shape of data.
-
-    Texts at `changed` paths were interpolated: they are not shown.
-    """
+    """Reports names of nothing, and tokens given twice, in any data; texts at `changed` paths are not shown."""
     servers, profiles = _mapping(tree.get("servers")), _mapping(tree.get("profiles"))
     for name, profile in profiles.items():
         for index, server in enumerate(_list(_mapping(profile).get("servers"))):

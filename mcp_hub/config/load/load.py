@@ -54,10 +54,7 @@ class Loaded:
 
 
 def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
-    """The file to load: `explicit`, else `$MCP_HUB_CONFIG` (these two need not exist), else the first usual place.
-
-    Raises: ConfigError that lists what was searched.
-    """
+    """The file to load: `explicit`, else `$MCP_HUB_CONFIG`, else the first usual place. Raises: ConfigError."""
     named = explicit or env.get("MCP_HUB_CONFIG")
     if named:
         try:

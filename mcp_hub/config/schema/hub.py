@@ -27,10 +27,7 @@ from mcp_hub.config.schema.telemetry import TelemetrySettings
 
 
 class HttpSettings(Section):
-    """The HTTP front (docs/configuration-hub.md, docs/limits.md).
-
-    Sizes in bytes, times in seconds, rates per second and principal on an average of 10 s (0 = no bound).
-    """
+    """The HTTP front (docs/configuration-hub.md, docs/limits.md); in bytes, seconds, and per second."""
 
     host: TextLine = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535), NoFlag] = 8765

@@ -7,13 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    JsonValue,
-    StringConstraints,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
 
 from mcp_hub.config.quantities import parse_duration, parse_size
 

@@ -55,10 +55,7 @@ class ToolRules(msgspec.Struct, frozen=True):
 
 
 def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
-    """The rules of `tool`, the server's own name; `general` is what its server says, completed from the defaults.
-
-    One entry decides: that of the exact name, else of the first glob.
-    """
+    """The rules of `tool`: one entry decides, that of its name, else of the first glob; the rest is as in `general`."""
     pattern = first_match(tool, per_tool)
     own = ToolSettings() if pattern is None else per_tool[pattern]
     return ToolRules(

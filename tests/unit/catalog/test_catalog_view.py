@@ -8,12 +8,10 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.errors import InvalidParams
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
+from tests.unit.catalog.offers import names as listed
+from tests.unit.catalog.offers import tool
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
-
-
-def tool(name: str, **members: object) -> bytes:
-    return json.dumps({"name": name, "inputSchema": {"type": "object"}, **members}).encode()
 
 
 def resource(uri: str) -> bytes:
@@ -37,10 +35,6 @@ def resources(server: str, *uris: str, templates: tuple[str, ...] = ()) -> Snaps
 def view(*snapshots: Snapshot, tools: Filter = EVERYTHING, shared: bool = True, **rules: ServerRules) -> CatalogView:
     servers = {one.server: rules.get(one.server, ServerRules(one.server)) for one in snapshots}
     return build(snapshots, ViewRules(servers, tools, shared=shared))
-
-
-def listed(catalog: CatalogView, kind: Kind = Kind.TOOL) -> list[str]:
-    return [entry.exported for entry in catalog.entries(kind)]
 
 
 def page(catalog: CatalogView, era: Era, cursor: str | None = None, size: int = 100) -> Mapping[str, object]:

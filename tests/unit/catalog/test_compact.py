@@ -48,13 +48,7 @@ def filled(template: str, *parts: str) -> str:
     ],
 )
 def test_what_says_nothing_goes(schema: str, shorter: str) -> None:
-    for place in (
-        '{"items":%s}',
-        '{"not":%s}',
-        '{"allOf":[%s]}',
-        '{"patternProperties":{"title":%s}}',
-        IN_PROPERTY,
-    ):
+    for place in ('{"items":%s}', '{"not":%s}', '{"allOf":[%s]}', '{"patternProperties":{"title":%s}}', IN_PROPERTY):
         assert compact_schema((place % schema).encode()).decode() == place % shorter
 
 

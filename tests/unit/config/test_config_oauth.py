@@ -83,10 +83,7 @@ def test_all_of_it_reaches_the_login_and_secrets_are_known_as_such() -> None:
         ("{redirect_port: 0}", "oauth.redirect_port"),
         ("{redirect_port: 70000}", "oauth.redirect_port"),
         ("{grant: password}", "oauth.grant"),
-        (
-            "{grant: client_credentials, client_id: a, issuer: 'https://a.b'}",
-            "oauth.grant [missing_key]",
-        ),
+        ("{grant: client_credentials, client_id: a, issuer: 'https://a.b'}", "oauth.grant [missing_key]"),
         ("{grant: client_credentials, client_id: a, client_secret: b}", "oauth.grant [missing_key]"),
         ("{client_id: a, private_key: b}", "oauth.private_key [misplaced_key]"),
         ("{clientid: a}", "clientid"),

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from mcp_hub.config.schema.remote import is_this_machine, is_web_page, origin_parts
+from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_place
 from mcp_hub.config.schema.scalars import NoFlag, Text
 from mcp_hub.config.schema.section import Section, finding
 
@@ -55,7 +55,7 @@ class OAuthSettings(Section):
     def _names_real_places(self) -> Self:
         for key in ("issuer", "client_metadata_url"):
             url: str | None = getattr(self, key)
-            if url is not None and not is_web_page(url):
+            if url is not None and refused_place(url, is_near=True) is not None:
                 raise finding("invalid_value", "expected an https:// URL (http:// only for this machine)", key)
         url = self.client_metadata_url
         if url is not None and (is_this_machine(origin_parts(url)[1]) or origin_parts(url)[2] in ("", "/")):

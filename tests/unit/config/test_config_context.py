@@ -9,8 +9,6 @@ from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.config.schema.settings import Settings
 from tests.unit.config.faults import refused, shown
 
-MiB = 1 << 20
-
 
 def load(text: str) -> Loaded:
     return parse(text, "servers.yaml", {"TAG": "read", "YES": "true", "STATE": "/var", "DAYS": "2d"}, Path("/base"))
@@ -26,19 +24,6 @@ def of_server(body: str) -> str:
 
 def of_profile(body: str) -> str:
     return f"servers: {{a: {{command: x}}}}\nprofiles:\n  p: {{{body}}}"
-
-
-def test_defaults_are_the_documented_ones() -> None:
-    hub = Settings().hub
-    assert (hub.expose, hub.budget, hub.compact, hub.pinned) == ("auto", 8000, False, [])
-    assert (hub.max_result_tokens, hub.aliases) == (8000, {})
-    limits = hub.limits
-    assert (limits.results, limits.results_size, limits.result_ttl) == (200, 256 * MiB, 86400.0)
-    profile = load(of_profile("")).settings.profiles["p"]
-    assert (profile.expose, profile.budget, profile.compact) == (None, None, None)
-    assert (profile.pinned, profile.max_result_tokens) == (None, None)
-    server = load(of_server("enabled: true")).settings.servers["a"]
-    assert (server.expose, server.compact) == (None, None)
 
 
 @pytest.mark.parametrize(

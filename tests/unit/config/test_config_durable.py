@@ -6,7 +6,6 @@ import pytest
 
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.hub import HubSettings
-from mcp_hub.config.schema.settings import Settings
 from tests.unit.config.faults import refused
 
 ENV = {"HOME": "/home/alice", "STATE": "/var/streams", "DAYS": "2d"}
@@ -15,15 +14,6 @@ ENV = {"HOME": "/home/alice", "STATE": "/var/streams", "DAYS": "2d"}
 def hub(body: str, env: dict[str, str] | None = None) -> HubSettings:
     text = f"hub:\n  {body}\nservers: {{a: {{command: x}}}}"
     return parse(text, "servers.yaml", ENV if env is None else env, Path("/base")).settings.hub
-
-
-def test_defaults_are_the_documented_ones() -> None:
-    settings = Settings().hub
-    assert settings.store.model_dump() == {"type": "sqlite", "path": None, "retention": 86400.0}
-    assert (settings.task_after, settings.clients) == (5.0, {})
-    limits = settings.limits
-    assert (limits.detached_calls, limits.followers, limits.stream_events) == (64, 16, 10000)
-    assert (limits.stream_size, limits.event) == (64 << 20, 256 << 10)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +69,16 @@ def test_a_text_is_short_for_a_store_and_its_folder() -> None:
 )
 def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:
     assert refused(hub, body).startswith(f"servers.yaml:2: hub.{said}")
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("", None), ("null", None), ("30", 30), ("2m", 120), ("'${IDLE}'", 45)])
+def test_connection_of_a_long_call_is_closed_never_or_after_half_a_minute_and_more(
+    value: str, seconds: float | None
+) -> None:
+    assert hub(f"http: {{close_streams_after: {value}}}", {"IDLE": "45s"}).http.close_streams_after == seconds
+
+
+@pytest.mark.parametrize("value", ["0", "29.9s", "1ms"])
+def test_connection_that_would_close_sooner_is_refused(value: str) -> None:
+    found = refused(hub, f"http: {{close_streams_after: {value}}}")
+    assert found == "servers.yaml:2: hub.http.close_streams_after [out_of_range]"

@@ -10,7 +10,8 @@ from mcp_hub.catalog.flags import MOST_FLAGS, decoded, folded, hidden_in
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust.scan import Flagged, Inspector, flags_of
 from mcp_hub.catalog.view import build
-from mcp_hub.types import Era, Kind, RawObject, Snapshot
+from mcp_hub.types import Kind, RawObject, Snapshot
+from tests.unit.catalog import offers
 
 
 def tag(text: str) -> str:
@@ -126,10 +127,7 @@ def test_decoded_text_is_one_printable_line_of_bounded_length() -> None:
 
 
 def offer(server: str, *tools: tuple[str, str]) -> Snapshot:
-    listed = [
-        json.dumps({"name": name, "description": said, "inputSchema": {"type": "object"}}) for name, said in tools
-    ]
-    return Snapshot(server, Era.MODERN, {Kind.TOOL: tuple(map(str.encode, listed))})
+    return offers.offer(server, *(offers.tool(name, description=said) for name, said in tools))
 
 
 def inspected(*snapshots: Snapshot, prefix: bool = True, inspector: Inspector | None = None) -> list[Flagged]:

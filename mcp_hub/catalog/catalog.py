@@ -84,7 +84,7 @@ class Catalog:
     def view(self, profile: str | None) -> CatalogView:
         """All that a profile (None: everything) lets through, without the hub's own tools.
 
-        As of all methods that take a profile: Raises `KeyError` for one that is not configured.
+        As all methods that take a profile, it raises `KeyError` for one that is not configured.
         """
         self._look()
         view = self._views.get(profile)

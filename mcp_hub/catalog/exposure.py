@@ -1,7 +1,6 @@
 """Which tools a client is listed, and which of the hub's own stand for the others. Pure.
 
-Every tool of the view can be called, listed or not. The same configuration and the same servers give the same bytes, in
-whatever order the servers came up.
+Every tool of the view can be called, listed or not. The same servers give the same bytes, in whatever order they start.
 """
 
 from collections.abc import Iterable
@@ -21,8 +20,7 @@ from mcp_hub.catalog.view import CatalogView
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
 
-MOST_IN_FULL: Final = 60
-"""Tools that `auto` lists in full to a client that does not defer them by itself."""
+MOST_IN_FULL: Final = 60  # tools that `auto` lists in full to a client that does not defer them by itself
 _CHARS_PER_TOKEN: Final = 4
 _HINT: Final = "anthropic/searchHint"
 _RESULT_SIZE: Final = "anthropic/maxResultSizeChars"

@@ -15,8 +15,7 @@ import msgspec
 from mcp_hub.types import RawObject
 
 FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "other_tool", "lookalike"]
-MOST_FLAGS: Final = 20
-"""Of one tool; what is beyond is not looked for."""
+MOST_FLAGS: Final = 20  # of one tool; what is beyond is not looked for
 _EXCERPT: Final = 40  # characters on either side of what is flagged
 _MOST_SHOWN: Final = 400
 _DEEPEST: Final = 100

@@ -18,10 +18,8 @@ from mcp_hub.types import RawObject
 Policy = Literal["off", "warn", "block"]
 MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "outputSchema", "annotations")
 """Of a definition: what a pin is the hash of."""
-MOST_TOOLS: Final = 20_000
-"""Pins of one server; the tools that are new beyond it are never approved. Two full lists of the largest server."""
-MOST_DEFINITION: Final = 32 << 10
-"""Bytes of a definition that is kept to be shown beside the next one; of longer ones only the hashes are."""
+MOST_TOOLS: Final = 20_000  # pins of one server: two full lists of the largest; what is new beyond is never approved
+MOST_DEFINITION: Final = 32 << 10  # bytes of a definition that is kept to be shown beside the next one
 _MOST_TEXT: Final = 8 << 20  # bytes of all definitions that are kept of one server
 _FIELD_HASH: Final = 16
 _WRITTEN_HASH: Final = 32  # hex digits: half of SHA-256, which nobody can meet on purpose either

@@ -1,7 +1,6 @@
 """The catalog as one kind of caller sees it: snapshots and rules become an immutable, deterministic `CatalogView`.
 
-Names are assigned before filters apply (`entries`), so a tool has the same name in every profile, and a hidden one is
-neither listed nor found.
+Names are assigned before filters apply (`entries`), so a tool has the same name in every profile.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode

@@ -1,7 +1,6 @@
 """The tokens that tools cost a model's context: each of them, and all together in every way to list them. Pure.
 
-All figures are estimated tokens (`tokens.estimate`) of what a client is sent, added up over definitions; what the
-client makes of them for its model may cost a little more or less.
+Estimates (`tokens.estimate`) of what a client is sent; what it makes of that for its model may cost a little more.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,13 +23,10 @@ from mcp_hub.catalog.view import CatalogView
 from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from mcp_hub.types import ClientKind, Era, Expose, Kind
 
-HEAVIEST: Final = 10
-"""Tools that are named as the heaviest unless another number is asked for."""
+HEAVIEST: Final = 10  # tools that are named as the heaviest unless another number is asked for
 _EXPOSES: Final[tuple[Expose, ...]] = ("full", "search", "names", "auto")
-_ERA: Final = Era.HANDSHAKE
-"""Of what is sent: that of most clients. The other one differs in a few members of few definitions."""
-_MOST_COMPACTED: Final = 1 << 23
-"""Bytes of definitions that are compacted for one account, ten times those of 611 real tools, which take 0.6 s."""
+_ERA: Final = Era.HANDSHAKE  # that of most clients; the other one differs in a few members of few definitions
+_MOST_COMPACTED: Final = 1 << 23  # bytes compacted for one account, ten times those of 611 real tools (0.6 s)
 _REMEMBERED: Final = 1 << 16  # texts whose tokens are remembered: some 10 MB
 
 

@@ -1,8 +1,7 @@
 """Texts for the model about tools that are not listed: the meta-tools' definitions and the answers of `find_tools`.
 
 The three definitions together are at most 250 tokens however many tools there are, and depend on nothing but the tools.
-Answers show text that strangers wrote: a line that is not indented and no JSON is the hub's, or begins with a tool's
-name.
+Strangers wrote what answers show: a line that is not indented and no JSON is the hub's, or begins with a tool's name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +22,8 @@ RUN: Final = "run_tool"
 READ: Final = "read_result"
 Detail = Literal["brief", "full"]
 
-_MOST_NAMES: Final = 1800
-"""Bytes of names in the description of `find_tools`; clients cut a description after some 2,000."""
-_MOST_NAMES_IN_SCHEMA: Final = 12_000
-"""Bytes of names in the schema of `run_tool`, which clients do not cut: those of 611 captured tools are 11,000."""
+_MOST_NAMES: Final = 1800  # bytes in the description of `find_tools`; clients cut it after some 2,000
+_MOST_NAMES_IN_SCHEMA: Final = 12_000  # bytes in the schema of `run_tool`: those of 611 captured tools are 11,000
 _HOW_TO_READ: Final = "Names, x_{a b} for x_a and x_b:\n"
 _SERVERS_TOKENS: Final = 12  # tokens that 250 leave to the names of servers
 _SERVERS_BYTES: Final = 200  # bytes of servers before weak hits, some 60 tokens

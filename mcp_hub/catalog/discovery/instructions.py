@@ -10,11 +10,9 @@ from typing import Final
 
 from mcp_hub.catalog.discovery.plain_text import cut, one_line, sentences
 
-LIMIT: Final = 2000
-"""Bytes of UTF-8: clients put instructions into the model's context on every turn."""
+LIMIT: Final = 2000  # bytes of UTF-8: clients put instructions into the model's context on every turn
 _LEAST: Final = 400  # bytes that text of the configuration leaves to the names of the servers, if they need them
-_MAX_FIRST: Final = 160
-"""Characters of what a server says first; a longer sentence is cut, so that there is room for every server."""
+_MAX_FIRST: Final = 160  # characters of what a server says first; a longer sentence is cut
 _MAX_NAME: Final = 64
 _MOST_SENTENCES: Final = 64  # sentences of one server that are looked at
 

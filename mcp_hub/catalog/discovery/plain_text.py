@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-MAX_READ: Final = 8192
-"""Characters of a text that are looked at: the longest of 611 captured descriptions has 7,000."""
+MAX_READ: Final = 8192  # characters of a text that are looked at: the longest of 611 descriptions has 7,000
 _MAX_FIRST: Final = 2048  # characters in which the first sentence is looked for
 
 _SEQUENCES: Final = re.compile("\x1b\\[[0-?]{0,64}[ -/]{0,16}[@-~]|\x1b\\][^\x07\x1b]{0,256}(?:\x07|\x1b\\\\)")

@@ -14,8 +14,7 @@ import msgspec
 from mcp_hub.catalog.discovery.plain_text import first_sentence, one_line
 from mcp_hub.types import JsonObject
 
-WIDTH: Final = 200
-"""Characters of a line."""
+WIDTH: Final = 200  # characters of a line
 _ABOUT: Final = 64  # characters that parameters leave to the description: fewer say too little to choose by
 _NOTE: Final = 72  # characters of what a parameter says of itself
 _MOST_NOTED: Final = 32  # parameters that are looked at for notes

@@ -14,10 +14,8 @@ import msgspec
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import RawJson
 
-MAX_REMEMBERED: Final = 4096
-"""URIs: the links of some hundred results, in at most some megabytes."""
-_MAX_LENGTH: Final = 2048
-"""Characters of a URI that is remembered; a longer one is recognised by its wrapping, which needs no memory."""
+MAX_REMEMBERED: Final = 4096  # URIs: the links of some hundred results, in at most some megabytes
+_MAX_LENGTH: Final = 2048  # characters of a URI that is remembered; a longer one is wrapped, which needs no memory
 
 # `uri` as a member's name or a whole value: inside of a text its quotes would be escaped. 5 MB take 1.3 ms;
 # `bytes.find` needs a copy and twice the time.

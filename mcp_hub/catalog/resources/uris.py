@@ -1,9 +1,8 @@
 """Exported resource URIs and templates, and the way back from any URI to the server that serves it.
 
 A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
-others' become `hub://<server>/<original>`; an original that is not a valid URI is wrapped percent-encoded, as
-`hub://<server>!<n>/<encoded>`. Listed URIs are resolved by lookup; the prefix is taken off only for others (expanded
-templates). A URI that nobody lists belongs to the first server that mentioned it, for as long as that is remembered.
+others' become `hub://<server>/<original>`, or `hub://<server>!<n>/<encoded>` if that is not a valid URI. Listed URIs
+are resolved by lookup, others by their prefix. A URI that nobody lists belongs to the first server that mentioned it.
 """
 
 import re

@@ -38,8 +38,7 @@ log = get_logger(__name__)
 
 _LOOK_AGAIN: Final = 1.0  # seconds between looks for approvals by other processes, while there is something to approve
 _TRY_AGAIN: Final = 30.0  # seconds until a record is written again that could not be
-_MOST_ORDERED: Final = 1000
-"""Definitions of one list, other than those approved, whose members are put in order: the event loop waits for it."""
+_MOST_ORDERED: Final = 1000  # unapproved definitions of a list that are put in order: the event loop waits for it
 _MOST_LOGGED: Final = 10  # tools that one line of the log names; `mcp-hub approve` shows all
 _MOST_LINES: Final = 100  # of the log about one server, which could change its tools all the time
 _NOT_READ: Final = object()  # the stamp of a record that was never read

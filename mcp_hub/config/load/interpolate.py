@@ -1,9 +1,8 @@
 """`${…}` in texts of the configuration: environment variables, files and the keyring, put in after parsing.
 
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
-contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring (the extra
-`keyring`); `$${` is a literal `${`. `${input:…}`, for which VS Code asks, is an error. Nothing nests, and inserted
-text is not searched again.
+contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
+literal `${`. Nothing nests, and inserted text is not searched again.
 """
 
 import importlib

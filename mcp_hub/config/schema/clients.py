@@ -36,14 +36,12 @@ class ClientRules(msgspec.Struct, frozen=True):
     max_result_tokens: int | None = None
 
 
-UNKNOWN_CLIENT: Final = "unknown"
-"""The entry for every client that no other entry matches."""
+UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other entry matches
 
 _MAX_TOOLS: Final = 240
 # the default timeout of the TypeScript SDK is 60 s
 _UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False)
-_OPENAI: Final = 120
-"""Tools: OpenAI-style interfaces refuse requests with more than 128, some of which are the client's own."""
+_OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
     # every progress notification restarts its idle timer; it searches tools by itself

@@ -12,8 +12,7 @@ from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.config.schema.scalars import Text, TextLine
 from mcp_hub.config.schema.section import Section, finding, findings
 
-PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""Variables that say where spans go."""
+PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")  # variables: where spans go
 
 _SERVER, _COLLECTOR = "https://example.com/mcp", "http://127.0.0.1:4318"
 """Examples of URLs in errors: of a server, and of telemetry."""

@@ -70,7 +70,9 @@ class Catalog:
         """Goes by other rules from now on; a profile without rules lets nothing through for those who still have it."""
         gone = [profile for profile in self._rules if profile not in rules]
         self._rules = {**dict.fromkeys(gone[-_MOST_GONE:], _NOTHING), **rules}
-        self._names = {profile: names for profile, names in self._names.items() if profile in rules}
+        for profile in gone:
+            self._names.pop(profile, None)
+            self._left_out.pop(profile, None)
         self._indexes = Indexes(aliases)
         self._views.clear()
         self._exposed.clear()

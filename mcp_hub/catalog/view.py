@@ -106,9 +106,7 @@ class CatalogView:
         self._places = {
             kind: {entry.exported: place for place, entry in enumerate(listed)} for kind, listed in entries.items()
         }
-        self._usable = {kind: {entry.exported: entry for entry in listed} for kind, listed in entries.items()}
-        if tools is not None:
-            self._usable[_TOOL] = dict(tools)
+        self._tools = {entry.exported: entry for entry in entries[_TOOL]} if tools is None else tools
         self._resources = resources
         self._hints = hints
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
@@ -130,7 +128,10 @@ class CatalogView:
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The entry that callers know, or can find, by this name; only that can be used."""
-        return self._usable[kind].get(exported)
+        if kind is _TOOL:
+            return self._tools.get(exported)
+        place = self._places[kind].get(exported)
+        return None if place is None else self._entries[kind][place]
 
     def shows_output(self, exported: str) -> bool:
         """Whether this is a tool that is listed with an output schema."""
@@ -149,7 +150,8 @@ class CatalogView:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
         wanted = name[:_MAX_COMPARED_LENGTH].lower()
         grams = [wanted[at : at + 3] for at in range(0, max(1, len(wanted) - 2), 3)]
-        folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in self._usable[kind]}
+        known: Iterable[str] = self._tools if kind is _TOOL else self._places[kind]
+        folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in known}
         pool = nlargest(_MAX_COMPARED, folded, key=lambda text: sum(gram in text for gram in grams))
         return [folded[text] for text in get_close_matches(wanted, pool, n, _LIKENESS)]
 

@@ -1,7 +1,7 @@
 """One entry under `per_tool`: how tools are listed and called."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, Self
+from typing import Literal, Self
 
 import msgspec
 from pydantic import Field, model_validator
@@ -11,8 +11,6 @@ from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, Orphan, TaskRule, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
-
-_OF_LISTS: Final = ("name", "description", "hide", "pin", "tags", "arguments", "fixed")
 
 
 class ToolSettings(Section):
@@ -42,8 +40,8 @@ class ToolSettings(Section):
 
     def changed(self) -> tuple[str, ...]:
         """The keys by which lists or arguments differ from what the server says, in the order of this class."""
-        nothing = ToolSettings()
-        return tuple(key for key in _OF_LISTS if getattr(self, key) != getattr(nothing, key))
+        own = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields]
+        return tuple(key for key in own if getattr(self, key) != ToolSettings.model_fields[key].default)
 
 
 class ToolRules(msgspec.Struct, frozen=True):

@@ -59,6 +59,11 @@ class Hub:
         entries = self.catalog.view(None).entries(Kind.TOOL)
         return {entry.exported: json.loads(entry.raw)["description"] for entry in entries}
 
+    def asked(self, tools: Tools) -> dict[str, str]:
+        """The same once server `a` lists these tools."""
+        self.a.describes(tools)
+        return self.names()
+
     def call(self, name: str) -> str:
         """The server's own name of the tool that a call would reach."""
         params = {"name": msgspec.Raw(json.dumps(name).encode())}

@@ -38,8 +38,7 @@ async def test_a_changed_tool_is_held_back_until_it_is_approved_and_nothing_else
         hub.a.describes(FIRST)
         hub.b.describes(FIRST)
         assert list(hub.names()) == ["a_pay", "a_list", "b_pay", "b_list"]
-        hub.a.describes(TURNED)
-        assert list(hub.names()) == ["a_list", "b_pay", "b_list"]
+        assert list(hub.asked(TURNED)) == ["a_list", "b_pay", "b_list"]
         with pytest.raises(
             NotApproved, match=r"^tool a_pay has changed .*\(description\).*: mcp-hub approve a pay$"
         ) as no:
@@ -66,8 +65,7 @@ async def test_a_changed_tool_is_held_back_until_it_is_approved_and_nothing_else
 async def test_a_call_is_judged_by_what_its_process_lists(tmp_path: Path) -> None:
     told: list[str] = []
     hub = Hub(tmp_path, relist=told.append)
-    hub.a.describes(FIRST)
-    hub.names()
+    hub.asked(FIRST)
     first, pay = hub.a.snapshot(), call("pay", "a_pay", server="a")
     hub.a.describes(TURNED)
     turned = hub.a.snapshot()
@@ -85,8 +83,7 @@ async def test_a_call_is_judged_by_what_its_process_lists(tmp_path: Path) -> Non
     assert told == ["a"], "it is known by now"
     hub.approvals.close()
     approve(tmp_path, "pay")
-    hub.a.describes(TURNED)
-    hub.names()
+    hub.asked(TURNED)
     hub.approvals.check(pay, turned)
     with pytest.raises(NotApproved):
         hub.approvals.check(pay, first)
@@ -105,8 +102,7 @@ async def test_nothing_is_called_that_cannot_be_compared(tmp_path: Path) -> None
 async def test_a_change_is_passed_on_and_said_where_it_is_only_warned_of(tmp_path: Path) -> None:
     async with running(Hub(tmp_path, "warn")) as hub:
         with structlog.testing.capture_logs() as logs:
-            hub.a.describes(FIRST)
-            hub.names()
+            hub.asked(FIRST)
             assert logs == [], "the first list is trusted silently"
             hub.a.describes({**TURNED, "new": "New."})
             assert hub.names()["a_pay"] == TURNED["pay"] and hub.call("a_new") == "new"
@@ -126,20 +122,17 @@ async def test_a_log_line_holds_nothing_hidden_and_lines_are_bounded(
     monkeypatch.setattr(module, "_MOST_LINES", 3)
     hub = Hub(tmp_path, "warn")
     name = "pa\u202ey\u200b"
-    hub.a.describes({name: "0"})
-    hub.names()
+    hub.asked({name: "0"})
     with structlog.testing.capture_logs() as logs:
         for number in range(1, 9):
-            hub.a.describes({name: str(number)})
-            hub.names()
+            hub.asked({name: str(number)})
     assert [line["last"] for line in logs] == [False, False, True]
     assert all(line["tools"][0].startswith("pa<U+202E>y<U+200B> has changed") for line in logs)
 
 
 async def test_new_tools_are_held_back_where_changes_are(tmp_path: Path) -> None:
     async with running(Hub(tmp_path)) as hub:
-        hub.a.describes(FIRST)
-        hub.names()
+        hub.asked(FIRST)
         hub.a.describes({**FIRST, "new": "New."})
         assert "a_new" not in hub.names()
         with pytest.raises(NotApproved, match="tool a_new is new and was never approved"):
@@ -151,8 +144,7 @@ async def test_new_tools_are_held_back_where_changes_are(tmp_path: Path) -> None
 
 async def test_nothing_is_compared_or_kept_where_it_is_switched_off(tmp_path: Path) -> None:
     async with running(Hub(tmp_path, "off")) as hub:
-        hub.a.describes(FIRST)
-        hub.names()
+        hub.asked(FIRST)
         hub.a.describes(TURNED)
         assert hub.names()["a_pay"] == TURNED["pay"] and hub.found() == {}
     assert os.listdir(tmp_path) == []
@@ -161,8 +153,7 @@ async def test_nothing_is_compared_or_kept_where_it_is_switched_off(tmp_path: Pa
 @pytest.mark.parametrize("policy", ["warn", "block"])
 async def test_a_restarted_hub_knows_what_was_approved(tmp_path: Path, policy: Policy) -> None:
     async with running(Hub(tmp_path, policy)) as hub:
-        hub.a.describes(FIRST)
-        hub.names()
+        hub.asked(FIRST)
     async with running(Hub(tmp_path, policy)) as hub:  # changed while no hub ran
         hub.a.describes(TURNED)
         assert ("a_pay" in hub.names()) == (policy == "warn")
@@ -181,8 +172,7 @@ async def test_a_restarted_hub_knows_what_was_approved(tmp_path: Path, policy: P
 async def test_what_changes_before_it_was_written_down_is_a_change_all_the_same(tmp_path: Path) -> None:
     hub = Hub(tmp_path)
     for tools in (FIRST, TURNED, {**TURNED, "pay": "Pays whom I say."}):
-        hub.a.describes(tools)
-        hub.names()
+        hub.asked(tools)
     hub.approvals.close()
     assert hub.on_disk() == {"pay": "changed"}
     record = read(hub.store.read(record_key(CONFIG, "a")))
@@ -206,13 +196,11 @@ async def test_of_two_hubs_that_see_a_server_first_the_one_that_writes_first_is_
 
 async def test_hubs_on_one_folder_know_of_each_others_pins_and_approvals(tmp_path: Path) -> None:
     async with running(Hub(tmp_path)) as one, running(Hub(tmp_path)) as other:
-        one.a.describes(FIRST)
-        one.names()
+        one.asked(FIRST)
         await until(one, lambda: one.store.stamp(record_key(CONFIG, "a")) is not None)
         other.a.describes(TURNED)
         assert other.found() == {} and "a_pay" not in other.names() and other.found() == {"pay": "changed"}
-        one.a.describes({**TURNED, "new": "New."})
-        assert list(one.names()) == ["a_list"]
+        assert list(one.asked({**TURNED, "new": "New."})) == ["a_list"]
         await until(one, lambda: one.on_disk() == {"pay": "changed", "new": "new"})
         approve(tmp_path, "pay")
         await until(one, lambda: list(one.names()) == ["a_pay", "a_list"])
@@ -227,8 +215,7 @@ async def test_a_held_tool_keeps_its_name_from_others(tmp_path: Path) -> None:
     """Else what it was called would now reach another server."""
     rules = ViewRules({"a": ServerRules(None), "b": ServerRules(None)})
     hub = Hub(tmp_path, rules=rules, b="off")
-    hub.a.describes(FIRST)
-    assert list(hub.names()) == ["pay", "list"]
+    assert list(hub.asked(FIRST)) == ["pay", "list"]
     hub.a.describes(TURNED)
     hub.b.describes({"pay": "The other's."})
     assert "pay" not in hub.names() and len(hub.names()) == 2
@@ -250,8 +237,7 @@ async def test_a_new_tool_that_waits_takes_no_name_from_one_that_was_approved(
     assert "tools_renamed" not in capsys.readouterr().out
     hub.b.describes({"list": "first"})
     other = Hub(tmp_path / "other", rules=rules, policy="off")
-    other.a.describes({"q_pay": "first"})
-    other.names()
+    other.asked({"q_pay": "first"})
     other.b.describes({"pay": "now they clash"})
     (mine, _) = other.names()
     assert f"p_q_pay -> {mine}" in capsys.readouterr().out and mine != "p_q_pay"
@@ -260,8 +246,7 @@ async def test_a_new_tool_that_waits_takes_no_name_from_one_that_was_approved(
 async def test_a_tool_that_the_settings_hide_is_unknown_also_when_it_is_held(tmp_path: Path) -> None:
     rules = ViewRules({"a": ServerRules("a", tools=Filter(deny=("pay",)))})
     hub = Hub(tmp_path, rules=rules)
-    hub.a.describes(FIRST)
-    hub.names()
+    hub.asked(FIRST)
     hub.a.describes(TURNED)
     with pytest.raises(UnknownEntry, match="Unknown tool"):
         hub.call("a_pay")
@@ -269,8 +254,7 @@ async def test_a_tool_that_the_settings_hide_is_unknown_also_when_it_is_held(tmp
 
 async def test_other_policies_hold_from_the_moment_they_are_given(tmp_path: Path) -> None:
     async with running(Hub(tmp_path, "warn")) as hub:
-        hub.a.describes(FIRST)
-        hub.names()
+        hub.asked(FIRST)
         hub.a.describes(TURNED)
         assert "a_pay" in hub.names()
         await until(hub, lambda: hub.on_disk() == {"pay": "changed"})
@@ -292,8 +276,7 @@ async def test_a_record_that_cannot_be_read_trusts_nothing_and_is_left_as_it_is(
             with structlog.testing.capture_logs() as logs:
                 hub.a.describes(FIRST)
                 assert list(hub.names()) == ([] if policy == "block" else ["a_pay", "a_list"])
-                hub.a.describes(TURNED)
-                hub.names()
+                hub.asked(TURNED)
             assert [line["event"] for line in logs][:2] == ["approvals_unread", "tools_not_approved"]
             assert hub.found() == {"pay": "unreadable", "list": "unreadable"}
     assert place.read_bytes() == text
@@ -314,9 +297,7 @@ async def test_a_folder_that_cannot_be_written_costs_the_memory_alone(tmp_path: 
     hub.store.update = update  # type: ignore[method-assign]
     with structlog.testing.capture_logs() as logs:
         async with running(hub):
-            hub.a.describes(FIRST)
-            assert list(hub.names()) == ["a_pay", "a_list"]
-            hub.a.describes(TURNED)
-            assert list(hub.names()) == ["a_list"]
+            assert list(hub.asked(FIRST)) == ["a_pay", "a_list"]
+            assert list(hub.asked(TURNED)) == ["a_list"]
             await until(hub, lambda: hub.on_disk() == {"pay": "changed"})
     assert [line["event"] for line in logs].count("approvals_unwritten") == 1

@@ -60,38 +60,11 @@ _MODULES = {
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "Busy",
-    "CallCancelled",
-    "CallEvent",
-    "Cancelled",
-    "Completed",
-    "ConfigError",
-    "Context",
-    "DeadlineExceeded",
-    "Delta",
-    "EventsGone",
-    "Failed",
-    "Hub",
-    "HubError",
-    "HubMisuse",
-    "InputReceived",
-    "InputRequired",
-    "Log",
-    "ModelMismatch",
-    "Progress",
-    "Progressed",
-    "Registry",
-    "Result",
-    "RpcError",
-    "ToolCall",
-    "ToolResult",
-    "ToolStream",
-    "UnknownEntry",
-    "UnknownStream",
-    "UpstreamLost",
-    "UpstreamUnavailable",
-    "tool",
-]
+    "Busy", "CallCancelled", "CallEvent", "Cancelled", "Completed", "ConfigError", "Context", "DeadlineExceeded",
+    "Delta", "EventsGone", "Failed", "Hub", "HubError", "HubMisuse", "InputReceived", "InputRequired", "Log",
+    "ModelMismatch", "Progress", "Progressed", "Registry", "Result", "RpcError", "ToolCall", "ToolResult", "ToolStream",
+    "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable", "tool",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -39,7 +39,6 @@ class ScriptedModel:
 
     def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str:
         """The next tool call, or the final answer."""
-        """The tool to call, or the answer."""
         if len(messages) == 1:
             (clock,) = [tool.name for tool in tools if tool.name.endswith("get_current_time")]
             return ToolUse(clock, {"timezone": "Europe/Berlin"})
@@ -60,7 +59,6 @@ async def answer(client: Client, model: Model, question: str) -> str:
 
 async def main() -> None:
     """Runs the agent loop once."""
-    """Asks the model one question."""
     async with Hub.from_config(CONFIG) as hub, hub.connect() as client:
         await hub.list_tools()  # waits for the servers: the client only sees those that are ready
         print(await answer(client, ScriptedModel(), "What time is it in Berlin?"))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mcp_hub import logs
 from mcp_hub.cli.parameters import Seconds
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def load_config(path: str | None) -> "Loaded":
     except ConfigError as exc:
         fail_with(exc)
     for warning in loaded.warnings:
-        click.echo(visible(f"warning: {warning}"), err=True)
+        say(f"warning: {warning}")
     return loaded
 
 
@@ -88,14 +88,14 @@ def _check_known(kind: str, name: str, known: Collection[str], file: Path) -> No
 
 def fail(code: str, message: str, exit_code: int) -> Any:
     """Ends the command with a message on stderr, which names the stable code of the failure."""
-    click.echo(visible(f"{message} [{code}]"), err=True)
+    say(f"{message} [{code}]")
     raise SystemExit(exit_code)
 
 
 def fail_with(error: ConfigError, file: Path | None = None) -> NoReturn:
     """Ends the command with the findings of an invalid configuration; `file` is the file they are about."""
     for finding in error.findings:
-        click.echo(visible(str(finding if file is None else replace(finding, file=str(file)))), err=True)
+        say(str(finding if file is None else replace(finding, file=str(file))))
     raise SystemExit(EXIT_CONFIG)
 
 

@@ -13,7 +13,8 @@ from click.core import ParameterSource
 from mcp_hub import __version__
 from mcp_hub.app import readiness
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.render.results import visible, with_code
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.results import with_code
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
@@ -134,10 +135,10 @@ def _run(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[
         try:
             return await main(reached)
         except ConfigError as exc:
-            click.echo(visible(str(exc)), err=True)
+            say(str(exc))
             return EXIT_CONFIG
         except RpcError as error:
-            click.echo(visible(with_code(error)), err=True)
+            say(with_code(error))
             return EXIT_CONFIG if isinstance(error, InvalidParams) else EXIT_UNAVAILABLE
 
     run_with(opened, checked)

@@ -3,10 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NoReturn
 
-import click
-
 from mcp_hub.cli.access.hub import run_with_url
-from mcp_hub.cli.render.results import visible, with_code
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.results import with_code
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_UNAVAILABLE, fail, load_config, quiet_logs, run_with
 from mcp_hub.errors import EventsGone, InvalidParams, RpcError, StoreError, UpstreamUnavailable
 
@@ -35,7 +34,7 @@ def run_with_streams(
         except (RpcError, StoreError) as error:
             place = f"{stream}: " if isinstance(error, InvalidParams | EventsGone) else ""
             said = with_code(error) if isinstance(error, RpcError) else f"{error} [store_unavailable]"
-            click.echo(visible(f"{place}{said}"), err=True)
+            say(f"{place}{said}")
             return EXIT_CONFIG if place else EXIT_UNAVAILABLE
 
     if url is not None:
@@ -53,5 +52,5 @@ def run_with_streams(
     try:
         run_with(lambda: open_streams(loaded), checked)
     except UpstreamUnavailable as error:  # the store
-        click.echo(visible(with_code(error)), err=True)
+        say(with_code(error))
         raise SystemExit(EXIT_UNAVAILABLE) from None

@@ -18,13 +18,13 @@ from mcp_hub.cli.access import waiting
 from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import masked, notices, report_of, unmatched_patterns
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, visible
 from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _print(
         tables.print_json(report)
         return
     for error in report["errors"]:
-        click.echo(visible(error), err=True)
+        say(error)
     tables.print_warnings(report["warnings"])
     if not report["ok"]:
         return

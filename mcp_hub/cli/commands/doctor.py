@@ -15,7 +15,6 @@ from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.render.notices import notices, unmatched_patterns
-from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
     check_servers,
@@ -28,7 +27,7 @@ from mcp_hub.cli.setup import (
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import StartFailed
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, visible
 from mcp_hub.types import JsonObject, UpstreamStatus
 
 if TYPE_CHECKING:

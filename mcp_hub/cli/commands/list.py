@@ -6,9 +6,9 @@ from mcp_hub.app.readiness import not_ready
 from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import notices
-from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.render.servers import server_data, server_table, status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, verbose_option, wait_option
+from mcp_hub.masking import visible
 from mcp_hub.types import UpstreamState
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcp_hub.cli.access.hub import run_with_url, url_options
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
+from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
@@ -57,5 +58,5 @@ def restart(name: str, url: str | None, token: str | None) -> None:
 
 async def _restart(client: "HubClient", server: str) -> int:
     await client.restart(server)
-    click.echo(visible(f"{server} is restarting"), err=True)
+    say(f"{server} is restarting")
     return 0

@@ -10,7 +10,8 @@ from mcp_hub.catalog.discovery.meta_tools import FIND, MOST_HITS
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.commands.tokens import missing
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import ShownResult, visible, with_code
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.results import ShownResult, with_code
 from mcp_hub.cli.setup import (
     EXIT_TOOL,
     EXIT_UNAVAILABLE,
@@ -26,6 +27,7 @@ from mcp_hub.cli.setup import (
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Failed
+from mcp_hub.masking import visible
 from mcp_hub.types import Era, Kind
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ async def _search(hub: "HubPort", loaded: Loaded, wanted: _Wanted, wait: float, 
     try:
         text = await _told(hub, wanted)
     except RpcError as error:
-        click.echo(visible(with_code(error)), err=True)
+        say(with_code(error))
         return EXIT_TOOL
     answer = await _answer(hub, wanted)
     cost = estimate(text)
@@ -122,7 +124,7 @@ async def _search(hub: "HubPort", loaded: Loaded, wanted: _Wanted, wait: float, 
         click.echo(visible(text))
         if explain:
             _explain(answer)
-        click.echo(f"{tables.plural(cost, 'token')}, {tables.plural(len(answer.hits), 'hit')}", err=True)
+        say(f"{tables.plural(cost, 'token')}, {tables.plural(len(answer.hits), 'hit')}")
     tables.print_missing(absent)
     return 0 if answer.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 

@@ -17,6 +17,7 @@ import click
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
 from mcp_hub.cli.hub_reloads import check_started_as, keep_reloading
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, check_profile, config_option, fail, fail_with, leave, load_config, run
 from mcp_hub.cli.signals import received_signals
@@ -75,7 +76,7 @@ def serve(
         run(lambda: _serve_http(loaded, listener, profile))
     else:
         if sys.stdin.isatty():
-            click.echo("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D.", err=True)
+            say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D.")
         run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
     leave()
 
@@ -201,6 +202,6 @@ def _announce(app: App, listener: socket.socket) -> None:
     servers = app.settings.servers
     names = ", ".join(servers) or "none"
     url = f"http://{shown}:{port}/mcp"
-    click.echo(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}", err=True)
+    say(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}")
     if sys.__stdout__ is not None and not sys.stdout.isatty():  # without a stdout nobody reads it
         click.echo(url)  # for the program that reads it

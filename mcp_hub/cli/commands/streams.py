@@ -10,9 +10,10 @@ from mcp_hub.cli.access.hub import url_options
 from mcp_hub.cli.access.streams import run_with_streams
 from mcp_hub.cli.parameters import stream_argument
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import config_option
 from mcp_hub.clock import wall_time
+from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -91,5 +92,5 @@ def cancel(stream: str, config: str | None, url: str | None, token: str | None) 
 async def _cancel(access: "StreamAccess", stream: str) -> int:
     status = await access.cancel(stream)
     ended = f"{stream} had already ended: {status.status}"
-    click.echo(visible(ended if status.has_ended else f"{stream} is being cancelled"), err=True)
+    say(ended if status.has_ended else f"{stream} is being cancelled")
     return 0

@@ -9,7 +9,7 @@ from mcp_hub.catalog.costs.token_costs import HEAVIEST
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import unmatched_patterns
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
     check_profile,
@@ -25,6 +25,7 @@ from mcp_hub.cli.setup import (
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.errors import ConfigError
+from mcp_hub.masking import visible
 from mcp_hub.types import Kind, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def print_account(account: "TokenAccount") -> None:
         made.add_row(one.expose, one.mode, str(one.listed), str(one.tokens))
     _print(made)
     if not account.tools:
-        click.echo("no tools", err=True)
+        say("no tools")
         return
     _print(_servers(account))
     if account.heaviest:

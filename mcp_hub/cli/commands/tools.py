@@ -7,10 +7,11 @@ import click
 from mcp_hub.app.readiness import not_ready
 from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, verbose_option, wait_option
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import visible
 from mcp_hub.types import Era, Kind
 
 
@@ -91,4 +92,4 @@ def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
     if rows:
         tables.print_table(listed)
     else:
-        click.echo("no tools", err=True)
+        say("no tools")

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import to_builtins
 
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import visible
+from mcp_hub.masking import visible
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 

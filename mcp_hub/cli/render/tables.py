@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 import msgspec
 
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.clock import wall_time
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, visible
 from mcp_hub.types import UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def print_missing(statuses: Sequence[UpstreamStatus]) -> None:
 def print_warnings(findings: Iterable[object]) -> None:
     """Prints warnings to stderr."""
     for finding in findings:
-        click.echo(visible(f"warning: {finding}"), err=True)
+        say(f"warning: {finding}")
 
 
 def print_lines(lines: Sequence[tuple[str, str]]) -> None:

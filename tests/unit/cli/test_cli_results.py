@@ -14,10 +14,10 @@ from mcp_hub.cli.render.results import (
     log_text,
     message_of,
     result_line,
-    visible,
 )
 from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import CallEvent, Delta, Log, Progressed, Started
+from mcp_hub.masking import visible
 
 TEXT = {"type": "text", "text": "hello"}
 IMAGE = {"type": "image", "mimeType": "image/png", "data": "AAAA"}

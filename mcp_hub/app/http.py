@@ -6,6 +6,7 @@ changes with a reload is replaced in place: the guard, and the routes that need 
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import urlsplit
@@ -94,12 +95,7 @@ class HttpFront:
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
         """From the reload on, each request is checked by the settings that hold then."""
-        guard, public = self.auth.guard(settings), dict(metadata_routes(settings))
-
-        def put() -> None:
-            self.endpoints.guard, self.endpoints.public = guard, public
-
-        return put
+        return partial(self.endpoints.use, self.auth.guard(settings), metadata_routes(settings))
 
 
 def is_authenticated(settings: Settings) -> bool:

@@ -19,7 +19,7 @@ from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
-from mcp_hub.stores.documents import open
+from mcp_hub.stores.documents import open as documents
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import ClientKind
@@ -33,6 +33,10 @@ class Current(msgspec.Struct):
     """The settings that hold now; a reload puts others in their place."""
 
     settings: Settings
+
+    def use(self, settings: Settings) -> None:
+        """These hold from now on."""
+        self.settings = settings
 
     def call_rules(self, server: str, tool: str) -> CallRules:
         """The rules for calls of a tool, by the server's own name for it."""
@@ -54,7 +58,7 @@ def state_dir(env: Mapping[str, str]) -> Path:
 
 
 def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
-    """The place for long results, not open yet."""
+    """Where long results are kept, not open yet."""
     limits = settings.hub.limits
     bounds = DocumentLimits(
         ttl=limits.result_ttl,
@@ -63,8 +67,7 @@ def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
         total_bytes=limits.results_size,
         memory_bytes=limits.results_size,
     )
-    """Where long results are kept, not open yet."""
-    return open.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
+    return documents.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
 
 
 def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:

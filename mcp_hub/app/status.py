@@ -93,11 +93,6 @@ class HubStatus(msgspec.Struct):
         offered = Counter((own.server, kind) for kind in Kind for own in view.entries(kind))
         return [self._info(status, unapproved, flagged, left_out, offered) for status in self.statuses(profile)]
 
-    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
-        """One; None if the profile does not have it."""
-        found = [own for own in await self.servers(profile) if own.server == name]
-        return found[0] if found else None
-
     def last_reload(self, profile: str | None) -> LastReload | None:
         last = self.reloader.last
         if last is None:

@@ -4,7 +4,7 @@ The new one starts while the old one lets its calls end; calls that the old one 
 Changes happen between two steps of the event loop: nobody sees half of one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from mcp_hub.upstreams.supervision.scoped import Scoped
 
 log = get_logger(__name__)
 
+_GONE: Final = "removed from the configuration"
 _MOST_OLD: Final = 4
 """Predecessors of one server that may still have calls; the oldest is ended at once to make room."""
 
@@ -50,13 +51,11 @@ class UpstreamSet:
             task_status.started()
             await anyio.sleep_forever()
 
-    def put(
-        self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: Callable[[str], str]
-    ) -> None:
+    def put(self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: str) -> None:
         """Puts `fresh` upstreams in the place of those of their names, beside the others; `order` names who stays.
 
-        Whoever is not named is removed. Calls of an old one have `seconds` to end; `why` by its name is for people. One
-        call of this is one change.
+        Whoever is not named is removed. Calls of an old one have `seconds` to end; `why` is the reason for a fresh one.
+        One call of this is one change.
         """
         before, after = self.upstreams.copy(), self.upstreams
         named = [name for name in order if name in fresh or name in before]
@@ -65,11 +64,11 @@ class UpstreamSet:
         for name, old in before.items():
             if name not in after:
                 after[name] = old  # until it is stopped
-                self._retire(old, seconds, why(name))
+                self._retire(old, seconds, _GONE)
         for name, new in fresh.items():
             if name in before:
                 _hand_over(before[name], new)
-                self._retire(before[name], seconds, why(name))
+                self._retire(before[name], seconds, why)
             self._start(new)
         self._changes.bump()
 

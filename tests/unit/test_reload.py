@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcp_hub.app import file_watch, reload
-from mcp_hub.app.file_watch import changed, stamp_of
+from mcp_hub.app.file_watch import WatchedFile, stamp_of
 from mcp_hub.app.reload import Reloader
 from mcp_hub.config.load.load import load
 from mcp_hub.config.plan import Plan
@@ -303,7 +303,7 @@ async def test_what_was_written_between_reading_and_watching_counts(tmp_path: Pa
 async def test_a_file_is_not_read_before_it_stays_the_same(tmp_path: Path) -> None:
     known = FileStamp(1, 1, 1, 1, 1)
     looks = [known, known, None, known._replace(size=2), known._replace(size=3), known._replace(size=3)]
-    assert await changed(tmp_path, known, lambda path: looks.pop(0)) == known._replace(size=3)
+    assert await WatchedFile(tmp_path, known, lambda path: looks.pop(0)).changed() == known._replace(size=3)
     assert looks == []
 
 
@@ -323,4 +323,4 @@ async def test_a_file_that_is_written_all_the_time_is_read_all_the_same(
         return known._replace(size=looks)
 
     with anyio.fail_after(WAIT):
-        assert await changed(path, known, restless) != known
+        assert await WatchedFile(path, known, restless).changed() != known

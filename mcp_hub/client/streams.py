@@ -86,13 +86,11 @@ class HubStream:
         self.stream = stream
         self.cursor = after
         self._on_pause = on_pause
-        self._rest = rest
         self._patience = patience
-        self._start = start
+        self._connector = _Connector(rest, start)
         self._events: deque[tuple[int, CallEvent | None]] = deque()
         self._connection: _Connection | None = None
         self._after = after
-        self._attempts = 0
         self._has_ended = False
 
     async def __aenter__(self) -> Self:
@@ -124,23 +122,25 @@ class HubStream:
 
         Raises what iterating does.
         """
-        if not self._attempts or self._has_ended:
+        if not self._connector.attempts or self._has_ended:
             return
         while self.stream is None:
             await self._read()
-        await self._rest.told(_Started, "DELETE", self._rest.url("streams", self.stream))
+        rest = self._connector.rest
+        await rest.told(_Started, "DELETE", rest.url("streams", self.stream))
 
     # -- connections
 
     async def _read(self) -> None:
         """Reads the next portion, connecting first if necessary."""
         try:
-            connection = self._connection = self._connection or await self._connect()
-            reader = connection.reader
+            if self._connection is None:
+                self._connection = await self._connector.connect(self.stream, self.cursor)
+            reader, chunks = self._connection.reader, self._connection.chunks
             if reader.is_over:
                 await self._over(reader)
                 return
-            chunk = await anext(connection.chunks, None)
+            chunk = await anext(chunks, None)
         except RequestRefused as refused:
             await self._refused(refused)
         except ConnectionLost as exc:
@@ -155,48 +155,38 @@ class HubStream:
                     self._patience.worked()
                     self._events.extend(events)
 
-    async def _connect(self) -> "_Connection":
-        rest = self._rest
-        self._attempts += 1
-        if self.stream is None:
-            assert self._start is not None
-            key = {"idempotency-key": self._start.key}
-            answer = await rest.open("POST", self._start.url, body=self._start.body, headers=key, media=_EVENTS)
-        else:
-            place = rest.url("streams", self.stream, "events", after=str(self.cursor))
-            answer = await rest.open("GET", place, media=_EVENTS)
-        return _Connection(answer, EventDecoder(rest.endpoint, self.cursor))
-
     async def _over(self, reader: EventDecoder) -> None:
         """All events of the answer are given out, and no ending was among them."""
+        endpoint = self._connector.rest.endpoint
         if reader.broken is not None:
             raise UpstreamLost(reader.broken)
         if reader.problem is not None:
             problem = problem_of(reader.problem)
             if problem is None or problem.status < 500:
-                raise error_for(self._rest.endpoint, 400, "", reader.problem)
+                raise error_for(endpoint, 400, "", reader.problem)
             await self._pause(problem.detail or problem.code)
         elif reader.is_torn:
             await self._pause(f"events behind {self.cursor} are missing")
         elif self.cursor > self._after:
-            raise UpstreamLost(f"{self._rest.endpoint} ended {self.stream} in a way that this version does not know")
+            raise UpstreamLost(f"{endpoint} ended {self.stream} in a way that this version does not know")
         else:
             self._has_ended = True
 
     async def _refused(self, refused: RequestRefused) -> None:
-        is_first = self._attempts == 1
-        if not refused.is_passing or (is_first and (self._start is None or refused.problem is not None)):
+        made = self._connector
+        if not refused.is_passing or (made.attempts == 1 and (made.start is None or refused.problem is not None)):
             raise refused.error from None
         await self._pause(str(refused), refused.wait)
 
     async def _lost(self, exc: ConnectionLost) -> None:
         """Tries again, unless there was no hub to begin with."""
-        is_first = self._attempts == 1 and self._connection is None
-        if is_first and isinstance(exc, NotConnected):
-            self._has_ended = True
-            raise unreachable(self._rest.endpoint, exc) from None
-        if is_first and self._start is None:
-            raise UpstreamLost(f"lost the connection to {self._rest.endpoint}: {exc}") from None
+        made = self._connector
+        if made.attempts == 1 and self._connection is None:
+            if isinstance(exc, NotConnected):
+                self._has_ended = True
+                raise unreachable(made.rest.endpoint, exc) from None
+            if made.start is None:
+                raise UpstreamLost(f"lost the connection to {made.rest.endpoint}: {exc}") from None
         await self._pause(str(exc))
 
     async def _pause(self, reason: str, wanted: float = 0.0) -> None:
@@ -207,8 +197,9 @@ class HubStream:
         await self._drop()
         seconds = self._patience.pause(now, wanted)
         if seconds is None:
-            key = None if self._start is None else self._start.key
-            raise interrupted(self._rest.endpoint, reason, self._patience.seconds, self.stream, self.cursor, key)
+            start, endpoint = self._connector.start, self._connector.rest.endpoint
+            key = None if start is None else start.key
+            raise interrupted(endpoint, reason, self._patience.seconds, self.stream, self.cursor, key)
         self._on_pause(f"lost the connection ({reason}), trying again")
         await anyio.sleep(seconds)
 
@@ -216,6 +207,27 @@ class HubStream:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
+
+
+class _Connector:
+    """Opens the connections of one stream. Without a `start` the stream is known; with it the first makes the call."""
+
+    def __init__(self, rest: RestClient, start: Start | None) -> None:
+        self.rest = rest
+        self.start = start
+        self.attempts = 0
+
+    async def connect(self, stream: str | None, cursor: int) -> "_Connection":
+        """The events behind `cursor`. Raises `RequestRefused`, `ConnectionLost`."""
+        rest, start = self.rest, self.start
+        self.attempts += 1
+        if stream is None:
+            assert start is not None
+            key = {"idempotency-key": start.key}
+            answer = await rest.open("POST", start.url, body=start.body, headers=key, media=_EVENTS)
+        else:
+            answer = await rest.open("GET", rest.url("streams", stream, "events", after=str(cursor)), media=_EVENTS)
+        return _Connection(answer, EventDecoder(rest.endpoint, cursor))
 
 
 class _Connection:

@@ -24,8 +24,9 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+from mcp_hub.fronts.rest.info import status_of
 from mcp_hub.protocol.rest.streams import StreamStatus
-from mcp_hub.protocol.shape.stream_events import decoded, timestamp
+from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores.base import EventStore, Letter
 from mcp_hub.stores.limits import StoreLimits
@@ -63,11 +64,11 @@ class LocalStreams:
 
     async def streams(self, most: int) -> list[StreamStatus]:
         """The newest first."""
-        return [_status(row) for row in await self._store.rows(LOCAL.principal, most)]
+        return [status_of(row) for row in await self._store.rows(LOCAL.principal, most)]
 
     async def status(self, stream: str) -> StreamStatus:
         """Raises `UnknownStream`."""
-        return _status(await found(self._store, stream))
+        return status_of(await found(self._store, stream))
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> "LocalStream":
         """The events behind number `after`."""
@@ -78,7 +79,7 @@ class LocalStreams:
         row = await tended(self._store, await found(self._store, stream))
         if not row.has_ended:
             await self._store.post(Letter(row.id, "cancel", b"its client has cancelled it"))
-        return _status(row)
+        return status_of(row)
 
 
 class LocalStream:
@@ -166,19 +167,3 @@ def _numbered(line: bytes) -> tuple[int, CallEvent | None]:
         return decoded(line)
     except ValueError:
         return msgspec.json.decode(line, type=_Head).seq, None
-
-
-def _status(row: StreamInfo) -> StreamStatus:
-    return StreamStatus(
-        stream=row.id,
-        status=row.status,
-        method=row.method,
-        name=row.name,
-        server=row.server,
-        created=timestamp(row.created),
-        updated=timestamp(row.updated),
-        first=row.first,
-        last=row.last,
-        expires=msgspec.UNSET if row.expires is None else timestamp(row.expires),
-        message=msgspec.UNSET if row.message is None else row.message,
-    )

@@ -2,7 +2,6 @@
 
 import random
 import secrets
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -38,10 +37,8 @@ class HubClient:
         await self._transport.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._transport.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        await self._transport.__aexit__(*error)
 
     async def tools(self) -> list[Raw]:
         """The definitions of all tools, as sent."""

@@ -7,7 +7,6 @@ was given out. So there is never a gap, never a repeat, and one ending.
 
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 import anyio
@@ -20,12 +19,12 @@ from mcp_hub.client.stream_reader import EventDecoder
 from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+from mcp_hub.types import JsonObject
 
 _EVENTS: Final = "text/event-stream"
 _CLOSING: Final = 2.0
 _HELD: Final = 5.0
 """Seconds after which a silent connection counts as working: the call is silent, not the hub."""
-
 
 OnPause = Callable[[str], object]
 """Called with the reason for a pause, for people."""
@@ -55,9 +54,12 @@ class StreamInterrupted(UpstreamLost):
     Without a `stream` it is unknown whether the call was made; the same call with `key` is not made twice.
     """
 
-    def __init__(self, message: str, stream: str | None, cursor: int, key: str | None) -> None:
-        known = {"stream": stream, "cursor": cursor} if stream is not None else {"key": key}
-        super().__init__(message, data={"outcome": "unknown", **known})
+    def __init__(self, lost: str, stream: str | None, cursor: int, key: str | None) -> None:
+        known: JsonObject = {"stream": stream, "cursor": cursor}
+        rest = f"resume {stream} after event {cursor} to have the rest"
+        if stream is None:
+            known, rest = {"key": key}, f"whether the call was made is unknown (idempotency key {key})"
+        super().__init__(f"{lost}; {rest}", data={"outcome": "unknown", **known})
         self.stream = stream
         self.cursor = cursor
         self.key = key
@@ -96,9 +98,7 @@ class HubStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._drop()
 
     def __aiter__(self) -> Self:
@@ -197,9 +197,8 @@ class HubStream:
         await self._drop()
         seconds = self._patience.pause(now, wanted)
         if seconds is None:
-            start, endpoint = self._connector.start, self._connector.rest.endpoint
-            key = None if start is None else start.key
-            raise interrupted(endpoint, reason, self._patience.seconds, self.stream, self.cursor, key)
+            start, lost = self._connector.start, _lost(self._connector.rest, reason, self._patience)
+            raise StreamInterrupted(lost, self.stream, self.cursor, None if start is None else start.key)
         self._on_pause(f"lost the connection ({reason}), trying again")
         await anyio.sleep(seconds)
 
@@ -267,17 +266,9 @@ async def started(rest: RestClient, start: Start, patience: Patience) -> str:
         is_first = False
         seconds = patience.pause(anyio.current_time(), wanted)
         if seconds is None:
-            raise interrupted(rest.endpoint, reason, patience.seconds, None, 0, start.key)
+            raise StreamInterrupted(_lost(rest, reason, patience), None, 0, start.key)
         await anyio.sleep(seconds)
 
 
-def interrupted(
-    endpoint: str, reason: str, seconds: float, stream: str | None, cursor: int, key: str | None
-) -> StreamInterrupted:
-    """The error for a stream that was lost, with the way to continue it if its id is known."""
-    lost = f"lost the connection to {endpoint} ({reason}), for {seconds:g} s"
-    if stream is not None:
-        rest = f"resume {stream} after event {cursor} to have the rest"
-    else:
-        rest = f"whether the call was made is unknown (idempotency key {key})"
-    return StreamInterrupted(f"{lost}; {rest}", stream, cursor, key)
+def _lost(rest: RestClient, reason: str, patience: Patience) -> str:
+    return f"lost the connection to {rest.endpoint} ({reason}), for {patience.seconds:g} s"

@@ -1,7 +1,6 @@
 """`HubTransport`: the way of a request to a hub and of its answer back."""
 
 from collections.abc import AsyncGenerator, Mapping
-from types import TracebackType
 from typing import Protocol, Self
 
 
@@ -36,9 +35,7 @@ class HubTransport(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *error: object) -> None: ...
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """Sends a request and returns as soon as the head of its answer is there. Raises `ConnectionLost`."""

@@ -1,7 +1,6 @@
 """`ToolStream`: the events of a call that continues without its follower."""
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Literal, Self, overload
 
 from mcp_types import CallToolResult
@@ -45,9 +44,7 @@ class ToolStream:
         await self._started()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self.close()
 
     def __aiter__(self) -> Self:

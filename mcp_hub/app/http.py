@@ -117,7 +117,7 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
     """Refuses to let everybody in where not only this machine can reach the hub; `host` is where it listens."""
 
     def check(settings: Settings) -> None:
-        if not (is_loopback(host) or is_authenticated(settings) or settings.hub.http.allow_public):
+        if why_not_listen(settings, host) is not None:
             said = f"this hub listens on {host}, where anyone could run your tools without tokens"
             raise ConfigError(ConfigFinding("public_without_tokens", said, path="hub.tokens"))
 

@@ -23,8 +23,6 @@ from mcp_hub.stores.documents import open as documents
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import ClientKind
-from mcp_hub.upstreams.executors.posts import ProducerLimits
-from mcp_hub.upstreams.executors.registry import ExecutorLimits
 
 _ANYBODY: Final = ClientKind()
 
@@ -79,11 +77,6 @@ def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
     """Where streams are kept, not open yet."""
     chosen, limits, folder = settings.hub.store, settings.hub.limits, _store_folder(settings, env)
     return stores.open_store(chosen.type, folder, StoreLimits(limits.stream_events, limits.stream_size), SystemClock())
-
-
-def virtual_limits(settings: Settings) -> ExecutorLimits:
-    """Of the tools that clients execute."""
-    return ExecutorLimits(producer=ProducerLimits(event=settings.hub.limits.event))
 
 
 def stream_limits(settings: Settings) -> StreamLimits:

@@ -6,9 +6,9 @@ Out: a hub that serves (`serve`), or text, tables and JSON on stdout, messages o
 tool reported an error or the output cannot be written, 2 usage or configuration, 3 a server or the hub is not
 available, 130 interrupted.
 
-Held together by the table of commands below and by `setup`, which loads the configuration, chooses the event loop and
-turns errors into exit codes. `signals` and `hub_reloads` are for a hub that serves; `arguments` reads the arguments of
-`mcp-hub call`.
+Held together by the table of commands below and by `setup`, which has the common options, loads the configuration,
+chooses the event loop and turns errors into exit codes. `signals` is for a hub that serves; `arguments` reads the
+arguments of `mcp-hub call`.
 
 Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read).
 

@@ -15,9 +15,8 @@ import msgspec
 
 from mcp_hub.cli import arguments
 from mcp_hub.cli.access.following import followed, refuse, show_for
-from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
-from mcp_hub.cli.parameters import output_option
-from mcp_hub.cli.setup import EXIT_INTERRUPTED, config_option, verbose_option, wait_option
+from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
+from mcp_hub.cli.setup import EXIT_INTERRUPTED, output_option
 from mcp_hub.errors import HubError, InvalidParams, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
@@ -70,10 +69,7 @@ def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str,
 )  # fmt: skip
 @output_option
 @click.option("--detach", is_flag=True, help="Start the call in the hub at --url, print its stream id and exit.")
-@url_options
-@wait_option
-@verbose_option
-@config_option
+@hub_options
 def call(
     name: str,
     pairs: Sequence[str],
@@ -81,11 +77,7 @@ def call(
     json_lines: str | None,
     output: str | None,
     detach: bool,
-    wait: float,
-    verbose: int,
-    config: str | None,
-    url: str | None,
-    token: str | None,
+    reach: Reach,
 ) -> None:
     """Call the tool NAME and show its progress and result.
 
@@ -93,15 +85,15 @@ def call(
     follow a detached call; for other calls, -v shows the stream id.
     """
     _check_name(name)
-    if detach and url is None:
+    if detach and reach.url is None:
         raise click.UsageError(
             "--detach leaves the call to a hub that keeps running. Give its --url, or drop --detach."
         )
     base = _base(args_json, json_lines)
     chosen = output or ("text" if json_lines is None else "jsonl")
-    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, verbose > 0)
+    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, reach.verbose > 0)
     run = _detach if detach else _call
-    run_with_hub(url, token, config, lambda hub: run(hub, wanted), wait=wait, verbose=verbose)
+    run_with_hub(reach, lambda hub: run(hub, wanted))
 
 
 def _check_name(name: str) -> None:

@@ -54,25 +54,19 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
         _print(report, (), warnings, as_json)
         return
     quiet_logs(0)
-    run_with_app(loaded, lambda app: _compared(app, loaded, report, warnings, wait, as_json))
 
+    async def compared(app: "App") -> int:
+        await waiting.settle(app.hub, wait)
+        said = "is {}, so its lists are unknown and no pattern was tested with them"
+        unknown = [
+            ConfigFinding("server_not_ready", said.format(own.state), path=f"servers.{own.server}")
+            for own in readiness.not_ready(app.hub.statuses())
+        ]
+        about_tools = notices(await app.operations.servers(None))
+        _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json)
+        return 0
 
-async def _compared(
-    app: "App", loaded: Loaded, report: JsonObject, warnings: list[ConfigFinding], wait: float, as_json: bool
-) -> int:
-    """Adds warnings about patterns that match nothing, and about servers whose lists are unknown."""
-    await waiting.settle(app.hub, wait)
-    unknown = [
-        ConfigFinding(
-            "server_not_ready",
-            f"is {status.state}, so its lists are unknown and no pattern was tested with them",
-            path=f"servers.{status.server}",
-        )
-        for status in readiness.not_ready(app.hub.statuses())
-    ]
-    about_tools = notices(await app.operations.servers(None))
-    _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json)
-    return 0
+    run_with_app(loaded, compared)
 
 
 def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:

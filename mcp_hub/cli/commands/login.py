@@ -11,11 +11,10 @@ import click
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of, grant_store
-from mcp_hub.cli.parameters import Seconds
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import (
-    EXIT_CONFIG,
     EXIT_TOOL,
+    Seconds,
     config_option,
     fail,
     load_config,
@@ -64,12 +63,10 @@ def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
     settings = loaded.settings.servers.get(name)
     if settings is None:
         known = ", ".join(own for own, it in loaded.settings.servers.items() if it.url is not None) or "none"
-        raise fail(
-            "unknown_server", visible(f'{loaded.path}: no server "{name}"; remote servers: {known}'), EXIT_CONFIG
-        )
+        fail("unknown_server", f'{loaded.path}: no server "{name}"; remote servers: {known}')
     client = client_of(settings)
     if settings.url is None or client is None:
-        raise fail("no_login", visible(f'{loaded.path}: server "{name}" {_why_not(settings)}'), EXIT_CONFIG)
+        fail("no_login", f'{loaded.path}: server "{name}" {_why_not(settings)}')
     return settings.url, client
 
 
@@ -138,6 +135,5 @@ def logout(server: str, config: str | None) -> None:
     try:
         was_there = run(lambda: log_out(url, client, grant_store(state_dir(os.environ))))
     except LoginFailed as exc:
-        fail("logout_failed", visible(f"Cannot log out of {server}: {exc}"), EXIT_TOOL)
-    else:
-        say(f"Logged out of {server}." if was_there else f"There was no login to {server}.")
+        fail("logout_failed", f"Cannot log out of {server}: {exc}", EXIT_TOOL)
+    say(f"Logged out of {server}." if was_there else f"There was no login to {server}.")

@@ -12,19 +12,16 @@ from mcp_hub.cli.render.notices import unmatched_patterns
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
-    check_profile,
+    check_caller,
     check_servers,
     config_option,
-    fail_with,
     load_config,
     quiet_logs,
     run_with_app,
     verbose_option,
     wait_option,
 )
-from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
-from mcp_hub.errors import ConfigError
 from mcp_hub.masking import visible
 from mcp_hub.types import Kind, UpstreamStatus
 
@@ -71,40 +68,27 @@ def tokens(
     """
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])
-    check_profile(loaded, profile)
-    try:
-        loaded.settings.client_table.require(client)
-    except ConfigError as exc:
-        fail_with(exc, loaded.path)
+    check_caller(loaded, profile, client)
     quiet_logs(verbose)
     most = top if top is not None else HEAVIEST if server is None else None
-    run_with_app(loaded, lambda app: _tokens(app, loaded, profile, client, server, most, as_json, wait))
 
+    async def counted(app: "App") -> int:
+        from mcp_hub.sessions.session import Caller
 
-async def _tokens(
-    app: "App",
-    loaded: Loaded,
-    profile: str | None,
-    client: str,
-    server: str | None,
-    most: int | None,
-    as_json: bool,
-    wait: float,
-) -> int:
-    from mcp_hub.sessions.session import Caller
+        hub = app.hub
+        await waiting.settle(hub, wait)
+        absent = missing(hub, profile, server)
+        heaviest = len(hub.catalog.view(profile).entries(Kind.TOOL)) if most is None else most
+        account = await hub.token_account(Caller(profile=profile), client, server, heaviest)
+        if as_json:
+            tables.print_json(account)
+        else:
+            print_account(account)
+        tables.print_missing(absent)
+        tables.print_warnings(unmatched_patterns(app, loaded))
+        return EXIT_UNAVAILABLE if absent else 0
 
-    hub = app.hub
-    await waiting.settle(hub, wait)
-    absent = missing(hub, profile, server)
-    heaviest = len(hub.catalog.view(profile).entries(Kind.TOOL)) if most is None else most
-    account = await hub.token_account(Caller(profile=profile), client, server, heaviest)
-    if as_json:
-        tables.print_json(account)
-    else:
-        print_account(account)
-    tables.print_missing(absent)
-    tables.print_warnings(unmatched_patterns(app, loaded))
-    return EXIT_UNAVAILABLE if absent else 0
+    run_with_app(loaded, counted)
 
 
 def missing(hub: "HubPort", profile: str | None, server: str | None) -> list[UpstreamStatus]:

@@ -33,16 +33,19 @@ class Show:
 
     def outcome(self, outcome: ShownResult) -> None:
         """The result."""
+        self.close()
         if outcome.is_error:
             sys.stdout.flush()
             say("the tool reported an error")
 
     def error(self, error: RpcError, message: str) -> None:
         """The call failed; `message` says so to people."""
+        self.close()
         self._say(message, "red")
 
     def cancelled(self, reason: str | None) -> None:
         """The call was ended before it was done."""
+        self.close()
         self._say(f"the call was cancelled: {reason}" if reason else "the call was cancelled", "yellow")
 
     def note(self, text: str) -> None:
@@ -170,14 +173,6 @@ class OnTerminal(Show):
         if not self._has_streamed or hashlib.sha256(said).digest() != self._streamed.digest():
             _print(self._out, outcome.text)
         super().outcome(outcome)
-
-    def error(self, error: RpcError, message: str) -> None:
-        self.close()
-        super().error(error, message)
-
-    def cancelled(self, reason: str | None) -> None:
-        self.close()
-        super().cancelled(reason)
 
     def close(self) -> None:
         rest, self._growing = self._growing, ""

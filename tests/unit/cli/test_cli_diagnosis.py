@@ -53,7 +53,7 @@ def test_incompatible_server_is_of_another_era() -> None:
 )
 def test_ready_server_is_judged_by_what_clients_get(offered: Snapshot, hides: Filter | None, code: str) -> None:
     found = verdict(UpstreamStatus("s", UpstreamState.READY), offered, hides)
-    assert found.code == code
+    assert found.code == code and found.fix == CODES[code].fix
     assert found.is_ok == (code == "ok")
 
 
@@ -70,4 +70,4 @@ def test_last_lines_go_with_the_verdict() -> None:
     status = UpstreamStatus(
         "s", UpstreamState.FAILED, "exited with code 3; last output: boom", stderr=("a", "boom"), code="start_crashed"
     )
-    assert verdict(status) == Diagnosis("s", "start_crashed", "exited with code 3", ("a", "boom"))
+    assert verdict(status) == Diagnosis(status, "start_crashed", "exited with code 3", ("a", "boom"))

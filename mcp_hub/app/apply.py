@@ -28,7 +28,7 @@ _CHANGED: Final = "its configuration changed"
 
 
 class Applier(msgspec.Struct, frozen=True):
-    """The parts of a hub that the settings are in. `virtual`: as for `view_rules`."""
+    """The parts of a hub that depend on settings. `virtual`: as for `view_rules`."""
 
     current: Current
     sources: UpstreamFactory
@@ -47,8 +47,8 @@ class Applier(msgspec.Struct, frozen=True):
     def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
         """Puts `settings` in place; servers that are `restarted` are replaced.
 
-        It waits for nothing: no call sees half of a change, and clients are notified once of each changed list.
-        Raises `ConfigError`, and then nothing has changed.
+        It does not wait: no call sees half of a change, and clients are notified once of each changed list. Raises
+        `ConfigError`, and then nothing has changed.
         """
         if self.virtual in settings.servers:
             said = "tools that clients execute have this name until the hub's next start; choose another one"

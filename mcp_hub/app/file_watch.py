@@ -1,8 +1,7 @@
-"""Finds out when a file has changed, by calling `stat` once a second.
+"""Finds out when a file has changed, by calling `stat` once a second, in a worker thread: a file system may hang.
 
-That needs no handle on the file. So it works with editors that replace the file, with links that are turned to another
-place (as Kubernetes does), and with mounted folders and network file systems, which do not report changes reliably. It
-costs about 20 µs a second, in a worker thread: a file system that hangs does not hold up the hub.
+So it works with editors that replace the file, with links that are turned to another place (as Kubernetes does), and
+with mounted folders and network file systems, which do not report changes reliably.
 """
 
 import os

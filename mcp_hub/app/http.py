@@ -1,14 +1,14 @@
 """The HTTP front of a hub, made from its settings: endpoints, guard, limits, health and metrics.
 
-It comes in as one object (`HttpFront`) with an ASGI application to serve and the tasks that belong to it. What
-changes with a reload is replaced in place: the guard, and the routes that need no token.
+`HttpFront` has the ASGI application to serve and the tasks that belong to it. A reload replaces the guard and the
+routes that need no token.
 """
 
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
@@ -56,18 +56,18 @@ class HttpFront:
         settings = app.settings
         http = settings.hub.http
         admission = admission_of(http)
-        shared = sessions_of(http, admission)
-        self.mcp = StreamableHttp(app.hub, app.binding, **shared, close_streams_after=http.close_streams_after)
-        self.legacy = LegacySse(app.hub, app.binding, **shared)
-        self.rest = RestApi(
-            app.hub,
-            version=__version__,
-            max_body=http.max_body,
-            executors=app.virtual,
-            is_open=is_open,
-            limits=app.binding.limits,
-            operator=app.operations,
+        most, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
+        self.mcp = StreamableHttp(
+            app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission,
+            close_streams_after=http.close_streams_after,
+        )  # fmt: skip
+        self.legacy = LegacySse(
+            app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission
         )
+        self.rest = RestApi(
+            app.hub, version=__version__, max_body=body, executors=app.virtual, is_open=is_open,
+            limits=app.binding.limits, operator=app.operations,
+        )  # fmt: skip
         self.auth = HttpAuthFactory(profile)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
@@ -238,15 +238,6 @@ def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
     ]
 
 
-class Shared(TypedDict):
-    """Arguments that both fronts with sessions have."""
-
-    max_body: int
-    max_sessions: int
-    sessions_per_principal: int
-    admission: Admission
-
-
 def admission_of(http: HttpSettings) -> Admission:
     """The limits of each principal, on all HTTP fronts together."""
     limits = AdmissionLimits(
@@ -256,16 +247,6 @@ def admission_of(http: HttpSettings) -> Admission:
         session_rate=http.session_rate,
     )
     return Admission(limits, SystemClock())
-
-
-def sessions_of(http: HttpSettings, admission: Admission) -> Shared:
-    """The parameters of a front with sessions."""
-    return {
-        "max_body": http.max_body,
-        "max_sessions": http.max_sessions,
-        "sessions_per_principal": http.sessions_per_principal,
-        "admission": admission,
-    }
 
 
 def connections_of(http: HttpSettings) -> ConnectionLimits:

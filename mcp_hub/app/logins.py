@@ -1,6 +1,4 @@
-"""Makes logins from the settings of remote servers, and lets a running hub notice new ones: part of the composition
-root.
-"""
+"""The logins to remote servers that their settings ask for; a running hub notices new ones."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -78,10 +76,10 @@ class Logins:
         return access
 
     async def follow(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
-        """Starts a server again that waits for a login, or went without, as soon as there is one, or none any more.
+        """Restarts a server as soon as its login comes or goes.
 
-        One that is ready is replaced by `renew`, given its name and the reason, which lets its calls end; it raises
-        `KeyError` for a server that is not configured any more.
+        One that is ready is replaced by `renew`, given its name and the reason; it raises `KeyError` for a server that
+        is not configured any more.
         """
         last = 0
         while True:

@@ -1,5 +1,7 @@
-"""Makes an upstream from its entry under `servers`: part of the composition root."""
+"""Makes an upstream from its entry under `servers`, and looks up its program: part of the composition root."""
 
+import importlib.machinery
+import importlib.util
 import math
 import os
 import sys
@@ -19,6 +21,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
@@ -106,8 +109,7 @@ def _list_key(name: str, server: ServerSettings) -> str:
 def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
     """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
     cwd = server.cwd or os.getcwd()
-    path = server.env.get("PATH", env.get("PATH"))
-    program = commands.resolve(server.command or "", path, str(Path.home()), folder)
+    program = _command(server, env, folder)
     limits = settings.hub.limits
     return StdioSpec(
         argv=(program, *server.args),
@@ -160,3 +162,33 @@ def _idle_stop(own: Defaults, usual: float | None) -> float | None:
 def _member_idle(settings: Settings, name: str) -> float:
     """Seconds after which one of many processes is ended; the next call of its session starts another."""
     return _idle_stop(settings.effective(name), _IDLE) or math.inf
+
+
+def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
+    """The path of the server's program, its `local` reference, or its URL without the query, which may be secret.
+
+    Nothing is run or reached, and of a `local` only the top module is looked for: looking further would import it.
+    `folder` is that of the configuration. Raises `StartFailed`.
+    """
+    if server.url is not None:
+        return server.url.partition("?")[0].partition("#")[0]
+    if server.local is not None:
+        top = server.local.partition(":")[0].partition(".")[0]
+        if not _is_module(top, folder):
+            said = f"module not found: {top} (searched: {', '.join([*sys.path, folder])})"
+            raise StartFailed("module_not_found", said)
+        return server.local
+    return _command(server, env, folder)
+
+
+def _command(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
+    path = server.env.get("PATH", env.get("PATH"))
+    return commands.resolve(server.command or "", path, str(Path.home()), folder)
+
+
+def _is_module(top: str, folder: str) -> bool:
+    try:
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    return found is not None or importlib.machinery.PathFinder.find_spec(top, [folder]) is not None

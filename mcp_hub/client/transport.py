@@ -23,11 +23,9 @@ class Answer(Protocol):
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body in portions, each as soon as it arrives. To be iterated once."""
-        ...
 
     async def aclose(self) -> None:
         """Lets go of the answer, read to its end or not, within a bound. Idempotent."""
-        ...
 
 
 class HubTransport(Protocol):
@@ -39,4 +37,3 @@ class HubTransport(Protocol):
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """Sends a request and returns as soon as the head of its answer is there. Raises `ConnectionLost`."""
-        ...

@@ -227,17 +227,14 @@ class CallFollower(ABC):
     @abstractmethod
     async def answer(self, key: str, answer: RawJson | RpcError) -> None:
         """Answers an open question; a key that is not open is ignored."""
-        ...
 
     @abstractmethod
     async def cancel(self) -> None:
         """Ends the call, also at its server. Idempotent."""
-        ...
 
     @abstractmethod
     async def questions(self) -> list[InputRequired]:
         """The questions that are open, oldest first."""
-        ...
 
     def close(self) -> None:
         """Stops following. Idempotent."""

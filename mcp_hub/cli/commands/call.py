@@ -84,7 +84,7 @@ def call(
     NAME is a name that `mcp-hub tools` lists. With --url, the call survives a lost connection. Use `mcp-hub resume` to
     follow a detached call; for other calls, -v shows the stream id.
     """
-    _check_name(name)
+    arguments.check_text(name, f"NAME {name!r}")
     if detach and reach.url is None:
         raise click.UsageError(
             "--detach leaves the call to a hub that keeps running. Give its --url, or drop --detach."
@@ -96,18 +96,10 @@ def call(
     run_with_hub(reach, lambda hub: run(hub, wanted))
 
 
-def _check_name(name: str) -> None:
-    """Raises: `UsageError`."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise click.UsageError(f"NAME {name!r}: not UTF-8 text") from None
-
-
 def _base(args_json: str | None, json_lines: str | None) -> RawObject:
     """The arguments that came as JSON. Raises: `UsageError`."""
     if args_json is not None and json_lines:
-        raise click.UsageError("--args-json and --json both give arguments; keep one of them")
+        raise click.UsageError("--args-json and --json both give arguments. Keep one of them.")
     if args_json is not None:
         return arguments.read_object(args_json, "--args-json", sys.stdin.buffer)
     return arguments.read_object(json_lines.strip(), "--json", sys.stdin.buffer) if json_lines else {}

@@ -13,9 +13,9 @@ from msgspec import to_builtins
 from mcp_hub.app import readiness
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
+from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.catalog.unmatched import has_patterns
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import masked, notices, report_of, unmatched_patterns
 from mcp_hub.cli.render.output import say

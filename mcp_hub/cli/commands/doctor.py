@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from mcp_hub.app import readiness
+from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.render.notices import notices, unmatched_patterns

@@ -39,12 +39,7 @@ class HubLogger:
         self._of_command = structlog.get_logger(name)
         self._of_host = structlog.wrap_logger(
             logging.getLogger(name),
-            processors=[
-                structlog.stdlib.filter_by_level,
-                structlog.processors.format_exc_info,
-                _mask_values,
-                _as_text,
-            ],
+            processors=[structlog.stdlib.filter_by_level, structlog.processors.format_exc_info, _mask_values, _as_text],
             wrapper_class=structlog.stdlib.BoundLogger,
             cache_logger_on_first_use=True,
         )

@@ -17,15 +17,7 @@ from mcp_hub.aio import Turn
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
-from mcp_hub.app.limits import (
-    Current,
-    instructions,
-    open_documents,
-    open_store,
-    state_dir,
-    stream_limits,
-    time_limits,
-)
+from mcp_hub.app.limits import Current, instructions, open_documents, open_store, state_dir, stream_limits, time_limits
 from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.status import HubStatus

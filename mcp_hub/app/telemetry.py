@@ -18,12 +18,7 @@ _SHORTEST: Final = 6
 
 
 def tracing_of(
-    settings: Settings,
-    env: Mapping[str, str],
-    clock: Clock,
-    status: Callable[[str], UpstreamStatus],
-    *,
-    is_http: bool,
+    settings: Settings, env: Mapping[str, str], clock: Clock, status: Callable[[str], UpstreamStatus], *, is_http: bool
 ) -> "Tracing | None":
     """The tracer of a hub's calls; None if nobody asked for it. `is_http`: clients come over HTTP."""
     chosen = settings.hub.telemetry

@@ -63,12 +63,7 @@ class HubClient:
     # -- durable calls
 
     def stream(
-        self,
-        name: str,
-        arguments: RawJson = b"{}",
-        *,
-        key: str | None = None,
-        on_pause: OnPause = ignore,
+        self, name: str, arguments: RawJson = b"{}", *, key: str | None = None, on_pause: OnPause = ignore
     ) -> HubStream:
         """Calls a tool as a durable stream: its events, partial content among them, over as many connections as needed.
 

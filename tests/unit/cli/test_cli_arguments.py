@@ -76,12 +76,7 @@ def test_pair_wins_over_the_same_argument_in_json() -> None:
 
 @pytest.mark.parametrize(
     ("pairs", "message"),
-    [
-        (["a"], "as name=value"),
-        (["=1"], "name=value"),
-        (["a=1", "a=2"], "given twice"),
-        (["a=\udc80"], "UTF-8"),
-    ],
+    [(["a"], "as name=value"), (["=1"], "name=value"), (["a=1", "a=2"], "given twice"), (["a=\udc80"], "UTF-8")],
 )
 def test_bad_pair_is_refused(pairs: list[str], message: str) -> None:
     with pytest.raises(click.UsageError, match=message):

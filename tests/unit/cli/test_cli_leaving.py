@@ -71,8 +71,7 @@ def test_hub_without_a_standard_output_serves(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize(
-    ("command", "unbuffered"),
-    [("list --json", "1"), ("call jobs_wait --arg seconds=0", "1"), ("check", "")],
+    ("command", "unbuffered"), [("list --json", "1"), ("call jobs_wait --arg seconds=0", "1"), ("check", "")]
 )
 def test_output_that_cannot_be_written_is_one_line_on_stderr(tmp_path: Path, command: str, unbuffered: str) -> None:
     env = command_env(tmp_path, PYTHONUNBUFFERED=unbuffered)

@@ -98,10 +98,7 @@ async def peer(answer: Answer | Sequence[bytes]) -> AsyncIterator[Peer]:
             asked.append(request)
             await stream.send(answer(request) if callable(answer) else next(script))
 
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as tasks,
-    ):
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         yield Peer(f"http://127.0.0.1:{port}/mcp", asked)

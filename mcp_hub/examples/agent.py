@@ -9,7 +9,6 @@ script, so that no provider and no key is needed.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import anyio
 from mcp import Client
@@ -28,14 +27,8 @@ class ToolUse:
     arguments: dict[str, object]
 
 
-class Model(Protocol):
-    """The part that chooses the next step: a tool, or the answer."""
-
-    def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str: ...
-
-
 class ScriptedModel:
-    """Looks up the time once, then answers with the result."""
+    """Stands for a model: looks up the time once, then answers with the result."""
 
     def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str:
         """The next tool call, or the final answer."""
@@ -45,7 +38,7 @@ class ScriptedModel:
         return f"The tool says: {messages[-1]}"
 
 
-async def answer(client: Client, model: Model, question: str) -> str:
+async def answer(client: Client, model: ScriptedModel, question: str) -> str:
     """The agent loop."""
     messages = [question]
     tools = (await client.list_tools()).tools

@@ -143,28 +143,16 @@ async def open_app(
 
 
 async def _warn_of_unmatched(app: App) -> None:
-    """Logs them once servers were listed for the first time; late ones count when they come."""
+    """Logs each once: when servers were listed for the first time, and when other settings hold."""
     told: set[Unmatched] = set()
+    judged: tuple[Settings | None, set[str]] = (None, set())
     await app.hub.catalog.settled()
     while True:
-        settings = app.settings
-        await _warn_of_these(app, settings, told)
-        while settings is app.settings:
-            await app.changes.wait(app.changes.version)
-
-
-async def _warn_of_these(app: App, settings: Settings, told: set[Unmatched]) -> None:
-    """Returns when all servers were listed, or other settings hold."""
-    waited_for = {name for name, own in settings.servers.items() if own.enabled}
-    judged: set[str] = set()
-    if not has_patterns(view_rules(settings)):
-        return
-    while judged < waited_for and settings is app.settings:
-        version = app.changes.version
-        listed = {name for name in waited_for if app.upstreams[name].snapshot() is not None}
-        if not listed <= judged:
-            judged |= listed
-            for found in app.unmatched():
+        version, settings = app.changes.version, app.settings
+        listed = {name for name, own in app.upstreams.items() if own.snapshot() is not None}
+        if settings is not judged[0] or not listed <= judged[1]:
+            judged = settings, listed
+            for found in app.unmatched() if has_patterns(view_rules(settings)) else ():
                 if found not in told:
                     log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
                 told.add(found)

@@ -73,8 +73,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        if cmd_name == "serve":
-            _hold_hangups()
+        if cmd_name == "serve":  # before the rest of the hub is imported, which takes a while
+            from mcp_hub.cli.signals import hold_hangups
+
+            hold_hangups()
         module, _, function = _COMMANDS[cmd_name].partition(":")
         command = getattr(import_module(f"mcp_hub.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
@@ -85,13 +87,6 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:  # before a command has its own handler
             raise SystemExit(EXIT_INTERRUPTED) from None
-
-
-def _hold_hangups() -> None:
-    """Before the rest of the hub is imported, which takes a while."""
-    from mcp_hub.cli.signals import hold_hangups
-
-    hold_hangups()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final, Self
 
 import anyio
-import msgspec
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.client.stream_reader import read_event
 from mcp_hub.client.streams import OnPause, ignore
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
@@ -25,7 +25,6 @@ from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUna
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 from mcp_hub.fronts.rest.info import status_of
 from mcp_hub.protocol.rest.streams import StreamStatus
-from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores.base import EventStore, Letter
 from mcp_hub.stores.limits import StoreLimits
@@ -106,10 +105,10 @@ class LocalStream:
         while True:
             lines = await fetched(self._store, row.id, self.cursor)
             for line in lines:
-                number, event = _numbered(line)
-                if number != self.cursor + 1:
-                    raise EventsGone(number)
-                self.cursor = number
+                head, event = read_event(line)
+                if head.seq != self.cursor + 1:
+                    raise EventsGone(head.seq)
+                self.cursor = head.seq
                 if event is not None:
                     yield event
                 if isinstance(event, Completed | Failed | Cancelled):
@@ -152,15 +151,3 @@ async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
     if row.has_ended or row.continuation is not None or not await store.is_orphan(row):
         return row
     return await StreamTable(store, SystemClock(), StreamLimits()).find(row.principal, row.id)
-
-
-class _Head(msgspec.Struct):
-    seq: int
-
-
-def _numbered(line: bytes) -> tuple[int, CallEvent | None]:
-    """Number and event; None for an event that this version does not know."""
-    try:
-        return decoded(line)
-    except ValueError:
-        return msgspec.json.decode(line, type=_Head).seq, None

@@ -49,7 +49,7 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _looked_up(loaded)
     warnings = [masked(own) for own in (*loaded.warnings, *loaded.notes, *missing)]
-    report = {"ok": True, **summary(loaded, found)}
+    report = {"ok": True, **_summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)
         return
@@ -89,12 +89,12 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
     return found, report.located(report.warnings)
 
 
-def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
+def _summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
     """The configuration in short, without arguments and environment: they may be secret."""
     settings = loaded.settings
     return {
         "file": str(loaded.path),
-        "servers": {name: _server(server, found.get(name)) for name, server in settings.servers.items()},
+        "servers": {name: _server(own, found.get(name)) for name, own in settings.servers.items()},
         "profiles": list(settings.profiles),
         "http": f"http://{settings.hub.http.host}:{settings.hub.http.port}/mcp",
         "tokens": len(settings.hub.tokens),
@@ -102,17 +102,13 @@ def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
 
 
 def _server(server: ServerSettings, program: str | None) -> JsonObject:
+    """`overrides` are the keys that change a tool for clients, by name or glob of the tool."""
     kind = next(key for key in ("command", "url", "local") if getattr(server, key) is not None)
-    return {"kind": kind, "enabled": server.enabled, "runs": program, "overrides": overrides(server)}
-
-
-def overrides(server: ServerSettings) -> dict[str, list[str]]:
-    """The keys that change a tool for clients, by name or glob of the tool."""
-    found = {name: ["name"] for name in server.rename}
+    overrides = {name: ["name"] for name in server.rename}
     for pattern, own in server.per_tool.items():
         if changed := own.changed():
-            found[pattern] = [*found.get(pattern, []), *changed]
-    return found
+            overrides[pattern] = [*overrides.get(pattern, []), *changed]
+    return {"kind": kind, "enabled": server.enabled, "runs": program, "overrides": overrides}
 
 
 def _print(

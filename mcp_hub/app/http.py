@@ -5,7 +5,7 @@ routes that need no token.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,7 +149,7 @@ class HttpAuthFactory:
         hosts = [*http.allowed_hosts, http.host]
         verifier = None
         if http.oauth is not None:
-            verifier = _verifier(http.oauth, settings, self._profile, self._keys())
+            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         default = Caller(profile=self._profile)
         return HttpAuth(tokens, hosts, http.allowed_origins, default, settings.profiles, verifier)
@@ -184,17 +184,12 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 
 def _verifier(
-    oauth: ResourceServerSettings, settings: Settings, profile: str | None, ring: "KeyRing"
+    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing"
 ) -> "TokenVerifier":
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
     return TokenVerifier(
-        _resource(oauth),
-        _issuers(oauth, ring),
-        leeway=oauth.leeway,
-        now=wall_time,
-        profiles=settings.profiles,
-        profile=profile,
+        _resource(oauth), _issuers(oauth, ring), leeway=oauth.leeway, now=wall_time, profiles=profiles, profile=profile
     )
 
 

@@ -74,33 +74,25 @@ def exporting(
     return Providers(tracers, MeterProvider([PeriodicExportingMetricReader(durations)], about, shutdown_on_exit=False))
 
 
-class Places:
-    """The two sides of a call. `address` is the URL of a remote server."""
+class Places(msgspec.Struct, frozen=True):
+    """The two sides of a call. `address` is the URL of a remote server; `is_http`: clients come over HTTP."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        status: Callable[[str], UpstreamStatus],
-        address: Callable[[str], str | None],
-        *,
-        is_http: bool,
-    ) -> None:
-        self.clock = clock
-        self._status = status
-        self._address = address
-        self._is_http = is_http
+    clock: Clock
+    status: Callable[[str], UpstreamStatus]
+    address: Callable[[str], str | None]
+    is_http: bool
 
     def of_client(self, call: Call) -> Attributes:
         """The transport of the client."""
         version = {"mcp.protocol.version": call.version} if call.version else {}
-        return {**version, "network.transport": "tcp" if self._is_http else "pipe"}
+        return {**version, "network.transport": "tcp" if self.is_http else "pipe"}
 
     def of_server(self, server: str) -> Attributes:
         """The transport of the server."""
-        known = self._status(server)
+        known = self.status(server)
         version = {"mcp.protocol.version": known.version} if known.version else {}
         found: Attributes = {"mcp_hub.server": server, **version}
-        url = self._address(server)
+        url = self.address(server)
         if url is not None:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -63,28 +63,15 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             return DisabledUpstream(name)
         if server.local is not None:
             return LocalUpstream.load(name, server.local, self.folder, self.env)
-        connect: Callable[[], Connection] = partial(
-            StdioConnection,
-            name,
-            partial(_spec, settings, server, self.env, self.folder),
-            self.memory,
-            self.guardian,
-            self.turn,
-        )
+        spec = partial(_spec, settings, server, self.env, self.folder)
+        connect: Callable[[], Connection] = partial(StdioConnection, name, spec, self.memory, self.guardian, self.turn)
         if server.url is not None:
             connect = _remote(name, settings, server, server.url, self.memory, self.logins)
         rules = _supervisor_rules(settings, name)
         lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
-        has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
+        asks = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
         first = ManagedUpstream(
-            name,
-            connect,
-            rules,
-            clock=self.clock,
-            changes=self.changes,
-            lists=lists,
-            takes_turns=has_asked,
-            gate=self.gate,
+            name, connect, rules, clock=self.clock, changes=self.changes, lists=lists, takes_turns=asks, gate=self.gate
         )
         if server.scope in ("session", "call"):
             members = partial(_member, name, connect, rules, self.clock, self.gate)

@@ -116,11 +116,8 @@ def _print(
 ) -> None:
     report = {"ok": report["ok"], "errors": [*map(str, errors)], "warnings": [*map(str, warnings)], **report}
     if as_json:
-        report["findings"] = [
-            {"level": level, **to_builtins(own)}
-            for level, found in (("error", errors), ("warning", warnings))
-            for own in found
-        ]
+        leveled = [*(("error", own) for own in errors), *(("warning", own) for own in warnings)]
+        report["findings"] = [{"level": level, **to_builtins(own)} for level, own in leveled]
         tables.print_json(report)
         return
     for error in report["errors"]:

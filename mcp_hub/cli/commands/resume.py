@@ -16,9 +16,8 @@ from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import InputRequired
 
 if TYPE_CHECKING:
+    from mcp_hub.cli.access.following import Events
     from mcp_hub.cli.access.hub import StreamAccess
-    from mcp_hub.cli.access.local_streams import LocalStream
-    from mcp_hub.client import HubStream
 
 
 @click.command()
@@ -53,7 +52,7 @@ async def _resume(access: "StreamAccess", stream: str, after: int | None, output
         show.close()
 
 
-async def _followed(events: "HubStream | LocalStream", show: Show, stream: str, again: str) -> int:
+async def _followed(events: "Events", show: Show, stream: str, again: str) -> int:
     """Follows the events; the exit code. Raises `RpcError` for a stream that cannot be followed."""
 
     async def waits(question: InputRequired) -> str:

@@ -1,6 +1,5 @@
 """`mcp-hub streams` lists durable calls, running or kept after their end; `mcp-hub cancel` ends one."""
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -61,16 +60,10 @@ def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
         message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
         shown = message if len(message) <= _MESSAGE else message[: _MESSAGE - 1] + "…"
         state = Text(visible(status.status), _STYLES.get(status.status, "yellow"))
-        made.add_row(Text(visible(status.stream)), Text(visible(status.name)), state, _age(status, now), Text(shown))
+        created = tables.unix_time(status.created)
+        age = "" if created is None else tables.age(created, now)
+        made.add_row(Text(visible(status.stream)), Text(visible(status.name)), state, age, Text(shown))
     return made
-
-
-def _age(status: "StreamStatus", now: float) -> str:
-    """The time since the call was made; empty if that is not known."""
-    try:
-        return tables.age(datetime.fromisoformat(status.created).timestamp(), now)
-    except ValueError:
-        return ""
 
 
 @click.command()

@@ -1,7 +1,6 @@
 """The servers of a hub, as REST reports them, as a table and as the JSON of `mcp-hub list`."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,17 +27,10 @@ def status_of(own: ServerInfo) -> UpstreamStatus:
         pid=own.pid or None,
         stderr=tuple(own.stderr),
         warnings=tuple(own.warnings),
-        listed_at=_seconds(own.listed) if own.listed else None,
+        listed_at=tables.unix_time(own.listed) if own.listed else None,
         rests=own.rests,
         code=own.code or None,
     )
-
-
-def _seconds(moment: str) -> float | None:
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return None
 
 
 def _count(own: ServerInfo, kind: Kind) -> int:

@@ -1,7 +1,8 @@
 """Tables and lines for people, and the state of servers in words. Text of a server is masked and made printable."""
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
@@ -88,17 +89,24 @@ def protocol(status: UpstreamStatus) -> str:
     return f"{status.version} ({status.era.value})" if status.version else status.era.value
 
 
-def reasons(statuses: Sequence[UpstreamStatus], now: Callable[[], float] = wall_time) -> list[tuple[str, str]]:
+def reasons(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
     """Why these servers are not ready, with their last lines: lines of text and their styles."""
     lines: list[tuple[str, str]] = []
     for status in statuses:
-        listed = f"; its list is of {age(status.listed_at, now())} ago" if status.listed_at is not None else ""
+        listed = f"; its list is of {age(status.listed_at, wall_time())} ago" if status.listed_at is not None else ""
         code = f" [{status.code}]" if status.code else ""
-        lines.append(
-            (f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}{code}{listed}", "")
-        )
+        head = f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}{code}{listed}"
+        lines.append((head, ""))
         lines += [(f"  | {line}", "dim") for line in last_lines(status)]
     return [(visible(hide(text)), style) for text, style in lines]
+
+
+def unix_time(moment: str) -> float | None:
+    """The Unix seconds of an ISO 8601 time; None for any other text."""
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return None
 
 
 def age(then: float, now: float) -> str:

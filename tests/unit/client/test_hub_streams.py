@@ -6,7 +6,16 @@ import pytest
 
 from mcp_hub.client import StreamInterrupted
 from mcp_hub.client.http import connect
-from mcp_hub.errors import Busy, InvalidParams, RpcError, UnknownStream, UpstreamLost, UpstreamUnavailable
+from mcp_hub.errors import (
+    Busy,
+    ConfigError,
+    HubError,
+    InvalidParams,
+    RpcError,
+    UnknownStream,
+    UpstreamLost,
+    UpstreamUnavailable,
+)
 from mcp_hub.events import Started
 from tests.unit.client.scripted_peer import STREAM, connected, events_answer, json_answer, lines, problem, sse
 
@@ -104,3 +113,25 @@ async def test_refusals_are_errors_by_what_they_name() -> None:
         with pytest.raises(UpstreamLost, match="lost the connection"):
             await client.cancel(STREAM)
     assert len(hub.asked) == 3
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n"
+BROKEN: list[tuple[bytes, type[HubError]]] = [
+    (b"SSH-2.0-OpenSSH_9.9\r\n", UpstreamLost),
+    (b"", UpstreamLost),
+    (HEAD % b"text/event-stream" + b"5\r\n: hi\n\r\n", UpstreamLost),
+    (HEAD % b"text/event-stream" + b"0\r\n\r\n", ConfigError),
+    (HEAD % b"application/json" + b"9\r\n{\"result\"\r\n", UpstreamLost),
+    (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", ConfigError),
+    (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n", UpstreamUnavailable),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "kind"), BROKEN)
+async def test_server_that_is_not_a_hub_or_breaks_off_is_an_error_with_its_url(
+    answer: bytes, kind: type[HubError]
+) -> None:
+    async with connected([answer]) as (hub, client):
+        with pytest.raises(kind) as found:
+            await client.tools()
+    assert hub.url.removesuffix("/mcp") in str(found.value)

@@ -1,12 +1,11 @@
 """Spans and durations of both hops of a call by OpenTelemetry, and its context through `params._meta`.
 
-A server span is the client's request as the hub sees it, from its arrival to its answer; a client span, below it, is
-the request to the server, waiting for that included. The context comes from `_meta` and is passed on in it, unprefixed
-(SEP-414); `baggage` is passed on unchanged. Names and attributes: semantic-conventions-genai, gen-ai/mcp. Never in a
-span: arguments, results, URIs, ids of sessions and requests, messages of servers; all of these may hold secrets.
+A server span is the client's request, from its arrival to its answer; a client span below it is the request to the
+server, waiting for that included. The context is passed on in `_meta`, unprefixed (SEP-414); `baggage` unchanged. Names
+and attributes: semantic-conventions-genai, gen-ai/mcp. Arguments, results, URIs, ids of sessions and requests, and
+messages of servers may hold secrets: they are never in a span.
 
-Not here: sending, which threads of the SDK do behind queues that drop what does not fit; a collector that is slow or
-gone delays nothing. The module needs the extra `otel`.
+Threads of the SDK send, behind queues that drop what does not fit: no collector delays a call. Needs the extra `otel`.
 """
 
 from collections.abc import Callable, Mapping

@@ -26,10 +26,7 @@ _MOST_OLD: Final = 4
 
 
 class UpstreamSet:
-    """`upstreams` is the live mapping by name, in the order of the file.
-
-    One that was removed stays in it until it is stopped.
-    """
+    """`upstreams` is the live mapping by name, in the order of the file; one that was removed stays until it stops."""
 
     def __init__(self, upstreams: Mapping[str, Upstream], changes: Notices) -> None:
         self.upstreams = dict(upstreams)

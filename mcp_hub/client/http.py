@@ -25,10 +25,7 @@ _SHOWN: Final = 500
 
 
 def connect(url: str, token: str | None = None, *, patience: float = 30.0) -> HubClient:
-    """A client of the hub at `url` (with or without `/mcp`); nothing is sent yet.
-
-    Raises `ConfigError` for a URL or a token that cannot be one.
-    """
+    """A client of the hub at `url`; nothing is sent yet. Raises `ConfigError` for a URL or token that cannot be one."""
     place = endpoint(url)
     return HubClient(place, HttpTransport(place, token), patience=patience)
 

@@ -65,10 +65,9 @@ class HubClient:
     def stream(
         self, name: str, arguments: RawJson = b"{}", *, key: str | None = None, on_pause: OnPause = ignore
     ) -> HubStream:
-        """Calls a tool as a durable stream: its events, partial content among them, over as many connections as needed.
+        """Calls a tool as a durable stream.
 
-        A call with the same `key` is the same call; without one it gets a key of its own. `on_pause` is called with
-        the reason for each pause between two connections.
+        A call with the same `key` is the same call; without one it gets a key of its own.
         """
         start = self._start(name, arguments, key)
         return HubStream(self._rest, self._patient(), start, on_pause=on_pause)

@@ -1,8 +1,7 @@
 """The events of one durable call, over as many connections as it takes.
 
-A call is made with an idempotency key: if its answer is lost, the client asks again and the call is not made twice.
-From its first event on it is known by the id of its stream, and each new connection begins behind the last event that
-was given out. So there is never a gap, never a repeat, and one ending.
+A call has an idempotency key: if its answer is lost, the client asks again and the call is not made twice. From its
+first event on, each new connection begins behind the last event that was given out: no gap, no repeat, one ending.
 """
 
 from collections import deque
@@ -68,9 +67,9 @@ class StreamInterrupted(UpstreamLost):
 class HubStream:
     """The events of a call, to be iterated once, inside the block; `Completed`, `Failed` or `Cancelled` is the last.
 
-    A stream that had already ended at the cursor has no events. Leaving the block only disconnects: the call
-    continues (`cancel` ends it). `stream` is the id once it is known, `cursor` the number of the event that was given
-    out last; events that this version does not know are skipped. `on_pause` is called with the reason for each pause.
+    A stream that had already ended at the cursor has no events. Leaving the block only disconnects; `cancel` ends the
+    call. `stream` is the id once it is known, `cursor` the number of the last event that was given out. Events that
+    this version does not know are skipped. `on_pause` is called with the reason for each pause.
 
     Iterating raises `RpcError` for a refused call or an unknown stream, `ConfigError` when the URL does not belong to a
     hub or the hub refuses this client, and `StreamInterrupted`.
@@ -118,10 +117,7 @@ class HubStream:
                 return event
 
     async def cancel(self) -> None:
-        """Asks the hub to end the call, if it was made at all; first finds out its id if that is not known yet.
-
-        Raises what iterating does.
-        """
+        """Asks the hub to end the call, if it was made; finds out its id first. Raises what iterating does."""
         if not self._connector.attempts or self._has_ended:
             return
         while self.stream is None:

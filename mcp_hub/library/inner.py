@@ -88,10 +88,7 @@ class InnerHub:
     # -- calls
 
     async def begin(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
-        """Starts a call that lives as long as its follower. `asks` if questions of its server can be answered.
-
-        Raises `RpcError`.
-        """
+        """Starts a call that ends with its follower; `asks` if questions can be answered. Raises `RpcError`."""
         return _LiveCall(self, await self._started(name, arguments, meta, asks=asks))
 
     async def begin_stream(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
@@ -100,7 +97,7 @@ class InnerHub:
         return _StreamFollower(self, await self._hub.begin_stream(call), 0)
 
     async def follow(self, id_: str, after: int) -> "CallFollower":
-        """Follows a stream from the event behind `after` on.
+        """Follows a stream behind `after`.
 
         Raises `UnknownStream`, `EventsGone`, `InvalidParams` for a place beyond its end, `Busy`, `StoreError`.
         """

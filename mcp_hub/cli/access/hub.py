@@ -137,10 +137,7 @@ hub_options = _reaching(_url, _token, wait_option, verbose_option, config_option
 
 
 def run_with_hub(reach: Reach, main: Callable[[ReachedHub], Awaitable[int]], servers: Sequence[str] = ()) -> NoReturn:
-    """Runs `main` with the hub at `--url`, or without one with a hub of our own, and exits with its code.
-
-    A name in `servers` that is not configured ends the command.
-    """
+    """Runs `main` with the hub at `--url`, or with one of our own if it has these `servers`; exits with its code."""
     if reach.url is not None:
         run_with_url(reach, lambda client: main(ReachedHub(client)))
     loaded = load_config(reach.config)
@@ -152,10 +149,7 @@ def run_with_hub(reach: Reach, main: Callable[[ReachedHub], Awaitable[int]], ser
 def run_with_streams(
     reach: Reach, main: Callable[["StreamAccess"], Awaitable[int]], stream: str | None = None
 ) -> NoReturn:
-    """Runs `main` with the hub at `--url`, or with the configured store, and exits with its code.
-
-    `stream` is the one that it is about.
-    """
+    """Runs `main`, which is about `stream`, with the hub at `--url` or the configured store; exits with its code."""
     if reach.url is not None:
         run_with_url(reach, main, stream)
     loaded = load_config(reach.config)

@@ -106,8 +106,6 @@ def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
 
 
 def _list(waiting: Sequence[Waiting]) -> None:
-    from rich.text import Text
-
     if not waiting:
         click.echo("All tools are approved.")
         return
@@ -115,7 +113,7 @@ def _list(waiting: Sequence[Waiting]) -> None:
     for one in waiting:
         found = one.finding
         texts = (decoded(found.server), decoded(found.tool), timestamp(found.since), "yes" if found.is_held else "no")
-        made.add_row(*map(Text, texts), Text(found.text))
+        made.add_row(*map(tables.cell, (*texts, found.text)))
     tables.print_table(made)
 
 

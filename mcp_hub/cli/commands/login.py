@@ -49,8 +49,7 @@ _SHORT: Final = ". The login cannot be renewed: log in again when it expires"
 def login(server: str, no_browser: bool, timeout: float, verbose: int, config: str | None) -> None:
     """Log in to the remote SERVER in a browser (OAuth).
 
-    All hubs of this user share the login and renew it. Running hubs notice it by themselves. `mcp-hub logout` removes
-    it.
+    All hubs of this user share the login and renew it. Running hubs notice it by themselves.
     """
     url, client = remote(server, config)
     quiet_logs(verbose)

@@ -160,11 +160,9 @@ def _print(found: SearchReport, as_json: bool, explain: bool) -> None:
 
 def explanation(hits: Sequence["Hit"]) -> "Table":
     """A row for each hit with the parts that add up to its score (`catalog.search.Hit`)."""
-    from rich.text import Text
-
     parts = tuple(hits[0].parts) if hits else ()
     made = tables.table("tool", "score", *parts, "also", right=("score", *parts))
     for hit in hits:
         figures = [f"{value:.2f}" for value in (hit.score, *(hit.parts[part] for part in parts))]
-        made.add_row(Text(visible(hit.id)), *figures, Text(visible(", ".join(hit.also))))
+        made.add_row(tables.cell(hit.id), *figures, tables.cell(", ".join(hit.also)))
     return made

@@ -85,7 +85,6 @@ def _calm_collector() -> None:
     """Excludes the objects of the start from later collections: over HTTP a full one every 3,000 calls took 60 ms."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
@@ -127,9 +126,6 @@ def _check_started_as(caller: Caller) -> Callable[[Settings], None]:
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
-
-
-# -- HTTP --------------------------------------------------------------------------------------------------------
 
 
 def _listen(settings: Settings, host: str | None, port: int | None) -> socket.socket:

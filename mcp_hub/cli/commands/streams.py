@@ -53,16 +53,14 @@ async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
 
 def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
     """A row for each; ages are as of `now`, Unix seconds."""
-    from rich.text import Text
-
     made = tables.table("stream", "tool", "status", "age", "message", right=("age",), whole=("stream",))
     for status in listed:
         message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
         shown = message if len(message) <= _MESSAGE else message[: _MESSAGE - 1] + "…"
-        state = Text(visible(status.status), _STYLES.get(status.status, "yellow"))
+        state = tables.cell(status.status, _STYLES.get(status.status, "yellow"))
         created = tables.unix_time(status.created)
         age = "" if created is None else tables.age(created, now)
-        made.add_row(Text(visible(status.stream)), Text(visible(status.name)), state, age, Text(shown))
+        made.add_row(tables.cell(status.stream), tables.cell(status.name), state, age, tables.cell(shown))
     return made
 
 

@@ -101,12 +101,8 @@ def print_account(account: "TokenAccount") -> None:
     """Prints the ways to list, the servers and the heaviest tools, a table each."""
     now = account.current
     comes_to = "" if now.expose == now.mode else f", which comes to {now.mode}"
-    click.echo(
-        visible(
-            f"{account.client} clients are listed {tables.plural(now.listed, 'tool')} for "
-            f"{tables.plural(now.tokens, 'token')} (expose: {now.expose}{comes_to})"
-        )
-    )
+    listed, cost = tables.plural(now.listed, "tool"), tables.plural(now.tokens, "token")
+    click.echo(visible(f"{account.client} clients are listed {listed} for {cost} (expose: {now.expose}{comes_to})"))
     if account.defers:
         click.echo("These clients show their model a definition only when it is asked for.")
     made = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))
@@ -127,11 +123,9 @@ def _print(made: "Table") -> None:
 
 
 def _servers(account: "TokenAccount") -> "Table":
-    from rich.text import Text
-
     made = tables.table("server", "tools", *_FORMS, right=("tools", *_FORMS))
     for one in account.servers:
-        made.add_row(Text(visible(one.server)), str(one.tools), *_figures(one.tokens))
+        made.add_row(tables.cell(one.server), str(one.tools), *_figures(one.tokens))
     if len(account.servers) > 1:
         made.add_section()
         made.add_row("together", str(len(account.tools)), *_figures(account.total))
@@ -139,12 +133,10 @@ def _servers(account: "TokenAccount") -> "Table":
 
 
 def _heaviest(account: "TokenAccount") -> "Table":
-    from rich.text import Text
-
     made = tables.table("heaviest", *_FORMS, right=_FORMS)
     by_name = {tool.name: tool for tool in account.tools}
     for name in account.heaviest:
-        made.add_row(Text(visible(name)), *_figures(by_name[name].tokens))
+        made.add_row(tables.cell(name), *_figures(by_name[name].tokens))
     return made
 
 

@@ -11,7 +11,6 @@ from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.masking import visible
 from mcp_hub.types import Era, Kind
 
 
@@ -35,10 +34,9 @@ async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
     servers = await client.servers()
     definitions = await client.tools()
     owners = await client.owners() if server is not None or not as_json else {}
-    if server is not None:
-        _check_there(server, {*(own.server for own in servers), *owners.values()}, client.url)
     entries = [(owners.get(name, ""), name, raw, summary) for name, raw, summary in _parsed(definitions)]
     if server is not None:
+        _check_there(server, {*(own.server for own in servers), *owners.values()}, client.url)
         entries = [entry for entry in entries if entry[0] == server]
     if as_json:
         click.echo(b"[" + b",\n ".join(raw for _, _, raw, _ in entries) + b"]")
@@ -70,11 +68,9 @@ def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:
 
 
 def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
-    from rich.text import Text
-
     listed = tables.table("tool", "server", "description")
     for row in rows:
-        listed.add_row(*(Text(visible(text)) for text in row))
+        listed.add_row(*(tables.cell(text) for text in row))
     if rows:
         tables.print_table(listed)
     else:

@@ -108,9 +108,6 @@ def _string(raw: msgspec.Raw | None) -> str | None:
         return None
 
 
-# -- JSON lines -----------------------------------------------------------------------------------------------------
-
-
 def event_line(event: CallEvent) -> bytes | None:
     """The line of an event that is not an ending; None for the start of a call."""
     match event:

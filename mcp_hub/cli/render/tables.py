@@ -16,6 +16,7 @@ from mcp_hub.types import UpstreamState, UpstreamStatus
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 LAST_LINES: Final = 5
 """Lines of a server's output that are shown with a failure."""
@@ -66,6 +67,13 @@ def table(*columns: str, right: Collection[str] = (), whole: Collection[str] = (
         justify: Literal["left", "right"] = "right" if column in right else "left"
         made.add_column(column, justify=justify, overflow="fold", no_wrap=column in whole)
     return made
+
+
+def cell(text: str, style: str = "") -> "Text":
+    """The content of a cell: text of a server is neither markup nor obeyed by a terminal."""
+    from rich.text import Text
+
+    return Text(visible(text), style)
 
 
 def reason(status: UpstreamStatus) -> str:

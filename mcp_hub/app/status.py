@@ -42,7 +42,7 @@ Grouped = Mapping[str, Sequence[_Found]]
 
 
 class HubStatus(msgspec.Struct):
-    """A hub as it is now. A `fronts.health.Watched` and a `fronts.metrics.Sampled`."""
+    """A hub as it is now: `Watched` by health, `Sampled` by metrics."""
 
     current: Current
     hub: HubPort

@@ -1,7 +1,7 @@
 """The arguments of `mcp-hub call`: `--arg name=value` and JSON text become one encoded object.
 
-Texts are checked before a server is started; only the type of an `--arg` has to wait for the tool's schema. JSON is
-sent as it was written, so numbers of any size keep their digits.
+Texts are checked before a server starts; only the type of an `--arg` waits for the tool's schema. JSON is sent as it
+was written, so numbers of any size keep their digits.
 """
 
 import json

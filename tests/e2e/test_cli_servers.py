@@ -92,11 +92,13 @@ def test_list_waits_no_longer_than_it_is_told(tmp_path: Path) -> None:
 
 
 def test_list_names_quarantined_definitions(tmp_path: Path) -> None:
-    (tmp_path / "tools.json").write_text(json.dumps(UNFIT))
+    hostile = {"name": "un\x1bfit", "inputSchema": {"type": "object"}}
+    (tmp_path / "tools.json").write_text(json.dumps([*UNFIT, hostile]))
     configure(tmp_path, odd=command(*argv(tools_json=tmp_path / "tools.json")))
     done = hub(tmp_path, "list")
     assert done.returncode == 0
     assert "odd: tool unfit is left out: " in done.stdout
+    assert "odd: tool un?fit is left out: name holds control characters" in done.stdout
 
 
 def test_list_says_what_is_missing_from_a_servers_lists(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.e2e.client import Hub
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import COMMAND, SECONDS
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, received, servers_yaml
+from tests.upstreams.launch import argv, received
 
 pytestmark = pytest.mark.anyio
 
@@ -173,16 +173,6 @@ async def test_list_of_a_hub_says_why_a_server_is_down_and_ends_with_3(tmp_path:
     assert [done.returncode for done in tools] == [3, 2]
     assert b"gone is failed: command not found" in tools[0].stderr
     assert b'no server "gon"; did you mean "gone"?' in tools[1].stderr
-
-
-async def test_list_of_a_hub_says_what_is_left_out(tmp_path: Path) -> None:
-    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("fine", "un\x1bfit")]
-    (tmp_path / "tools.json").write_text(json.dumps(tools))
-    text = servers_yaml({"odd": argv(tools_json=tmp_path / "tools.json")})
-    async with http_hub(text, tmp_path) as running:
-        await run("tools", "--server", "odd", "--url", running.url, token=None)  # waits for its first list
-        listed = (await run("list", "--url", running.url, token=None)).stdout.decode()
-    assert "odd: tool un?fit is left out: name holds control characters" in listed
 
 
 async def test_tools_of_one_server_of_the_hub(hub: Hub) -> None:

@@ -1,7 +1,7 @@
 """The durable streams of the hubs of this machine, read from their store without running a hub.
 
-A follower sees committed events only. A call is cancelled through the store's inbox, which its hub reads. The stream of
-a hub that has died gets the ending that the next hub would give it, unless that hub could continue the call.
+A follower sees committed events only. The store's inbox takes cancellations to the hub of a call. The stream of a dead
+hub gets the ending that the next hub would give it, unless that hub could continue the call.
 """
 
 import os

@@ -2,8 +2,8 @@
 
 import io
 import json
-from collections.abc import Sequence
-from typing import Self, cast
+from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 import msgspec
 import pytest
@@ -56,16 +56,11 @@ class Given:
     stream: str | None = "st_1"
 
     def __init__(self, events: Sequence[CallEvent]) -> None:
-        self._events = iter(events)
+        self._events = events
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> CallEvent:
-        try:
-            return next(self._events)
-        except StopIteration:
-            raise StopAsyncIteration from None
+    async def __aiter__(self) -> AsyncIterator[CallEvent]:
+        for event in self._events:
+            yield event
 
 
 def given(*events: CallEvent) -> HubStream:

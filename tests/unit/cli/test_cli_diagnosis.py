@@ -24,21 +24,18 @@ def verdict(status: UpstreamStatus, offered: Snapshot | None = None, tools: Filt
     return diagnose(status, offered, view)
 
 
-@pytest.mark.parametrize("state", [UpstreamState.FAILED, UpstreamState.BACKING_OFF, UpstreamState.STARTING])
+NOT_READY = (UpstreamState.FAILED, UpstreamState.BACKING_OFF, UpstreamState.STARTING, UpstreamState.INCOMPATIBLE)
+
+
+@pytest.mark.parametrize("state", NOT_READY)
 @pytest.mark.parametrize("code", SERVERS)
-def test_server_that_is_not_ready_keeps_its_code_and_gets_the_advice_of_the_table(
-    state: UpstreamState, code: str
-) -> None:
+def test_server_that_is_not_ready_keeps_its_code_and_gets_its_advice(state: UpstreamState, code: str) -> None:
     found = verdict(UpstreamStatus("s", state, "any sentence", code=code))
     assert (found.code, found.problem, found.fix) == (code, "any sentence", CODES[code].fix)
 
 
 def test_server_that_only_just_started_is_slow() -> None:
     assert verdict(UpstreamStatus("s", UpstreamState.STARTING)).code == "start_timeout"
-
-
-def test_incompatible_server_is_of_another_era() -> None:
-    assert verdict(UpstreamStatus("s", UpstreamState.INCOMPATIBLE, code="era_mismatch")).code == "era_mismatch"
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 """The guard that settings ask for, and what a change of them changes."""
 
 import hashlib
-import json
 import os
-from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import HttpAuthFactory, is_authenticated, metadata_routes
@@ -112,18 +112,11 @@ async def test_metadata_is_published_with_an_issuer_only() -> None:
     assert metadata_routes(settings()) == {}
     routes = metadata_routes(settings(Path("k")))
     assert "/.well-known/oauth-protected-resource/mcp" in routes and "/.well-known/oauth-protected-resource" in routes
-    sent: list[MutableMapping[str, Any]] = []
-
-    async def send(event: MutableMapping[str, Any]) -> None:
-        sent.append(event)
-
-    async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.disconnect"}
-
-    for route in routes.values():
-        await route.handle({"type": "http", "method": "GET"}, receive, send)
-        await route.handle({"type": "http", "method": "POST"}, receive, send)
-    assert json.loads(sent[1]["body"])["authorization_servers"] == [ISSUER] and sent[2]["status"] == 405
+    transport = httpx2.ASGITransport(Starlette(routes=[*routes.values()]))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hub") as http:
+        for path in routes:
+            assert (await http.get(path)).json()["authorization_servers"] == [ISSUER]
+            assert (await http.post(path)).status_code == 405
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0", "::", "hub.example.com", "2001:db8::1"])

@@ -217,7 +217,7 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     sources = UpstreamFactory(env, folder, memory, clock, changes, guardian, last_lists, logins, approvals.check, turn)
     fleet.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     limits, epochs = settings.hub.limits, Epochs(KeyedFiles(state_dir(env) / "executors"))
-    virtual = ExecutorUpstream(virtual_name(settings), changes, clock, virtual_limits(settings), next_epoch=epochs)
+    virtual = ExecutorUpstream(virtual_name(settings), changes, clock, virtual_limits(settings), epochs)
     if has_executors:
         fleet.upstreams[virtual.name] = virtual
     key = partial(kept_key, KeyedFiles(state_dir(env) / "keys"), "request-state")

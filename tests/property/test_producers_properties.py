@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused
 from mcp_hub.events import Progressed
-from mcp_hub.upstreams.executors.posts import Ended, Gap, Malformed, NoCredit, ProducerLimits, Production, Stale
+from mcp_hub.upstreams.executors.posts import ProducerLimits, Production
 
 WINDOW = 4
 BAD = b'{"type":"end","data":{}}'
@@ -24,23 +24,23 @@ steps = st.tuples(
 )
 
 
-def expected(step: Step, taken: int, credit: int, ended: bool) -> type[PostRefused] | str:
+def expected(step: Step, taken: int, credit: int, ended: bool) -> str:
     """What has to come of a step, by the rules as the document puts them."""
     epoch, distance, count, _, kind = step
     seq = taken + distance
     if epoch != 2:
-        return Stale
+        return "stale_epoch"
     if seq < 1:
-        return Malformed
+        return "malformed"
     if seq <= taken:
         return "duplicate"
     if ended:
-        return Ended
+        return "call_ended"
     if seq > taken + 1:
-        return Gap
+        return "gap"
     if kind == "bad":
-        return Malformed
-    return NoCredit if count > credit else "taken"
+        return "malformed"
+    return "no_credit" if count > credit else "taken"
 
 
 @given(st.lists(steps, max_size=40))
@@ -66,12 +66,11 @@ def test_each_event_is_taken_exactly_once_in_order_and_none_after_the_end(script
             events = [*events[: WINDOW - 1], BAD]
         post = Post(epoch, taken + distance, events, complete=complete)
         want = expected(step, taken, credit, ended)
-        got: type[PostRefused] | str
         try:
             outcome = production.receive(post, 2)
         except PostRefused as refusal:
-            got = type(refusal)
-            if isinstance(refusal, Gap):
+            got = refusal.code
+            if got == "gap":
                 assert refusal.members["expected"] == taken + 1
         else:
             got = "duplicate" if outcome is None else "taken"

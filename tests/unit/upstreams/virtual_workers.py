@@ -1,15 +1,17 @@
 """A `ExecutorUpstream` with one executor, the worker behind it, and clients that call its tool."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import msgspec
+import pytest
 
 from mcp_hub.call import Call, Post
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import PostRefused, RpcError
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import JsonObject, Kind
@@ -25,6 +27,13 @@ ASK = b'{"type":"input-required","data":{"key":"mine","method":"elicitation/crea
 
 def tool(name: str, **more: Any) -> bytes:
     return json.dumps({"name": name, "inputSchema": {"type": "object"}, **more}).encode()
+
+
+@contextmanager
+def refusing(code: str, match: str | None = None) -> Iterator[pytest.ExceptionInfo[PostRefused]]:
+    with pytest.raises(PostRefused, match=match) as caught:
+        yield caught
+    assert caught.value.code == code
 
 
 @dataclass
@@ -85,13 +94,24 @@ class Hub:
         return await self.upstream.post("p", id_, Post(epoch, seq, events, **more))
 
 
+def epochs() -> Callable[[str, str, int], int]:
+    """Those of a store that forgets nobody."""
+    last: dict[tuple[str, str], int] = {}
+
+    def following(principal: str, executor_id: str, before: int) -> int:
+        last[principal, executor_id] = max(last.get((principal, executor_id), 0), before) + 1
+        return last[principal, executor_id]
+
+    return following
+
+
 def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
     """A test of executor `e` of principal `p`, which has tool `t`."""
 
     def decorate(script: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
         async def test(**given: Any) -> None:
             clock, changes = Clock(), Notices()
-            upstream = ExecutorUpstream("virtual", changes, clock, ExecutorLimits(catch_up=0, **limits))
+            upstream = ExecutorUpstream("virtual", changes, clock, ExecutorLimits(catch_up=0, **limits), epochs())
             upstream.register("p", "e", [tool("t")])
             with anyio.fail_after(5):
                 async with anyio.create_task_group() as tasks:

@@ -5,7 +5,7 @@ whose token is about to end takes the lock, and renews it only if no other proce
 with the same refresh token could end the login.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -15,13 +15,13 @@ import httpx2
 import msgspec
 
 from mcp_hub.clock import wall_time
-from mcp_hub.config.schema.remote import is_this_machine, origin_parts
 from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.challenges import challenge_of
+from mcp_hub.upstreams.auth.answers import challenge_of
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
+from mcp_hub.upstreams.auth.login import log_in_alone
 from mcp_hub.upstreams.auth.store import GrantStore, Revision
-from mcp_hub.upstreams.auth.tokens import refreshed
+from mcp_hub.upstreams.auth.token_requests import refreshed
 
 log = get_logger(__name__)
 
@@ -51,10 +51,7 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 class Access:
-    """The login of one server, as `client` to `url`; `server` is what messages call it.
-
-    `login` logs in without a person, where the configuration has what it takes (`ClientRegistration.is_machine`).
-    """
+    """The login of one server, as `client` to `url`; `server` is what messages call it."""
 
     def __init__(
         self,
@@ -62,18 +59,13 @@ class Access:
         url: str,
         client: ClientRegistration,
         store: GrantStore,
-        *,
-        login: Callable[[str, ClientRegistration, Grant | None, Addresses], Awaitable[Grant]] | None = None,
         now: Callable[[], float] = wall_time,
     ) -> None:
-        self.key = grant_key(url, client)
         self._server = server
         self._url = url
         self._client = client
         self._store = store
-        self._login = login
         self._now = now
-        self._addresses = Addresses(is_near=is_this_machine(origin_parts(url)[1]))
         self._grant: Grant | None = None
         self._revision: Revision | None = None
         self._renewing = anyio.Lock()
@@ -81,6 +73,11 @@ class Access:
         self._trouble: LoginFailed | None = None
 
     # -- what connections ask -------------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """The name of the login in the store."""
+        return grant_key(self._url, self._client)
 
     @property
     def is_granted(self) -> bool:
@@ -93,7 +90,7 @@ class Access:
         """
         self._not_before = 0.0
         self.reread()
-        if self._login is not None and self._grant is None:
+        if self._client.is_machine and self._grant is None:
             await self._renew(None)
             if self._grant is None and self._trouble is not None:
                 raise self._trouble
@@ -137,12 +134,9 @@ class Access:
         if self._grant is None:
             why = f"{self._trouble}: " if self._trouble is not None else ""
             return Denial("login_needed", f"{why}wants a login: {self._advice}")
-        if self._trouble is None:
-            return Denial("login_needed", f"no longer accepts the login: {self._advice}", ends=True)
-        if self._trouble.is_final:
-            return Denial(
-                "login_needed", f"no longer accepts the login, and {self._trouble}: {self._advice}", ends=True
-            )
+        if self._trouble is None or self._trouble.is_final:
+            why = f", and {self._trouble}" if self._trouble is not None else ""
+            return Denial("login_needed", f"no longer accepts the login{why}: {self._advice}", ends=True)
         return Denial("login_failed", f"the login has ended, and {self._trouble}", ends=True, can_retry=True)
 
     @property
@@ -180,7 +174,8 @@ class Access:
             async with self._store.locked(self.key, _LOCK):
                 self.reread()
                 if self._grant is not None and (wanted := _both(self._grant.wanted, scope)) != self._grant.wanted:
-                    self._keep(replace(self._grant, wanted=wanted))
+                    self._store.save(self.key, replace(self._grant, wanted=wanted))
+                    self.reread()
         except LoginFailed as exc:
             log.warning("login_unwritable", upstream=self._server, reason=str(exc))
         return Denial("rights_missing", f"wants more rights than the login has{named}: {self._advice}")
@@ -227,30 +222,26 @@ class Access:
         grant = self._grant
         if grant is not None and grant.access_token != stale and self._now() < grant.renew_at:
             return True
-        return self._login is None and (grant is None or grant.refresh_token is None)
+        return not self._client.is_machine and (grant is None or grant.refresh_token is None)
 
     async def _obtain(self) -> None:
         """The next token, kept before anybody uses it. Raises `LoginFailed`."""
         old = self._grant
-        with self._store.writing(self.key) as place:
+        with self._store.writing(self.key) as commit:
             try:
-                if self._login is not None:
-                    fresh = await self._login(self._url, self._client, old, self._addresses)
+                if self._client.is_machine:
+                    fresh = await log_in_alone(self._url, self._client)
                 else:
                     assert old is not None
-                    fresh = await refreshed(old, self._client, self._addresses, self._now())
+                    fresh = await refreshed(old, self._client, Addresses(self._url), self._now())
             except LoginFailed as exc:
                 if exc.is_final and old is not None:  # nobody has to try that again
-                    place.commit(replace(old, refresh_token=None))
+                    commit(replace(old, refresh_token=None))
                     self.reread()
                 raise
-            place.commit(fresh)
+            commit(fresh)
         self.reread()
         log.info("login_renewed", upstream=self._server)
-
-    def _keep(self, grant: Grant) -> None:
-        self._store.save(self.key, grant)
-        self.reread()
 
 
 class AuthorizedClient:

@@ -1,8 +1,8 @@
 """A login from its beginning, through the OAuth client of the SDK: whom to ask, who the hub is, and for what.
 
-The SDK's client is an `httpx2.Auth` flow: it names one request after the other and is given the answers. Here those go
-through `Addresses`, and the first one, the MCP request that needs the login, is answered by us: with what the server
-said to a probe without credentials. So nothing of the SDK touches the network, a file or a browser.
+The SDK's client is an `httpx2.Auth` flow: it names one request after the other and is given the answers. Those go
+through `Addresses`. The first one, the MCP request that needs the login, is answered here, with the server's answer to
+a probe without credentials. So nothing of the SDK touches the network, a file or a browser.
 
 Importing this module imports the SDK (0.5 s, 60 MB): only a login does it. Sources: specification 2026-07-28,
 basic/authorization; RFC 8414, 8707, 9207, 9728, 7591, 7636.
@@ -33,11 +33,10 @@ from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, request_frame
 from mcp_hub.protocol.meta import modern_meta
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.answers import is_usable, said
-from mcp_hub.upstreams.auth.challenges import challenge_of, composed
+from mcp_hub.upstreams.auth.answers import challenge, challenge_of, is_usable, said
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
-from mcp_hub.upstreams.auth.token_requests import TokenRequests
-from mcp_hub.upstreams.auth.tokens import expiry
+from mcp_hub.upstreams.auth.redirect import Redirect, Show
+from mcp_hub.upstreams.auth.token_requests import TokenRequests, expiry
 from mcp_hub.upstreams.peer.state import CLIENT_INFO
 from mcp_hub.wire.responses import origin
 
@@ -45,9 +44,6 @@ _is_own: Final = ContextVar("is_own_login", default=False)
 """Whether a login of the hub is under way in this task. The SDK logs answers of token endpoints then, which are secret;
 failures are raised anyway. Logins that a host program makes with the SDK are logged as before."""
 logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: not _is_own.get())
-
-Visit = Callable[[str, str], Awaitable[AuthorizationCodeResult]]
-"""Has a person visit the authorization URL of an issuer, and waits for what the browser brings back."""
 
 _METHODS: Final[dict[str, Literal["basic", "post", "none"]]] = {
     "client_secret_basic": "basic",
@@ -92,12 +88,12 @@ class _Login(msgspec.Struct, frozen=True):
     storage: _Storage
     addresses: Addresses
 
-    async def run(self, is_registered: bool) -> Grant:
+    async def run(self) -> Grant:
         """Raises `LoginFailed`."""
         asking = TokenRequests(self.url, self.addresses)
         is_own = _is_own.set(True)
         try:
-            await _drive(self.provider, await self._refusal(), asking)
+            await self._drive(asking)
         except LoginFailed as exc:
             raise LoginFailed(_masked(str(exc), self.client), is_final=exc.is_final) from None
         except OAuthFlowError as exc:
@@ -110,9 +106,28 @@ class _Login(msgspec.Struct, frozen=True):
             _is_own.reset(is_own)
         if self.storage.tokens is None:
             raise LoginFailed("the authorization server gave no token")
-        return self._grant(self.storage.tokens, is_registered)
+        return self._grant(self.storage.tokens)
 
-    async def _refusal(self) -> httpx2.Response:
+    async def _drive(self, asking: TokenRequests) -> None:
+        """Has the SDK's flow go from the refusal of a request to the point where that would be sent again."""
+        headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
+        request = httpx2.Request("POST", self.url, headers=headers)
+        flow = self.provider.async_auth_flow(request)
+        try:
+            await anext(flow)
+            response = await self._refusal(request)
+            for _ in range(_MOST_REQUESTS):
+                asked = await flow.asend(response)
+                if asked is request:
+                    return
+                response = await asking.send(asked)
+            raise LoginFailed(f"the login took more than {_MOST_REQUESTS} requests")
+        except StopAsyncIteration:
+            raise LoginFailed("the login ended without a token") from None
+        finally:
+            await flow.aclose()
+
+    async def _refusal(self, request: httpx2.Request) -> httpx2.Response:
         """The server's answer to a request without credentials, reduced to its challenge, with our scopes."""
         params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, OWN, None)})
         headers = {
@@ -122,18 +137,17 @@ class _Login(msgspec.Struct, frozen=True):
         }
         probe = httpx2.Request("POST", self.url, content=request_frame(1, "server/discover", params), headers=headers)
         answer = await self.addresses.send(probe)
-        challenge = challenge_of(answer.headers.get("www-authenticate", "")) if answer.status_code in (401, 403) else {}
+        found = challenge_of(answer.headers.get("www-authenticate", "")) if answer.status_code in (401, 403) else {}
         wanted = self.prior.wanted if self.prior is not None else None
-        scope = " ".join(self.client.scopes) or wanted or challenge.get("scope")
         is_more = wanted is not None and not self.client.scopes
-        said_so = composed(
+        said_so = challenge(
             error="insufficient_scope" if is_more else None,
-            resource_metadata=challenge.get("resource_metadata"),
-            scope=scope,
+            resource_metadata=found.get("resource_metadata"),
+            scope=" ".join(self.client.scopes) or wanted or found.get("scope"),
         )
-        return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so})
+        return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so}, request=request)
 
-    def _grant(self, tokens: OAuthToken, is_registered: bool) -> Grant:
+    def _grant(self, tokens: OAuthToken) -> Grant:
         context, client = self.provider.context, self.client
         info = context.client_info
         if info is None or not is_usable(tokens.access_token):
@@ -147,7 +161,7 @@ class _Login(msgspec.Struct, frozen=True):
             client_secret=None if has_own_secret else info.client_secret,
             token_auth=_METHODS.get(info.token_endpoint_auth_method or "none", "none"),
             redirect_uris=tuple(map(str, info.redirect_uris or ())),
-            is_registered=is_registered and info.client_id not in (client.client_id, client.metadata_url),
+            is_registered=info.client_id not in (client.client_id, client.metadata_url),
             issuer=_issuer(self.provider),
             resource=context.get_resource_url(),
             refresh_token=tokens.refresh_token if tokens.refresh_token and is_usable(tokens.refresh_token) else None,
@@ -159,33 +173,32 @@ class _Login(msgspec.Struct, frozen=True):
 
 
 async def login_in_browser(
-    url: str, client: ClientRegistration, prior: Grant | None, redirect_uri: str, visit: Visit, addresses: Addresses
+    url: str, client: ClientRegistration, prior: Grant | None, redirect: Redirect, show: Show, seconds: float
 ) -> Grant:
-    """Logs a person in to the server at `url`; `prior` is the login that this one replaces.
+    """Logs a person in to the server at `url`, for whom it waits so long; `prior` is the login that this one replaces.
 
     The client of `prior` is used again if its redirects fit. Raises `LoginFailed`.
     """
-    storage = _Storage(prior, _known_client(client, prior, redirect_uri))
-    result: AuthorizationCodeResult | None = None
+    addresses = Addresses(url)
+    storage = _Storage(prior, _known_client(client, prior, redirect.uri))
 
-    async def show(authorization_url: str) -> None:
-        nonlocal result
+    async def visit(authorization_url: str) -> None:
         _check_client(provider, client, prior)
         _check_pkce(provider)
         addresses.check(authorization_url, "authorization endpoint")
-        issuer = _issuer(provider) or authorization_url
-        result = await visit(authorization_url, issuer)
-        learn([result.code] if result.code else [])  # token endpoints may repeat it in what they refuse
+        redirect.expect(authorization_url)
+        await show(authorization_url, _issuer(provider) or authorization_url)
 
     async def came_back() -> AuthorizationCodeResult:
-        assert result is not None
-        return result
+        found = await redirect.wait(seconds)
+        learn([found["code"]])  # token endpoints may repeat it in what they refuse
+        return AuthorizationCodeResult(code=found["code"], state=found["state"], iss=found.get("iss"))
 
     metadata = OAuthClientMetadata(
-        client_name="mcp-hub", redirect_uris=[AnyUrl(redirect_uri)], scope=" ".join(client.scopes) or None
+        client_name="mcp-hub", redirect_uris=[AnyUrl(redirect.uri)], scope=" ".join(client.scopes) or None
     )
-    provider = OAuthClientProvider(url, metadata, storage, show, came_back, client_metadata_url=client.metadata_url)
-    return await _Login(url, client, prior, provider, storage, addresses).run(is_registered=True)
+    provider = OAuthClientProvider(url, metadata, storage, visit, came_back, client_metadata_url=client.metadata_url)
+    return await _Login(url, client, prior, provider, storage, addresses).run()
 
 
 def _check_pkce(provider: OAuthClientProvider) -> None:
@@ -202,29 +215,23 @@ def _check_pkce(provider: OAuthClientProvider) -> None:
         )
 
 
-async def login_alone(url: str, client: ClientRegistration, prior: Grant | None, addresses: Addresses) -> Grant:
+async def login_alone(url: str, client: ClientRegistration) -> Grant:
     """Logs the hub in by itself (client credentials), by its secret or by a JWT that it signs. Raises `LoginFailed`."""
-    assert client.client_id is not None
+    own, scope, issuer = client.client_id, " ".join(client.scopes) or None, client.issuer
+    assert own is not None
     storage = _Storage(None, None)
-    scope = " ".join(client.scopes) or None
     provider: OAuthClientProvider
     if client.private_key is not None:
         signed = SignedJWTParameters(
-            issuer=client.client_id,
-            subject=client.client_id,
-            signing_key=client.private_key,
-            signing_algorithm=client.algorithm,
+            issuer=own, subject=own, signing_key=client.private_key, signing_algorithm=client.algorithm
         )
-        provider = PrivateKeyJWTOAuthProvider(
-            url, storage, client.client_id, _signing(signed), scope=scope, issuer=client.issuer
-        )
+        provider = PrivateKeyJWTOAuthProvider(url, storage, own, _signing(signed), scope=scope, issuer=issuer)
     else:
-        assert client.client_secret is not None
+        secret = client.client_secret
+        assert secret is not None
         method: Any = f"client_secret_{client.token_auth or 'basic'}"
-        provider = ClientCredentialsOAuthProvider(
-            url, storage, client.client_id, client.client_secret, method, scope=scope, issuer=client.issuer
-        )
-    return await _Login(url, client, None, provider, storage, addresses).run(is_registered=False)
+        provider = ClientCredentialsOAuthProvider(url, storage, own, secret, method, scope=scope, issuer=issuer)
+    return await _Login(url, client, None, provider, storage, Addresses(url)).run()
 
 
 def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]:
@@ -239,27 +246,6 @@ def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]
             ) from None
 
     return assertion
-
-
-async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, asking: TokenRequests) -> None:
-    """Has the SDK's flow go from the refusal of a request to the point where that would be sent again."""
-    headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
-    request = httpx2.Request("POST", provider.context.server_url, headers=headers)
-    refusal.request = request
-    flow = provider.async_auth_flow(request)
-    try:
-        asked = await anext(flow)
-        response = refusal
-        for _ in range(_MOST_REQUESTS):
-            asked = await flow.asend(response)
-            if asked is request:
-                return
-            response = await asking.send(asked)
-        raise LoginFailed(f"the login took more than {_MOST_REQUESTS} requests")
-    except StopAsyncIteration:
-        raise LoginFailed("the login ended without a token") from None
-    finally:
-        await flow.aclose()
 
 
 def _known_client(

@@ -1,8 +1,9 @@
 """Where the browser comes back to after a login: one address on this machine, for one login (RFC 8252 §7.3)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import compare_digest
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -12,6 +13,9 @@ import anyio.abc
 
 from mcp_hub.upstreams.auth.answers import said
 from mcp_hub.upstreams.auth.grants import LoginFailed
+
+Show = Callable[[str, str], Awaitable[None]]
+"""Shows a person the URL to visit, which has been checked, and the issuer that it is of."""
 
 _PATH: Final = "/callback"
 _LARGEST: Final = 16 << 10
@@ -71,12 +75,18 @@ class Redirect:
 
 
 @asynccontextmanager
-async def listening(port: int | None) -> AsyncIterator[Redirect]:
-    """Listens on 127.0.0.1, on any free port if none is given. Raises `LoginFailed` if it cannot."""
+async def listening(port: int | None, *, or_any: bool = False) -> AsyncIterator[Redirect]:
+    """Listens on 127.0.0.1, on any free port if none is given, or that one is taken and another will do.
+
+    Raises `LoginFailed` if it cannot.
+    """
+    listen = partial(anyio.create_tcp_listener, local_host="127.0.0.1")
     try:
-        listeners = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port or 0)
+        listeners = await listen(local_port=port or 0)
     except OSError as exc:
-        raise LoginFailed(f"cannot listen on 127.0.0.1:{port}: {exc.strerror or exc}") from None
+        if not or_any:
+            raise LoginFailed(f"cannot listen on 127.0.0.1:{port}: {exc.strerror or exc}") from None
+        listeners = await listen(local_port=0)
     bound = listeners.extra(anyio.abc.SocketAttribute.local_port)
     redirect = Redirect(f"http://127.0.0.1:{bound}{_PATH}")
     slots = anyio.Semaphore(_MOST)

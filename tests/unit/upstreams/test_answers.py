@@ -1,16 +1,19 @@
-"""What authorization servers answer in a login: taken however they write it, and never shown."""
+"""What servers and authorization servers answer: taken however they write it, and never shown."""
 
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_hub.clock import wall_time
+from mcp_hub.upstreams.auth.answers import challenge, challenge_of
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.store import GrantStore
-from tests.unit.upstreams.authorization import Authorization
-from tests.unit.upstreams.test_login import logged_in, machine, never, refused
+from tests.unit.upstreams.authorization import Authorization, machine
+from tests.unit.upstreams.test_login import logged_in, never, refused
 from tests.unit.wire.http_server import Reply, Request, serving
 
 pytestmark = pytest.mark.anyio
@@ -93,6 +96,19 @@ async def test_a_refusal_shows_the_error_that_oauth_has_for_it(
     assert said in found and SECRET not in found
 
 
+@pytest.mark.parametrize("place", ["/token", "/register"])
+async def test_a_redirect_within_the_origin_is_followed_for_the_same_purpose(tmp_path: Path, place: str) -> None:
+    guard = Authorization()
+
+    async def script(request: Request, reply: Reply) -> None:
+        if request.path == place and sum(seen.path == place for seen in server.seen) == 1:
+            return await reply.status(307, location=place)
+        await guard(request, reply)
+
+    async with serving(script) as server:
+        assert (await logged_in(server, GrantStore(tmp_path))).access_token == "a-1"
+
+
 async def test_a_code_that_is_repeated_in_a_refusal_is_blacked_out(tmp_path: Path) -> None:
     about = {"error": "invalid_grant", "error_description": f"the code {SECRET}-code is unknown"}
     guard = Authorization(token_answer=(400, about), redirect={"code": f"{SECRET}-code"})
@@ -149,3 +165,44 @@ async def test_a_challenge_with_an_address_that_is_none_is_one_sentence(tmp_path
         base = server.url.removesuffix("/mcp")
         found = await refused(server, GrantStore(tmp_path))
     assert found == f"{base} was asked for a way to log in and answered what makes no sense"
+
+
+# -- challenges
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ('Bearer scope="a b", error="insufficient_scope"', {"scope": "a b", "error": "insufficient_scope"}),
+        ("bearer error=invalid_token", {"error": "invalid_token"}),
+        ('Basic realm="x", Bearer resource_metadata="https://a.b/c"', {"resource_metadata": "https://a.b/c"}),
+        (r'Bearer error_description="say \"no\", twice"', {"error_description": 'say "no", twice'}),
+        ('Bearer scope="first", scope="second"', {"scope": "first"}),
+        ("Bearer", {}),
+        ("", {}),
+        ('DPoP scope="x"', {}),
+        ('Bearer scope="never closed', {}),
+    ],
+)
+def test_parameters_are_read(header: str, found: dict[str, str]) -> None:
+    assert challenge_of(header) == found
+
+
+@given(st.text(max_size=300))
+def test_anything_can_be_read(header: str) -> None:
+    challenge_of("Bearer " + header)
+
+
+@given(st.text(max_size=100))
+def test_what_is_composed_is_one_challenge_whatever_a_value_holds(value: str) -> None:
+    found = challenge_of(challenge(scope=value, error="insufficient_scope"))
+    assert found["error"] == "insufficient_scope" and set(found) <= {"scope", "error"}
+
+
+def test_a_value_of_which_nothing_can_be_held_is_left_out() -> None:
+    assert challenge(scope="é", error="x") == 'Bearer error="x"' and challenge(scope="é") == "Bearer"
+
+
+def test_a_long_header_is_read_in_linear_time() -> None:
+    for header in ("Bearer " + "a=b," * 100_000, 'Bearer x="' + "\\" * 100_000, "Bearer " + "a" * 100_000):
+        challenge_of(header)

@@ -13,7 +13,7 @@ from mcp_hub.upstreams.auth import redirect as redirect_module
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.login import log_in, log_out
 from mcp_hub.upstreams.auth.store import GrantStore
-from tests.unit.upstreams.authorization import Authorization, browse, key_of, redirected, state_of, visit
+from tests.unit.upstreams.authorization import Authorization, browse, key_of, machine, redirected, state_of, visit
 from tests.unit.wire.http_server import HttpServer, serving
 from tests.upstreams.child import WAIT
 
@@ -264,12 +264,6 @@ async def test_logging_out_removes_what_there_was(tmp_path: Path) -> None:
 
 
 # -- without a person
-
-
-def machine(base: str, **fields: Any) -> ClientRegistration:
-    return ClientRegistration(
-        **{"client_id": "robot", "client_secret": "s3cr3t-of-robot", "issuer": base, "is_machine": True, **fields}
-    )
 
 
 async def test_the_hub_logs_in_by_itself_with_its_secret(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ async def test_unknown_log_level_is_the_authors_error() -> None:
 
     result = await run(work)
     assert result["isError"] is True
-    assert result["content"][0]["text"].startswith("unknown log level 'loud' (known: alert, ")
+    assert result["content"][0]["text"].startswith("unknown log level 'loud' (known: debug, ")
 
 
 async def test_only_known_tools_and_tool_calls_are_answered() -> None:

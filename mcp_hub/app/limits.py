@@ -23,8 +23,7 @@ from mcp_hub.stores.documents import open
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import ClientKind
-from mcp_hub.upstreams.executors.posts import ProducerLimits
-from mcp_hub.upstreams.executors.registry import ExecutorLimits
+from mcp_hub.upstreams.executors.posts import ExecutorLimits
 
 _ANYBODY: Final = ClientKind()
 
@@ -80,7 +79,7 @@ def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
 
 def virtual_limits(settings: Settings) -> ExecutorLimits:
     """Of the tools that clients execute."""
-    return ExecutorLimits(producer=ProducerLimits(event=settings.hub.limits.event))
+    return ExecutorLimits(event=settings.hub.limits.event)
 
 
 def stream_limits(settings: Settings) -> StreamLimits:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused
 from mcp_hub.events import Progressed
-from mcp_hub.upstreams.executors.posts import ProducerLimits, Production
+from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production
 
 WINDOW = 4
 BAD = b'{"type":"end","data":{}}'
@@ -45,7 +45,7 @@ def expected(step: Step, taken: int, credit: int, ended: bool) -> str:
 
 @given(st.lists(steps, max_size=40))
 def test_each_event_is_taken_exactly_once_in_order_and_none_after_the_end(script: list[Step]) -> None:
-    production = Production(ProducerLimits(window=WINDOW))
+    production = Production(ExecutorLimits(window=WINDOW))
     sent: list[int] = []
     received: list[float] = []
     numbered, credit, taken, endings, ended = 0, WINDOW, 0, 0, False
@@ -87,7 +87,7 @@ def test_each_event_is_taken_exactly_once_in_order_and_none_after_the_end(script
 
 @given(st.lists(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=4), max_size=8))
 def test_however_text_is_cut_into_deltas_and_posts_the_result_is_the_whole(batches: list[list[str]]) -> None:
-    production = Production(ProducerLimits())
+    production = Production(ExecutorLimits())
     for place, batch in enumerate(batches, 1):
         content = [{"type": "delta", "data": {"content": [{"type": "text", "text": piece}]}} for piece in batch]
         production.receive(Post(1, place, [json.dumps(event).encode() for event in content]), 1)

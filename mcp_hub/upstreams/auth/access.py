@@ -1,8 +1,7 @@
 """The hub's login to one remote server while it runs: the token for each request, renewed before it ends.
 
-Shared by all connections to that server, one after the other. Many hubs and commands may hold the same login: a process
-whose token is about to end takes the lock, and renews it only if no other process has done so meanwhile. Two renewals
-with the same refresh token could end the login.
+Hubs and commands share a login: a process whose token is about to end takes the lock, and renews it only if no other
+has done so meanwhile. Two renewals with the same refresh token could end the login.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,8 +29,7 @@ _LOCK: Final = 15.0
 _PAUSE: Final = 10.0
 """Seconds before the next try after one that failed for no lasting reason."""
 _GRACE: Final = 1.0
-"""Seconds that renewing may take once nobody waits for it any more: what the server has replaced must be kept, and the
-hub itself must be gone within 2 s."""
+"""Seconds that a renewal may take once nobody waits for it any more: the hub itself must be gone within 2 s."""
 _MOST_WANTED: Final = 64
 """The newest scopes that are kept for the next login: a server may name any number of them."""
 _LONGEST_WANTED: Final = 4096
@@ -54,12 +52,7 @@ class Access:
     """The login of one server, as `client` to `url`; `server` is what messages call it."""
 
     def __init__(
-        self,
-        server: str,
-        url: str,
-        client: ClientRegistration,
-        store: GrantStore,
-        now: Callable[[], float] = wall_time,
+        self, server: str, url: str, client: ClientRegistration, store: GrantStore, now: Callable[[], float] = wall_time
     ) -> None:
         self._server = server
         self._url = url
@@ -99,18 +92,15 @@ class Access:
     async def token(self) -> str | None:
         """The one to send now; None without a login. Renews it first if it is about to end, and if that works."""
         grant = self._grant
-        if grant is None:
-            return None
-        now = self._now()
-        if now >= grant.renew_at and now >= self._not_before:
+        if grant is not None and self._now() >= max(grant.renew_at, self._not_before):
             await self._renew(grant.access_token)
         return self._grant.access_token if self._grant is not None else None
 
     def newer(self, than: str | None) -> str | None:
         """Another token that has been stored since; None if there is none."""
         self.reread()
-        grant = self._grant
-        return grant.access_token if grant is not None and grant.access_token != than else None
+        token = self._grant.access_token if self._grant is not None else None
+        return token if token != than else None
 
     async def replacement(self, refused: str | None) -> str | None:
         """Another token in place of one that the server refused; None if there is none to be had."""
@@ -126,18 +116,19 @@ class Access:
         if status == 403:
             lacks_scope = challenge.get("error") == "insufficient_scope"
             return await self._lacks(challenge.get("scope", "")) if lacks_scope else None
+        trouble = self._trouble
+        can_retry = trouble is not None and not trouble.is_final
         if self._client.is_machine:
-            why = f": {self._trouble}" if self._trouble is not None else ""
-            can_retry = self._trouble is not None and not self._trouble.is_final
+            why = f": {trouble}" if trouble is not None else ""
             said = f'does not accept the login of "oauth"{why}'
             return Denial("login_failed", said, ends=self._grant is not None, can_retry=can_retry)
         if self._grant is None:
-            why = f"{self._trouble}: " if self._trouble is not None else ""
+            why = f"{trouble}: " if trouble is not None else ""
             return Denial("login_needed", f"{why}wants a login: {self._advice}")
-        if self._trouble is None or self._trouble.is_final:
-            why = f", and {self._trouble}" if self._trouble is not None else ""
-            return Denial("login_needed", f"no longer accepts the login{why}: {self._advice}", ends=True)
-        return Denial("login_failed", f"the login has ended, and {self._trouble}", ends=True, can_retry=True)
+        if can_retry:
+            return Denial("login_failed", f"the login has ended, and {trouble}", ends=True, can_retry=True)
+        why = f", and {trouble}" if trouble is not None else ""
+        return Denial("login_needed", f"no longer accepts the login{why}: {self._advice}", ends=True)
 
     @property
     def _advice(self) -> str:
@@ -163,13 +154,11 @@ class Access:
         named = f" (scope {scope!r})" if scope else ""
         if self._client.is_machine:
             return Denial("rights_missing", f'wants more rights than the login of "oauth" has{named}: set its "scopes"')
-        grant = self._grant
-        if grant is None:
+        if self._grant is None:
             return Denial("login_needed", f"wants a login{named}: {self._advice}")
-        if scope and set(scope.split()) <= set((grant.asked or "").split()):
-            return Denial(
-                "rights_missing", f"refuses rights that the login asked for{named}: this account may not have them"
-            )
+        if scope and set(scope.split()) <= set((self._grant.asked or "").split()):
+            said = f"refuses rights that the login asked for{named}: this account may not have them"
+            return Denial("rights_missing", said)
         try:
             async with self._store.locked(self.key, _LOCK):
                 self.reread()

@@ -26,7 +26,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import AnyUrl, ValidationError
 
 from mcp_hub.clock import wall_time
-from mcp_hub.masking import MASK, hide, learn
+from mcp_hub.masking import hide, learn
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import OWN
 from mcp_hub.protocol.headers import request_headers
@@ -91,15 +91,16 @@ class _Login(msgspec.Struct, frozen=True):
     async def run(self) -> Grant:
         """Raises `LoginFailed`."""
         asking = TokenRequests(self.url, self.addresses)
+        learn(secret for secret in (self.client.client_secret, self.client.private_key) if secret)
         is_own = _is_own.set(True)
         try:
             await self._drive(asking)
         except LoginFailed as exc:
-            raise LoginFailed(_masked(str(exc), self.client), is_final=exc.is_final) from None
+            raise LoginFailed(hide(str(exc)), is_final=exc.is_final) from None
         except OAuthFlowError as exc:
             if exc.__cause__ is not None:  # it is about the content of an answer, and repeats that
                 raise asking.nonsense() from None
-            raise asking.failed(said(_masked(str(exc), self.client))) from None
+            raise asking.failed(said(hide(str(exc)))) from None
         except (ValidationError, httpx2.InvalidURL, UnicodeError):
             raise asking.nonsense() from None
         finally:
@@ -305,10 +306,3 @@ def _token_endpoint(provider: OAuthClientProvider, url: str) -> str:
     if metadata is not None:
         return str(metadata.token_endpoint)
     return f"{provider.context.get_authorization_base_url(url)}/token"
-
-
-def _masked(text: str, client: ClientRegistration) -> str:
-    """The text of a failure without secrets: it may repeat an answer that holds one."""
-    for secret in (client.client_secret, client.private_key):
-        text = text.replace(secret, MASK) if secret else text
-    return hide(text)

@@ -43,16 +43,29 @@ def malformed(said: str) -> PostRefused:
     return PostRefused("malformed", said)
 
 
-class ProducerLimits(msgspec.Struct, frozen=True):
-    """`window`: events that may be ahead of the readers. `event`, `post`, `text`: bytes of one event, of all that a
-    post carries, and of the deltas that become the result of a call which is completed without one. `questions`:
-    such of one call whose answers the worker has not fetched yet."""
+class ExecutorLimits(msgspec.Struct, frozen=True):
+    """Of the hub: `executors`, and `ended` calls that are remembered for late posts. Of an executor: `tools`, the bytes
+    of their `definitions`, calls `waiting` to be fetched and `running` at the worker.
 
+    Of a call: `window`, events that may be ahead of the readers; `questions` whose answers were not fetched yet; bytes
+    of one `event`, of a whole `post`, and of the `text` that becomes the result if the worker sends none. In seconds:
+    `silence`, the longest without a post while no question is open; `catch_up` and `keeping`, the longest that a post
+    is held because readers are behind, and until it is stored."""
+
+    executors: int = 256
+    ended: int = 4096
+    tools: int = 1000
+    definitions: int = 1 << 20
+    waiting: int = 256
+    running: int = 1024
     window: int = 256
+    questions: int = 64
     event: int = 256 << 10
     post: int = 1 << 20
     text: int = 1 << 20
-    questions: int = 64
+    silence: float = 60.0
+    catch_up: float = 1.0
+    keeping: float = 10.0
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -78,7 +91,7 @@ class Production:
 
     __slots__ = ("_epoch", "_gathered", "_limits", "_open", "_size", "credit", "ended", "taken")
 
-    def __init__(self, limits: ProducerLimits) -> None:
+    def __init__(self, limits: ExecutorLimits) -> None:
         self._limits = limits
         self._open: set[str] = set()
         self._gathered: list[Delta] = []
@@ -186,7 +199,7 @@ def _joined(blocks: Iterable[RawObject]) -> Iterator[object]:
             yield from run
 
 
-def _check_form(post: Post, limits: ProducerLimits) -> None:
+def _check_form(post: Post, limits: ExecutorLimits) -> None:
     try:
         content = len((post.content or "").encode())
     except UnicodeEncodeError:

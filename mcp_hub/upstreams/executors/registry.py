@@ -12,25 +12,7 @@ from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.events import Completed
 from mcp_hub.protocol.questions import can_answer
 from mcp_hub.types import RawJson, RawObject
-from mcp_hub.upstreams.executors.posts import Ask, ProducerLimits, Production
-
-
-class ExecutorLimits(msgspec.Struct, frozen=True):
-    """`executors` of the hub, `tools` and bytes of `definitions` of each, and its calls: `waiting` to be fetched,
-    `running` at the worker. Seconds: `silence`, the longest without a post for a call that was fetched and has no
-    question open; `catch_up` and `keeping`, the longest a post is held because readers are behind, and until it is
-    stored. `ended` calls are remembered for late posts."""
-
-    executors: int = 256
-    tools: int = 1000
-    definitions: int = 1 << 20
-    waiting: int = 256
-    running: int = 1024
-    silence: float = 60.0
-    catch_up: float = 1.0
-    keeping: float = 10.0
-    ended: int = 4096
-    producer: ProducerLimits = ProducerLimits()
+from mcp_hub.upstreams.executors.posts import Ask, Production
 
 
 class CallOffer(msgspec.Struct, frozen=True, tag_field="type", tag="call", rename={"meta": "_meta"}):

@@ -23,8 +23,8 @@ from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.executors.posts import Ask, Production, malformed, read_tools, stale
-from mcp_hub.upstreams.executors.registry import CANCELLED, CallOffer, Executor, ExecutorLimits, Offer, Posted, Work
+from mcp_hub.upstreams.executors.posts import Ask, ExecutorLimits, Production, malformed, read_tools, stale
+from mcp_hub.upstreams.executors.registry import CANCELLED, CallOffer, Executor, Offer, Posted, Work
 from mcp_hub.upstreams.local_source import LocalSource
 
 log = get_logger(__name__)
@@ -112,7 +112,7 @@ class ExecutorUpstream(LocalSource):
         await self._catch_up(tool_call_id, len(post.events))
         posted = self._take(principal, tool_call_id, post)
         await self._kept(tool_call_id)
-        return Posted(await self._catch_up(tool_call_id, self._limits.producer.window // 2), posted.is_duplicate)
+        return Posted(await self._catch_up(tool_call_id, self._limits.window // 2), posted.is_duplicate)
 
     async def _kept(self, id_: str) -> None:
         """Waits until the store has the post, or never will: then the worker may forget it. Raises `NotKept`."""
@@ -239,8 +239,8 @@ class ExecutorUpstream(LocalSource):
             raise InvalidParams(f'The arguments of "{tool}" have to be an object.')
         if len(executor.waiting) >= self._limits.waiting:
             raise Busy(f'{self._limits.waiting} calls already wait for executor "{executor.key[1]}". Try again later.')
-        offer = CallOffer("tc_" + next(_fresh), tool, arguments, call.meta, self._limits.producer.window)
-        work = Work(executor, call, channel, offer, Production(self._limits.producer))
+        offer = CallOffer("tc_" + next(_fresh), tool, arguments, call.meta, self._limits.window)
+        work = Work(executor, call, channel, offer, Production(self._limits))
         self._works[offer.tool_call_id] = work
         executor.add(work)
         return work

@@ -24,7 +24,7 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import InvalidParams, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
 from mcp_hub.logs import get_logger
-from mcp_hub.types import Cause, Era, JsonObject, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Cause, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool, default_registry
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
 from mcp_hub.upstreams.local_source import LocalSource
@@ -113,33 +113,29 @@ class LocalUpstream(LocalSource):
 
 
 class OutputText:
-    """The content that a generator has yielded, and the deltas for it."""
+    """The content that a generator has yielded, and the deltas for it. Text grows the text that was yielded before."""
 
     def __init__(self) -> None:
         self._blocks: list[object] = []
-        self._text: list[str] = []
-        """Pieces of the text block that is still growing."""
+        self._text: list[str] | None = None
+        """Pieces of the last block, while it is text that may still grow."""
 
     def add(self, item: object) -> events.Delta:
-        """Text grows the block before it, if that is yielded text too; a block stands alone."""
-        if isinstance(item, str):
-            self._text.append(item)
-            return events.Delta(msgspec.json.encode([_block(item)]), index=len(self._blocks))
-        self._close_text()
+        """The delta for an item: a piece of text, or a block, which stands alone."""
         block = _block(item)
-        delta = events.Delta(msgspec.json.encode([block]), index=len(self._blocks))
-        self._blocks.append(block)
-        return delta
+        if not isinstance(item, str):
+            self._text = None
+            self._blocks.append(block)
+        elif self._text is None:
+            self._text = [item]
+            self._blocks.append(self._text)
+        else:
+            self._text.append(item)
+        return events.Delta(msgspec.json.encode([block]), index=len(self._blocks) - 1)
 
     def blocks(self) -> list[object]:
-        """The content blocks so far; text after the last block becomes one more."""
-        self._close_text()
-        return self._blocks
-
-    def _close_text(self) -> None:
-        if self._text:
-            self._blocks.append(_block("".join(self._text)))
-            self._text.clear()
+        """The content blocks so far."""
+        return [_block("".join(one)) if isinstance(one, list) else one for one in self._blocks]
 
 
 def encode_result(value: object, wraps_result: bool) -> bytes:
@@ -151,13 +147,9 @@ def encode_result(value: object, wraps_result: bool) -> bytes:
         content = [_block(_text(structured))]
     if result.content is not None:
         content = [_block(item) for item in ([result.content] if isinstance(result.content, str) else result.content)]
-    encoded: JsonObject = {"content": content}
-    if structured is not None:
-        encoded["structuredContent"] = structured
-    encoded["isError"] = result.is_error
-    if result.meta is not None:
-        encoded["_meta"] = plain(result.meta)
-    return msgspec.json.encode(encoded)
+    meta = plain(result.meta)
+    parts = {"content": content, "structuredContent": structured, "isError": result.is_error, "_meta": meta}
+    return msgspec.json.encode({name: part for name, part in parts.items() if part is not None})
 
 
 def load_registry(reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Registry:

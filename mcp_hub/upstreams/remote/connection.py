@@ -1,8 +1,4 @@
-"""One connection to a remote server: Streamable HTTP of either era, or the deprecated HTTP+SSE transport.
-
-The HTTP client is its own, so cookies (which keep balanced servers on one machine) live as long as the session. A
-client's credentials never come here: a server sees the headers of its own configuration and nothing else.
-"""
+"""One connection to a remote server: Streamable HTTP of either era, or the deprecated HTTP+SSE transport."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused
 from mcp_hub.events import Completed, Delta, Failed, Log, Progressed, ToolCall, ToolResult
-from mcp_hub.upstreams.executors.posts import Ask, ProducerLimits, Production, Taken, read_tools
+from mcp_hub.upstreams.executors.posts import Ask, ExecutorLimits, Production, Taken, read_tools
 from tests.unit.upstreams.virtual_workers import refusing
 
 
@@ -22,7 +22,7 @@ def post(seq: int, *events: bytes, **more: Any) -> Post:
 
 
 def production(**limits: int) -> Production:
-    return Production(ProducerLimits(**limits))
+    return Production(ExecutorLimits(**limits))
 
 
 STEP = event("progress", progress=1)

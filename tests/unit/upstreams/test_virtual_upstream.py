@@ -9,7 +9,6 @@ import pytest
 from mcp_hub.call import Post
 from mcp_hub.errors import Busy, ExecutorLost, HubRestarted, InvalidParams, MethodNotFound, RpcError, UnknownEntry
 from mcp_hub.events import Completed, Delta, Progressed
-from mcp_hub.upstreams.executors.posts import ProducerLimits
 from mcp_hub.upstreams.executors.registry import CancelOffer, InputOffer, Posted
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.local_calls import request
@@ -82,7 +81,7 @@ async def test_foreign_executors_and_calls_are_unknown(hub: Hub) -> None:
         await up.post("q", id_, foreign)
 
 
-@played(producer=ProducerLimits(window=4))
+@played(window=4)
 async def test_readers_that_are_behind_stop_the_worker_and_the_end_needs_no_credit(hub: Hub) -> None:
     channel, _ = await hub.calls.start()
     id_ = await hub.fetch_one()

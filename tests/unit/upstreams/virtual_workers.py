@@ -15,7 +15,8 @@ from mcp_hub.errors import PostRefused, RpcError
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import JsonObject, Kind
-from mcp_hub.upstreams.executors.registry import CallOffer, ExecutorLimits, Posted
+from mcp_hub.upstreams.executors.posts import ExecutorLimits
+from mcp_hub.upstreams.executors.registry import CallOffer, Posted
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from tests.unit.calls.virtual_time import named_like
 from tests.unit.fakes import Channel

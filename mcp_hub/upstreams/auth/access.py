@@ -19,7 +19,7 @@ from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.answers import challenge_of
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.login import log_in_alone
-from mcp_hub.upstreams.auth.store import GrantStore, Revision
+from mcp_hub.upstreams.auth.store import GrantStore
 from mcp_hub.upstreams.auth.token_requests import refreshed
 
 log = get_logger(__name__)
@@ -59,8 +59,7 @@ class Access:
         self._client = client
         self._store = store
         self._now = now
-        self._grant: Grant | None = None
-        self._revision: Revision | None = None
+        self._stored: Grant | str | None = None  # or why it cannot be read
         self._renewing = anyio.Lock()
         self._not_before = 0.0
         self._trouble: LoginFailed | None = None
@@ -75,6 +74,10 @@ class Access:
     @property
     def is_granted(self) -> bool:
         return self._grant is not None
+
+    @property
+    def _grant(self) -> Grant | None:
+        return self._stored if isinstance(self._stored, Grant) else None
 
     async def prepare(self) -> None:
         """Before a connection: takes what is stored, and logs in by itself if it can.
@@ -136,15 +139,16 @@ class Access:
 
     def reread(self) -> bool:
         """Loads the stored login again; whether it has changed. A damaged file counts as no login."""
-        revision = self._store.revision(self.key)
-        if revision == self._revision:
-            return False
-        self._revision = revision
+        trouble = None
         try:
-            self._grant, self._trouble = self._store.load(self.key), None
+            stored: Grant | str | None = self._store.load(self.key)
         except LoginFailed as exc:
-            self._grant, self._trouble = None, exc
-            log.warning("login_unreadable", upstream=self._server, reason=str(exc))
+            stored, trouble = str(exc), exc
+        if stored == self._stored:
+            return False
+        self._stored, self._trouble = stored, trouble
+        if trouble is not None:
+            log.warning("login_unreadable", upstream=self._server, reason=stored)
         return True
 
     # -- scopes ---------------------------------------------------------------------------------------------------

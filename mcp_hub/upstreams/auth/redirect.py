@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import anyio.abc
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_hub.upstreams.auth.answers import said
 from mcp_hub.upstreams.auth.grants import LoginFailed
@@ -26,6 +27,7 @@ _MOST: Final = 16
 """Connections at once; more wait."""
 _DONE: Final = "Done: go back to where you began. You can close this page."
 _FAILED: Final = "The authorization server refused the login; see where you began. You can close this page."
+_GONE: Final = (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError, anyio.ClosedResourceError)
 _STRANGE: Final = "This is not the login that mcp-hub waits for. It still waits."
 
 
@@ -92,7 +94,7 @@ async def listening(port: int | None, *, or_any: bool = False) -> AsyncIterator[
     slots = anyio.Semaphore(_MOST)
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
-        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        with suppress(*_GONE):
             async with slots, stream:
                 with anyio.move_on_after(_SECONDS):
                     await _answer(stream, redirect)
@@ -110,12 +112,8 @@ async def listening(port: int | None, *, or_any: bool = False) -> AsyncIterator[
 
 
 async def _answer(stream: anyio.abc.SocketStream, redirect: Redirect) -> None:
-    head = b""
-    while b"\r\n\r\n" not in head:
-        head += await stream.receive()
-        if len(head) > _LARGEST:
-            return
-    first, *lines = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+    head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", _LARGEST)
+    first, *lines = head.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     host = next((line[5:].strip() for line in lines if line[:5].lower() == "host:"), "")
     try:

@@ -25,9 +25,6 @@ _ROOM: Final = 64 << 10
 _TURN: Final = 0.05
 """Seconds between two looks at a lock that somebody else holds."""
 
-Revision = tuple[int, int, int]
-"""Tells one version of a file from another."""
-
 
 class GrantStore:
     """The logins under `folder`, by `grant_key`; it is made when the first one is written."""
@@ -52,14 +49,6 @@ class GrantStore:
             raise LoginFailed(f"the stored login {path} is damaged") from None
         learn(grant.secrets())
         return grant
-
-    def revision(self, key: str) -> Revision | None:
-        """Differs after every change; None where there is nothing."""
-        try:
-            found = self.path(key).stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
 
     @contextmanager
     def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:

@@ -197,25 +197,19 @@ class Registry:
         """
 
         def register(function: F) -> F:
-            listed = {
-                "name": options.get("name") or getattr(function, "__name__", ""),
-                "title": options.get("title"),
-                "description": options.get("description") or first_paragraph(inspect.getdoc(function)),
-                "annotations": options.get("annotations"),
-            }
-            self._add(function, listed, options.get("output_schema"))
+            self._add(function, options)
             return function
 
         return register if function is None else register(function)
 
-    def _add(self, function: ToolFunction, listed: Mapping[str, object], output: object) -> None:
-        name = str(listed["name"])
+    def _add(self, function: ToolFunction, options: ToolOptions) -> None:
+        name = options.get("name") or str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(name):
             raise ValueError(f"tool name {name!r} has to be 1 to 128 letters, digits, '_', '-' or '.'")
         if name in self._tools:
             raise ValueError(f'tool "{name}" is defined twice')
         try:
-            self._tools[name] = _make_tool(name, function, listed, output)
+            self._tools[name] = _make_tool(name, function, options)
         except (TypeError, ValueError) as error:
             raise TypeError(f'tool "{name}": {error}') from error
 
@@ -250,7 +244,7 @@ def default_registry(module: str) -> Registry:
     return found[0] if len(found) == 1 else Registry.joined(found)
 
 
-def _make_tool(name: str, function: ToolFunction, listed: Mapping[str, object], output: object) -> Tool:
+def _make_tool(name: str, function: ToolFunction, options: ToolOptions) -> Tool:
     if not inspect.isroutine(function):
         raise TypeError(f"expected a function, not {function!r}")
     if inspect.isgeneratorfunction(function):
@@ -258,8 +252,15 @@ def _make_tool(name: str, function: ToolFunction, listed: Mapping[str, object], 
     hints = _hints(function)
     context = _context_parameter(hints)
     parameters = derive_parameters(function, hints, context)
-    output_schema = _output_schema(output)
-    definition = {**listed, "inputSchema": parameters.schema, "outputSchema": output_schema}
+    output_schema = _output_schema(options.get("output_schema"))
+    definition = {
+        "name": name,
+        "title": options.get("title"),
+        "description": options.get("description") or first_paragraph(inspect.getdoc(function)),
+        "annotations": options.get("annotations"),
+        "inputSchema": parameters.schema,
+        "outputSchema": output_schema,
+    }
     return Tool(
         name=name,
         function=function,

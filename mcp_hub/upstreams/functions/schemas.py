@@ -8,7 +8,9 @@ import inspect
 import math
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from textwrap import dedent
+from typing import Final
 
 import msgspec
 import pydantic
@@ -21,14 +23,19 @@ from mcp_hub.types import JsonObject
 
 ToolFunction = Callable[..., object]
 
-NOT_NAMED = {
+NOT_NAMED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but tools are called with named arguments",
     inspect.Parameter.VAR_POSITIONAL: "is variadic (*), but tools are called with named arguments",
     inspect.Parameter.VAR_KEYWORD: "is variadic (**), but a tool has to say which arguments it takes",
 }
 
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params)\s*:\s*$")
-_ENTRY = re.compile(r"^(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)$")
+_SECTION: Final = re.compile(
+    r"^(?:Args|Arguments|Parameters|Params)\s*:\s*\n((?:[ \t]+\S.*\n?|[ \t]*\n)+)", re.MULTILINE
+)
+"""A Google-style section: the indented lines below its heading."""
+_HEAD: Final = r"(\w+)[ \t]*(?:\(.*?\))?[ \t]*:"
+_ENTRY: Final = re.compile(rf"^{_HEAD}(.*(?:\n(?!{_HEAD}).*)*)", re.MULTILINE)
+"""A name, perhaps with its type, and the text up to the next name."""
 
 
 class ArgumentsRefused(HubError):
@@ -165,30 +172,7 @@ def _field(parameter: inspect.Parameter, annotation: object, documented: str | N
 
 
 def _documented_parameters(docstring: str) -> dict[str, str]:
-    """Texts of a Google-style "Args:" section by parameter name."""
-    texts: dict[str, list[str]] = {}
-    current: list[str] = []
-    for indent, line in _args_section(docstring):
-        entry = _ENTRY.match(line)
-        if entry and indent == 0:
-            current = texts[entry[1]] = [entry[2]]
-        else:
-            current.append(line)
-    return {name: " ".join(lines).strip() for name, lines in texts.items()}
-
-
-def _args_section(docstring: str) -> Iterator[tuple[int, str]]:
-    """The lines below "Args:", each with its indent relative to the first of them."""
-    lines = iter(docstring.splitlines())
-    if not any(_SECTION.match(line) for line in lines):  # advances to the line after the heading
-        return
-    first: int | None = None
-    for line in lines:
-        text = line.lstrip()
-        if not text:
-            continue
-        indent = len(line) - len(text)
-        if indent == 0:
-            return
-        first = indent if first is None else first
-        yield indent - first, text
+    """Texts of the section "Args:" by parameter name."""
+    section = _SECTION.search(docstring)
+    entries = _ENTRY.finditer(dedent(section[1])) if section else ()
+    return {entry[1]: " ".join(entry[2].split()) for entry in entries}

@@ -53,10 +53,7 @@ def refused(p: Production, sent: Post, code: str, epoch: int = 1) -> PostRefused
         (event("log", level="info", data={"a": 1}), Log("info", b'{"level":"info","data":{"a": 1}}')),
         (event("tool-call", call="c", name="n", arguments={"x": 1}), ToolCall("c", "n", b'{"x": 1}')),
         (event("tool-result", call="c", isError=True, content=[]), ToolResult("c", b"[]", True)),
-        (
-            event("input-required", key="k", method="elicitation/create", params={"message": "?"}),
-            Ask("k", "elicitation/create", b'{"message": "?"}'),
-        ),
+        (event("input-required", key="k", method="roots/list", params={"a": 1}), Ask("k", "roots/list", b'{"a": 1}')),
     ],
 )
 def test_each_type_of_event_is_read(raw: bytes, expected: object) -> None:
@@ -80,11 +77,9 @@ def test_events_on_several_lines_come_on_one() -> None:
         (event("input-received", key="k"), "the hub says"),
         (event("reset", attempt=2), "the hub alone"),
         (event("other"), "unknown type"),
-        (event("progress", progress="1"), "progress"),
         (event("progress", progress=True), "progress"),
         (event("delta", content="a"), "content"),
         (event("delta", content=[{"text": "a"}]), "type"),
-        (event("delta", content=[{"type": "text", "text": 1}]), "text"),
         (event("delta", content=[], index=-1), "index"),
         (event("delta", content=[], channel="x"), "channel"),
         (event("log", level="loud", data=1), "level"),
@@ -95,7 +90,6 @@ def test_events_on_several_lines_come_on_one() -> None:
         (b'{"type":"log","data":{"level":"info","data":"\\ud800"}}', "events[1]"),
         (b'{"type":"log","data":{"level":"info","data":' + b"[" * 5000 + b"]" * 5000 + b"}}", "too deep"),
         (b"[]", "events[1]"),
-        (b"{", "events[1]"),
     ],
 )
 def test_an_event_that_is_wrong_is_named_and_refuses_the_whole_post(raw: bytes, reason: str) -> None:
@@ -188,15 +182,8 @@ def test_without_a_result_the_content_deltas_are_the_result() -> None:
     taken = p.receive(post(3, event("delta", content=[image]), text("b"), complete=True), 1)
     assert taken and isinstance(taken.ending, Completed)
     content = json.loads(bytes(taken.ending.result))
-    assert content == {
-        "content": [
-            {"type": "text", "text": "aé\n"},
-            image,
-            {"type": "text", "text": "b"},
-            {"type": "text", "text": "c"},
-        ],
-        "isError": False,
-    }
+    texts = [{"type": "text", "text": words} for words in ("aé\n", "b", "c")]
+    assert content == {"content": [texts[0], image, *texts[1:]], "isError": False}
 
 
 def test_too_much_content_for_a_result_is_not_kept_and_needs_one() -> None:
@@ -221,17 +208,10 @@ def test_a_key_is_that_of_one_question_until_its_answer_is_fetched() -> None:
     assert p.receive(post(2, ask, others[0]), 1)
 
 
-def test_definitions_are_kept_byte_for_byte() -> None:
-    raw = b'{ "inputSchema":{"type": "object"},"name":"t","x":1.0 }'
-    assert read_tools([raw], 1, 100) == {"t": raw}
-
-
 @pytest.mark.parametrize(
     ("tools", "code"),
     [
-        ([b"[]"], "malformed"),
         ([b'{"name":"t"}'], "malformed"),
-        ([b'{"name":1,"inputSchema":{}}'], "malformed"),
         ([b'{"name":"","inputSchema":{}}'], "malformed"),
         ([b'{"name":"t","inputSchema":[]}'], "malformed"),
         ([b'{"name":"t","inputSchema":{}}'] * 2, "malformed"),
@@ -243,3 +223,5 @@ def test_definitions_are_kept_byte_for_byte() -> None:
 def test_definitions_that_are_wrong_are_refused(tools: list[bytes], code: str) -> None:
     with refusing(code, match="tools"):
         read_tools(tools, 3, 100)
+    raw = b'{ "inputSchema":{"type": "object"},"name":"t","x":1.0 }'
+    assert read_tools([raw], 1, 100) == {"t": raw}, "kept byte for byte"

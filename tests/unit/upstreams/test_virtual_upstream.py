@@ -67,8 +67,7 @@ async def test_foreign_executors_and_calls_are_unknown(hub: Hub) -> None:
     with refusing("unknown_executor_or_call"):
         await hub.post(waiting, 1)  # nobody has fetched it
     id_ = await hub.fetch_one()
-    for known, unknown in ((id_, "tc_none"), ("tc_none", id_)):
-        del known
+    for unknown in ("tc_none", id_):
         with refusing("unknown_executor_or_call", match=unknown):
             await up.post("q", unknown, foreign)
     for principal, executor in (("q", "e"), ("p", "f")):

@@ -196,8 +196,7 @@ async def test_who_logs_out_is_logged_out(tmp_path: Path) -> None:
         assert ADVICE in str((await it.until(UpstreamState.FAILED)).reason)
 
 
-@pytest.mark.parametrize("is_modern", [True, False], ids=["modern", "handshake"])
-@pytest.mark.parametrize("does", ["log in", "log out"])
+@pytest.mark.parametrize(("does", "is_modern"), [("log in", True), ("log out", False)])
 async def test_a_call_under_way_ends_as_it_would_when_somebody_logs_in_or_out(
     tmp_path: Path, does: str, is_modern: bool
 ) -> None:
@@ -254,11 +253,8 @@ async def test_the_hub_logs_in_by_itself_where_it_was_given_what_it_takes(tmp_pa
     assert not [form for form in guard.asked["/token"] if form["grant_type"] != "client_credentials"]
 
 
-@pytest.mark.parametrize("status", [503, 408])
-async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_server_is_busy(
-    tmp_path: Path, status: int
-) -> None:
-    guard = Authorization(token_answer=(status, {"error": "invalid_request"}), refreshable=False)
+async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_server_is_busy(tmp_path: Path) -> None:
+    guard, status = Authorization(token_answer=(408, {"error": "invalid_request"}), refreshable=False), 408
     async with hub(guard, tmp_path, oauth=ROBOT) as it:
         reason = (await it.until(UpstreamState.BACKING_OFF)).reason
         assert reason is not None and f"{guard.base} did not give a token: HTTP {status}" in reason
@@ -277,7 +273,6 @@ async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_
 @pytest.mark.parametrize(
     ("place", "answer"),
     [
-        ("_metadata", (503, {})),
         ("_metadata", (200, b"<html>down")),
         ("_metadata", (404, {})),
         ("_resource", (503, {})),

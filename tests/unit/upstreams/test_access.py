@@ -18,7 +18,7 @@ from mcp_hub.upstreams.auth import access as access_module
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
 from mcp_hub.upstreams.auth.store import GrantStore
-from tests.unit.upstreams.authorization import Authorization, a_grant, machine
+from tests.unit.upstreams.authorization import Authorization, a_grant
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 from tests.upstreams.child import WAIT
 
@@ -360,16 +360,3 @@ async def test_no_token_is_in_what_is_logged_shown_or_raised(
     captured = capfd.readouterr()
     everything = "\n".join([*shown, caplog.text, masking.hide(captured.out + captured.err)])
     assert secret not in everything
-
-
-async def test_a_login_without_a_person_is_made_when_it_is_needed(tmp_path: Path) -> None:
-    guard = Authorization(refreshable=False)
-    async with serving(guard) as server:
-        access = Access("far", server.url, machine(server.url.removesuffix("/mcp")), GrantStore(tmp_path))
-        await access.prepare()
-        assert await access.token() == "a-1"
-        assert await access.replacement("a-1") == "a-2"
-        guard.token_answer = 401, {"error": "invalid_client"}
-        assert await access.replacement("a-2") is None
-        denial = await access.denied(401, "Bearer")
-    assert denial is not None and denial.code == "login_failed" and "invalid_client" in denial.reason

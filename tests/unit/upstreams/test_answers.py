@@ -68,26 +68,33 @@ async def test_what_is_no_token_is_one_sentence_without_its_content(tmp_path: Pa
         assert await refused(server, GrantStore(tmp_path)) == f"{guard.base} answered with no bearer token"
 
 
+TOKEN, CLIENT = "token_answer", "client_answer"
+TOO_OLD = {"error": "bad_code", "error_description": "too\nold"}
+
+
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("asked", "status", "body", "said"),
     [
-        ((400, f"code=c-1&{SECRET}".encode()), "did not give a token: HTTP 400"),
-        ((400, {"error": "no_such_thing", "form": SECRET}), "did not give a token: HTTP 400, no_such_thing"),
-        ((400, {"error": "invalid_grant", "form": SECRET}), "refused to give a token: invalid_grant"),
-        ((503, {"error": "invalid_grant"}), "did not give a token: HTTP 503, invalid_grant"),
-        (
-            (200, {"error": "bad_code", "error_description": "too\nold"}),
-            "answered with no bearer token: bad_code (too old)",
-        ),
-        ((302, SECRET.encode()), "Token exchange failed (302)"),
+        (TOKEN, 400, f"code=c-1&{SECRET}".encode(), "did not give a token: HTTP 400"),
+        (TOKEN, 400, {"error": "no_such_thing", "form": SECRET}, "did not give a token: HTTP 400, no_such_thing"),
+        (TOKEN, 400, {"error": "invalid_grant", "form": SECRET}, "refused to give a token: invalid_grant"),
+        (TOKEN, 503, {"error": "invalid_grant"}, "did not give a token: HTTP 503, invalid_grant"),
+        (TOKEN, 200, TOO_OLD, "answered with no bearer token: bad_code (too old)"),
+        (TOKEN, 302, SECRET.encode(), "Token exchange failed (302)"),
+        (CLIENT, 201, {"client_secret": SECRET}, "was asked for a client and answered what makes no sense"),
+        (CLIENT, 400, {"error": "invalid_redirect_uri"}, "refused to register the hub as a client: invalid_redirect_"),
+        (CLIENT, 500, SECRET.encode(), "did not register the hub as a client: HTTP 500"),
     ],
 )
-async def test_a_refusal_shows_the_error_that_oauth_has_for_it(
-    tmp_path: Path, answer: tuple[int, Any], said: str
+async def test_a_refusal_shows_the_error_that_oauth_has_for_it_and_no_secret(
+    tmp_path: Path, asked: str, status: int, body: Any, said: str
 ) -> None:
-    async with serving(Authorization(token_answer=answer)) as server:
+    answer: Any = {asked: (status, body)}
+    guard = Authorization(**answer)
+    async with serving(guard) as server:
         found = await refused(server, GrantStore(tmp_path))
     assert said in found and SECRET not in found
+    assert ("/authorize" in guard.asked) is (asked == TOKEN)
 
 
 @pytest.mark.parametrize("place", ["/token", "/register"])
@@ -108,24 +115,6 @@ async def test_a_code_that_is_repeated_in_a_refusal_is_blacked_out(tmp_path: Pat
     guard = Authorization(token_answer=(400, about), redirect={"code": f"{SECRET}-code"})
     async with serving(guard) as server:
         assert (await refused(server, GrantStore(tmp_path))).endswith("invalid_grant (the code *** is unknown)")
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ((201, {"client_secret": SECRET}), "was asked for a client and answered what makes no sense"),
-        ((201, SECRET.encode()), "was asked for a client and answered what makes no sense"),
-        ((400, {"error": "invalid_redirect_uri"}), "refused to register the hub as a client: invalid_redirect_uri"),
-        ((500, SECRET.encode()), "did not register the hub as a client: HTTP 500"),
-    ],
-)
-async def test_a_registration_that_came_to_nothing_shows_no_secret(
-    tmp_path: Path, answer: tuple[int, Any], said: str
-) -> None:
-    guard = Authorization(client_answer=answer)
-    async with serving(guard) as server:
-        assert await refused(server, GrantStore(tmp_path)) == f"{guard.base} {said}"
-    assert "/authorize" not in guard.asked
 
 
 async def test_the_sdk_logs_nothing_of_a_login_of_the_hub_and_everything_of_others(

@@ -1,7 +1,5 @@
 """Workers that register, are replaced, fall silent and go."""
 
-from collections.abc import Awaitable, Callable
-
 import anyio
 import pytest
 
@@ -70,9 +68,7 @@ async def test_epochs_go_on_after_a_removal(hub: Hub) -> None:
 
 
 @played()
-async def test_calls_of_a_removed_executor_are_lost_and_those_nobody_fetched_never_ran(
-    hub: Hub,
-) -> None:
+async def test_calls_of_a_removed_executor_are_lost_and_those_nobody_fetched_never_ran(hub: Hub) -> None:
     await hub.calls.start()
     id_ = await hub.fetch_one()
     await hub.calls.start()
@@ -94,14 +90,14 @@ async def test_calls_of_a_removed_executor_are_lost_and_those_nobody_fetched_nev
 async def test_a_lease_is_renewed_by_every_sign_of_life_and_then_runs_out(hub: Hub) -> None:
     await hub.calls.start()
     hub.upstream.register("p", "e", [tool("t")], lease=10)
-    signs: list[Callable[[], Awaitable[object]]] = []
     hub.clock.time = 9
     id_ = await hub.fetch_one(epoch=2)
-    signs += [lambda: hub.fetch(epoch=2), lambda: hub.post(id_, 1, epoch=2)]
-    for sign in signs:
-        hub.clock.time += 9
-        hub.upstream.sweep()
-        await sign()
+    hub.clock.time += 9
+    hub.upstream.sweep()
+    await hub.fetch(epoch=2)
+    hub.clock.time += 9
+    hub.upstream.sweep()
+    await hub.post(id_, 1, epoch=2)
     hub.clock.time += 9
     with refusing("stale_epoch"):
         await hub.post(id_, 2, epoch=1)

@@ -10,16 +10,20 @@ import pytest
 from pydantic import Field
 
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams.functions.registry import Context, Registry
+from mcp_hub.upstreams.functions.registry import Context, Registry, Tool
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
+
+
+def made(function: Callable[..., object], **options: object) -> Tool:
+    registry = Registry()
+    registry.tool(**options)(function)  # type: ignore[call-overload]  # options of one test each
+    (tool,) = registry.tools.values()
+    return tool
 
 
 def listed(function: Callable[..., object], **options: object) -> JsonObject:
     """The definition as clients see it."""
-    registry = Registry()
-    registry.tool(**options)(function)  # type: ignore[call-overload]  # options of one test each
-    (tool,) = registry.tools.values()
-    definition: JsonObject = json.loads(tool.definition)
+    definition: JsonObject = json.loads(made(function, **options).definition)
     return definition
 
 
@@ -29,10 +33,7 @@ def properties(function: Callable[..., object]) -> JsonObject:
 
 
 def bind(function: Callable[..., object], arguments: str) -> dict[str, object]:
-    registry = Registry()
-    registry.tool(function)
-    (tool,) = registry.tools.values()
-    return tool.parameters.bind(arguments.encode())
+    return made(function).parameters.bind(arguments.encode())
 
 
 def refusal(function: Callable[..., object], arguments: str) -> list[str]:
@@ -243,10 +244,8 @@ INTEGERS = {"type": "array", "items": {"type": "integer"}}
     ],
 )
 def test_output_schema_is_a_schema_or_a_type(output: object, schema: JsonObject, wraps: bool) -> None:
-    registry = Registry()
-    registry.tool(name="f", output_schema=output)(lambda: None)
-    assert json.loads(registry.tools["f"].definition)["outputSchema"] == schema
-    assert registry.tools["f"].wraps_result is wraps
+    tool = made(nothing, output_schema=output)
+    assert json.loads(tool.definition)["outputSchema"] == schema and tool.wraps_result is wraps
 
 
 def test_wrapped_output_schema_keeps_its_definitions_where_references_look() -> None:
@@ -257,8 +256,8 @@ def test_wrapped_output_schema_keeps_its_definitions_where_references_look() -> 
 
 @pytest.mark.parametrize("output", [{"type": "array"}, Registry])
 def test_output_schema_that_is_no_object_is_refused(output: object) -> None:
-    with pytest.raises(TypeError, match='tool "f": .*(object|JSON)'):
-        Registry().tool(name="f", output_schema=output)(lambda: None)
+    with pytest.raises(TypeError, match='tool "nothing": .*(object|JSON)'):
+        made(nothing, output_schema=output)
 
 
 def test_async_functions_do_not_take_a_thread() -> None:
@@ -266,10 +265,7 @@ def test_async_functions_do_not_take_a_thread() -> None:
     async def streaming() -> AsyncIterator[str]:
         yield "x"
 
-    registry = Registry()
-    for function in (coroutine, streaming, nothing):
-        registry.tool(function)
-    assert [tool.in_thread for tool in registry.tools.values()] == [False, False, True]
+    assert [made(function).in_thread for function in (coroutine, streaming, nothing)] == [False, False, True]
 
 
 @dataclass

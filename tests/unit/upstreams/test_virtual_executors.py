@@ -92,19 +92,15 @@ async def test_a_lease_is_renewed_by_every_sign_of_life_and_then_runs_out(hub: H
     hub.upstream.register("p", "e", [tool("t")], lease=10)
     hub.clock.time = 9
     id_ = await hub.fetch_one(epoch=2)
-    hub.clock.time += 9
-    hub.upstream.sweep()
+    hub.sweep(18)
     await hub.fetch(epoch=2)
-    hub.clock.time += 9
-    hub.upstream.sweep()
+    hub.sweep(27)
     await hub.post(id_, 1, epoch=2)
-    hub.clock.time += 9
+    hub.sweep(36)
     with refusing("stale_epoch"):
         await hub.post(id_, 2, epoch=1)
-    hub.upstream.sweep()
     assert listed(hub)
-    hub.clock.time += 1
-    hub.upstream.sweep()
+    hub.sweep(37)
     assert listed(hub) == ()
     assert isinstance(await hub.calls.end(), ExecutorLost)
 
@@ -113,18 +109,15 @@ async def test_a_lease_is_renewed_by_every_sign_of_life_and_then_runs_out(hub: H
 async def test_a_fetched_call_for_which_nothing_is_posted_is_lost_and_the_worker_is_told(hub: Hub) -> None:
     hub.upstream.register("p", "e", [tool("t")], lease=1000)
     channel, _ = await hub.calls.start()
-    hub.clock.time = 100
-    hub.upstream.sweep()
+    hub.sweep(100)
     assert await hub.calls.all_run(), "it waits for a worker"
     id_ = await hub.fetch_one(epoch=2)
     hub.clock.time = 159
     await hub.post(id_, 1, epoch=2)
     assert (channel.sent, channel.signs) == ([], 1), "an empty post is a sign of life"
-    hub.clock.time = 218
-    hub.upstream.sweep()
+    hub.sweep(218)
     assert await hub.calls.all_run()
-    hub.clock.time = 219
-    hub.upstream.sweep()
+    hub.sweep(219)
     end = await hub.calls.end()
     assert isinstance(end, ExecutorLost) and end.data and end.data["outcome"] == "unknown"
     (offer,) = await hub.fetch(epoch=2)

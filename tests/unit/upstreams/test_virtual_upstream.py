@@ -106,11 +106,10 @@ async def test_answers_come_on_the_feed_under_the_workers_key(hub: Hub) -> None:
     await hub.post(id_, 1, ASK, epoch=2)
     (question,) = channel.asked
     assert (question.method, question.params) == ("elicitation/create", b'{"message":"?"}')
-    hub.clock.time = 500
-    hub.upstream.sweep()
+    hub.sweep(500)
     assert await hub.calls.all_run(), "a worker may be silent while its question is open"
     question.answered(b'{"action":"accept"}')
-    hub.upstream.sweep()
+    hub.sweep(500)
     assert await hub.calls.all_run(), "silence counts from the answer"
     with refusing("malformed"):
         await hub.post(id_, 2, ASK, epoch=2)
@@ -119,8 +118,7 @@ async def test_answers_come_on_the_feed_under_the_workers_key(hub: Hub) -> None:
     channel.asked[1].answered(RpcError("no"))
     (offer,) = await hub.fetch(epoch=2)
     assert offer.result is msgspec.UNSET and json.loads(bytes(offer.error))["message"] == "no"
-    hub.clock.time = 560
-    hub.upstream.sweep()
+    hub.sweep(560)
     assert isinstance(await hub.calls.end(), ExecutorLost), "and from the last post"
 
 

@@ -83,6 +83,10 @@ class Hub:
     changes: Notices
     calls: Calls
 
+    def sweep(self, time: float) -> None:
+        self.clock.time = time
+        self.upstream.sweep()
+
     async def fetch(self, epoch: int = 1, most: int = 10, wait: float = 0, id_: str = "e") -> list[Any]:
         return list(await self.upstream.calls("p", id_, epoch, most, wait))
 

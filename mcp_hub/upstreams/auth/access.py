@@ -37,10 +37,7 @@ _LONGEST_WANTED: Final = 4096
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Why a server refused a request: code and reason.
-
-    `ends` if no other would fare better; `can_retry` if another start might.
-    """
+    """Why a server refused a request. `ends` if no other would fare better; `can_retry` if another start might."""
 
     code: str
     reason: str
@@ -80,10 +77,7 @@ class Access:
         return self._stored if isinstance(self._stored, Grant) else None
 
     async def prepare(self) -> None:
-        """Before a connection: takes what is stored, and logs in by itself if it can.
-
-        Raises `LoginFailed` if that is what it has to do and cannot.
-        """
+        """Before a connection: takes what is stored, or logs in by itself. Raises `LoginFailed` if that fails."""
         self._not_before = 0.0
         self.reread()
         if self._client.is_machine and self._grant is None:
@@ -176,7 +170,7 @@ class Access:
     # -- renewing -------------------------------------------------------------------------------------------------
 
     async def _renew(self, stale: str | None) -> None:
-        """Gets a token in place of `stale`, unless another process has; `_trouble` is the reason of a failure.
+        """Gets a token in place of `stale`; `_trouble` is the reason of a failure.
 
         Continues for a moment when its caller is cancelled: the old refresh token may be invalid already.
         """

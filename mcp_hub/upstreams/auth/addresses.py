@@ -35,10 +35,7 @@ class Addresses:
             raise LoginFailed(f"the {what} {shown!r} is refused: {problem}")
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """The whole answer; a redirect is one, too, without its content, and is not followed here.
-
-        Raises `LoginFailed`: for a refused URL, for no answer in time or one over the limit.
-        """
+        """The whole answer; of a redirect, which is not followed here, the head alone. Raises `LoginFailed`."""
         url = str(request.url)
         self.check(url, "address")
         request.headers["user-agent"] = USER_AGENT

@@ -13,6 +13,7 @@ from mcp_hub.masking import hide, learn
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.wire.responses import origin
 
+GIVEN: Final = (200, 201)
 BUSY: Final = frozenset((408, 429, *range(500, 600)))
 """Statuses that say nothing about the request itself."""
 _FINAL: Final = frozenset(
@@ -20,13 +21,11 @@ _FINAL: Final = frozenset(
     + ("unsupported_grant_type", "access_denied", "invalid_redirect_uri", "invalid_client_metadata")
 )
 """Errors that the same request would get again (RFC 6749 §5.2, RFC 8707 §2, RFC 7591 §3.2.2)."""
-GIVEN: Final = (200, 201)
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 _LONGEST: Final = 10 * 365 * 86400
 """Seconds of life that are believed."""
 _SHOWN: Final = 200
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
 _LONGEST_CHALLENGE: Final = 8192
 _SCHEME: Final = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
 _PARAMETER: Final = re.compile(r'\s*,?\s*([A-Za-z0-9_-]{1,64})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
@@ -58,17 +57,14 @@ class _Refusal(msgspec.Struct):
 
 
 def challenge_of(header: str) -> dict[str, str]:
-    """The parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3), names in lower case.
-
-    Empty if there is no such challenge. The first of two of a name counts.
-    """
+    """The parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3), by lower-case name."""
     text = header[:_LONGEST_CHALLENGE]
     start = _SCHEME.search(text)
     found: dict[str, str] = {}
     at = start.end() if start else len(text)
     while (pair := _PARAMETER.match(text, at)) is not None:
         value = re.sub(r"\\(.)", r"\1", pair[2]) if pair[2] is not None else pair[3]
-        found.setdefault(pair[1].lower(), value)
+        found.setdefault(pair[1].lower(), value)  # the first of two of a name counts
         at = pair.end()
     return found
 
@@ -81,10 +77,7 @@ def challenge(**parameters: str | None) -> str:
 
 
 def issued(response: httpx2.Response, what: str) -> Issued:
-    """The tokens that a token endpoint gave out, no longer shown by `hide`; `what` it was asked to do.
-
-    Raises `LoginFailed`.
-    """
+    """The tokens that an endpoint gave out, masked by `hide` from now on; `what` was asked. Raises `LoginFailed`."""
     if response.status_code not in GIVEN:
         raise refusal(response, what)
     try:

@@ -176,10 +176,7 @@ class _Login(msgspec.Struct, frozen=True):
 async def login_in_browser(
     url: str, client: ClientRegistration, prior: Grant | None, redirect: Redirect, show: Show, seconds: float
 ) -> Grant:
-    """Logs a person in to the server at `url`, for whom it waits so long; `prior` is the login that this one replaces.
-
-    The client of `prior` is used again if its redirects fit. Raises `LoginFailed`.
-    """
+    """Logs a person in to the server at `url`, in place of `prior`, within `seconds`. Raises `LoginFailed`."""
     addresses = Addresses(url)
     storage = _Storage(prior, _known_client(client, prior, redirect.uri))
 
@@ -203,17 +200,15 @@ async def login_in_browser(
 
 
 def _check_pkce(provider: OAuthClientProvider) -> None:
-    """Raises `LoginFailed` where a stolen code could be used: the authorization server does not know PKCE.
+    """Raises `LoginFailed` where a stolen code could be used (basic/authorization "Authorization Code Protection").
 
-    Source: specification 2026-07-28, basic/authorization "Authorization Code Protection". Servers without metadata are
-    of 2025-03-26, whose defaults have it.
+    Servers without metadata are of 2025-03-26, whose defaults have PKCE.
     """
     metadata = provider.context.oauth_metadata
     if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
-        raise LoginFailed(
-            f"the authorization server {_issuer(provider)} does not say that it protects logins by PKCE "
-            "(code_challenge_methods_supported lacks S256 in its metadata)"
-        )
+        lack = "code_challenge_methods_supported lacks S256 in its metadata"
+        said = f"the authorization server {_issuer(provider)} does not say that it protects logins by PKCE ({lack})"
+        raise LoginFailed(said)
 
 
 async def login_alone(url: str, client: ClientRegistration) -> Grant:
@@ -242,9 +237,8 @@ def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]
         try:
             return await sign(audience)
         except Exception as exc:  # the key comes from outside, and every library beneath has its own errors for it
-            raise LoginFailed(
-                f'"private_key" cannot sign by {parameters.signing_algorithm}: {type(exc).__name__}'
-            ) from None
+            how = f"{parameters.signing_algorithm}: {type(exc).__name__}"
+            raise LoginFailed(f'"private_key" cannot sign by {how}') from None
 
     return assertion
 
@@ -282,9 +276,8 @@ def _check_client(provider: OAuthClientProvider, client: ClientRegistration, pri
         raise LoginFailed(f"{origin(named)}, the authorization server, does not say where to log in (RFC 8414)")
     is_secret = client.client_secret is not None and client.issuer is None
     if is_secret and prior is not None and prior.issuer is not None and prior.issuer != issuer:
-        raise LoginFailed(
-            f'the authorization server was {prior.issuer!r} and is {issuer!r} now: set "issuer" to allow it'
-        )
+        change = f"was {prior.issuer!r} and is {issuer!r} now"
+        raise LoginFailed(f'the authorization server {change}: set "issuer" to allow it')
     if info is None or info.client_secret is None or info.token_endpoint_auth_method is not None:
         return
     metadata = provider.context.oauth_metadata

@@ -45,19 +45,14 @@ class Redirect:
         self._state = parse_qs(urlsplit(authorization_url).query).get("state", [""])[0]
 
     async def wait(self, seconds: float) -> dict[str, str]:
-        """The parameters that came back, `code` and `state` among them.
-
-        Raises `LoginFailed` when the authorization server refused, or nobody came in time.
-        """
+        """The parameters that came back. Raises `LoginFailed` for a refusal, and if nobody comes in time."""
         with anyio.move_on_after(seconds):
             await self._came.wait()
         if not self._came.is_set():
             raise LoginFailed(f"nobody logged in within {seconds:g} s")
         if "error" in self._found:
-            about = self._found.get("error_description", "")
-            raise LoginFailed(
-                f"refused by the authorization server: {said(self._found['error'])} {said(about)}".rstrip()
-            )
+            about = f"{said(self._found['error'])} {said(self._found.get('error_description', ''))}".rstrip()
+            raise LoginFailed(f"refused by the authorization server: {about}")
         return self._found
 
     def take(self, target: str, host: str) -> tuple[int, str]:
@@ -78,10 +73,7 @@ class Redirect:
 
 @asynccontextmanager
 async def listening(port: int | None, *, or_any: bool = False) -> AsyncIterator[Redirect]:
-    """Listens on 127.0.0.1, on any free port if none is given, or that one is taken and another will do.
-
-    Raises `LoginFailed` if it cannot.
-    """
+    """Listens on 127.0.0.1, at a free port if none is given, or it is taken and `or_any`. Raises `LoginFailed`."""
     listen = partial(anyio.create_tcp_listener, local_host="127.0.0.1")
     try:
         listeners = await listen(local_port=port or 0)

@@ -52,10 +52,7 @@ class GrantStore:
 
     @contextmanager
     def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:
-        """Reserves room on the disk for a login that is yet to come, and gives what keeps it; while it is `locked`.
-
-        Both raise `LoginFailed` if the disk does not take it.
-        """
+        """Reserves room on the disk and gives what keeps a login; while it is `locked`. Both raise `LoginFailed`."""
         place = self.path(key)
         fresh = self.folder / f".{key}.{secrets.token_hex(8)}.new"
         with _writable(place):

@@ -22,10 +22,7 @@ _TOKEN: Final = "a token"
 
 
 async def refreshed(grant: Grant, client: ClientRegistration, addresses: Addresses, now: float) -> Grant:
-    """The login with a new access token, and the new refresh token if the old one was replaced (RFC 6749 §6).
-
-    Raises `LoginFailed`.
-    """
+    """The login with new tokens; the old refresh token if there is no other (RFC 6749 §6). Raises `LoginFailed`."""
     assert grant.refresh_token is not None
     form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
     if grant.resource is not None:

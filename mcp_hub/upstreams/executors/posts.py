@@ -101,10 +101,7 @@ class Production:
         self.ended = False
 
     def receive(self, post: Post, epoch: int) -> Taken | None:
-        """The content of the post if it is the next one; None for a duplicate. `epoch` is the executor's current one.
-
-        Raises `PostRefused`, and then nothing has changed.
-        """
+        """The content of the post; None for a duplicate. `epoch` is the current one. Raises `PostRefused`."""
         if not self._is_next(post, epoch):
             return None
         _check_form(post, self._limits)

@@ -78,10 +78,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 def derive_parameters(function: ToolFunction, hints: Mapping[str, object], without: str | None) -> Parameters:
-    """The parameters of `function`, less the one named `without`.
-
-    Raises: `TypeError` for a signature that cannot be called with named JSON values.
-    """
+    """The parameters of `function` but `without`. Raises: `TypeError` if named JSON values cannot fill them."""
     described = _documented_parameters(inspect.getdoc(function) or "")
     fields: dict[str, object] = {}
     names: list[str] = []
@@ -110,10 +107,7 @@ def first_paragraph(docstring: str | None) -> str | None:
 
 
 def object_schema(annotation: object) -> JsonObject:
-    """The JSON Schema of an encoded value of this type, as MCP wants it: of an object, others are put under "result".
-
-    Raises: `TypeError` for a type without a JSON form.
-    """
+    """The JSON Schema of this type; a schema of anything but an object is put under "result". Raises: `TypeError`."""
     try:
         # a type form is a value here, which the type checker cannot follow
         adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(annotation)  # type: ignore[arg-type]
@@ -157,10 +151,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _field(parameter: inspect.Parameter, annotation: object, documented: str | None) -> tuple[object, object]:
-    """An annotation and a default for pydantic.
-
-    What the author says in `Field(…)` wins over a bare text in `Annotated`, and that over the docstring.
-    """
+    """For pydantic. The text in `Field(…)` wins over a bare one in `Annotated`, and that over the docstring."""
     base: object = annotation
     metadata: list[object] = []
     if typing.get_origin(annotation) is typing.Annotated:

@@ -212,10 +212,7 @@ def _imported(module_name: str, reference: str, folder: str | None, env: Mapping
 
 
 def _check_files(module_name: str, reference: str, folder: str, env: Mapping[str, str]) -> None:
-    """Looks at the files of a module and its packages before they are run, if they are in the folder.
-
-    Raises: `StartFailed` for one that somebody else may have written, and what importing a package raises.
-    """
+    """Raises: `StartFailed` for a file in the folder, of the module or its packages, that others may have written."""
     parts = module_name.split(".")
     for length in range(1, len(parts) + 1):
         name = ".".join(parts[:length])

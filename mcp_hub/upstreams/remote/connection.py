@@ -11,7 +11,6 @@ import anyio.abc
 import httpx2
 
 from mcp_hub.errors import HttpRefused, StartFailed
-from mcp_hub.logs import get_logger
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import LoginFailed
@@ -24,8 +23,6 @@ from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import DENIED, origin
 from mcp_hub.wire.sse import SseWire
-
-log = get_logger(__name__)
 
 _CONNECT: Final = 10.0
 _PROBE: Final = 5.0

@@ -1,4 +1,4 @@
-"""What a worker may post for a call, one rule after the other."""
+"""What a worker may post for a call, one rule after the other; their order is that of `test_producers_properties`."""
 
 import json
 from typing import Any
@@ -112,29 +112,6 @@ def test_an_event_that_is_wrong_is_named_and_refuses_the_whole_post(raw: bytes, 
 )
 def test_a_post_of_the_wrong_form_is_refused(sent: Post) -> None:
     refused(production(), sent, "malformed")
-
-
-def test_posts_are_taken_in_their_order_and_once() -> None:
-    p = production()
-    assert p.receive(post(1, STEP), 1) is not None
-    assert refused(p, post(3, STEP), "gap").members["expected"] == 2
-    before = state(p)
-    assert p.receive(post(1, STEP, STEP), 1) is None and state(p) == before
-    assert p.receive(post(2, STEP), 1) is not None
-
-
-def test_a_post_of_another_epoch_is_told_the_current_one() -> None:
-    for sent in (1, 3):
-        stale = refused(production(), post(1, STEP, epoch=sent), "stale_epoch", epoch=2)
-        assert stale.members["epoch"] == 2
-
-
-def test_after_the_end_only_what_was_taken_before_is_a_duplicate() -> None:
-    p = production()
-    assert p.receive(post(1, STEP, complete=True, result=b"{}"), 1) == Taken((Progressed(1),), Completed(b"{}"))
-    assert p.receive(post(1, STEP, complete=True, result=b"{}"), 1) is None
-    refused(p, post(2, STEP), "call_ended")
-    refused(p, post(9), "call_ended")
 
 
 def test_events_cost_credit_until_readers_have_caught_up_and_the_end_costs_none() -> None:

@@ -9,7 +9,6 @@ import math
 import re
 import typing
 from collections.abc import Callable, Mapping
-from textwrap import dedent
 from typing import Final
 
 import msgspec
@@ -30,9 +29,9 @@ NOT_NAMED: Final = {
 }
 
 _SECTION: Final = re.compile(
-    r"^(?:Args|Arguments|Parameters|Params)\s*:\s*\n((?:[ \t]+\S.*\n?|[ \t]*\n)+)", re.MULTILINE
+    r"^(?:Args|Arguments|Parameters|Params)\s*:\s*\n([ \t]+)(\S.*(?:\n(?:[ \t].*)?)*)", re.MULTILINE
 )
-"""A Google-style section: the indented lines below its heading."""
+"""A Google-style section: the indent of its first line, and the indented lines below its heading."""
 _HEAD: Final = r"(\w+)[ \t]*(?:\(.*?\))?[ \t]*:"
 _ENTRY: Final = re.compile(rf"^{_HEAD}(.*(?:\n(?!{_HEAD}).*)*)", re.MULTILINE)
 """A name, perhaps with its type, and the text up to the next name."""
@@ -165,5 +164,5 @@ def _field(parameter: inspect.Parameter, annotation: object, documented: str | N
 def _documented_parameters(docstring: str) -> dict[str, str]:
     """Texts of the section "Args:" by parameter name."""
     section = _SECTION.search(docstring)
-    entries = _ENTRY.finditer(dedent(section[1])) if section else ()
+    entries = _ENTRY.finditer(section[2].replace(f"\n{section[1]}", "\n")) if section else ()
     return {entry[1]: " ".join(entry[2].split()) for entry in entries}

@@ -1,6 +1,8 @@
 """A `ExecutorUpstream` with one executor, the worker behind it, and clients that call its tool."""
 
+import itertools
 import json
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,24 +101,15 @@ class Hub:
         return await self.upstream.post("p", id_, Post(epoch, seq, events, **more))
 
 
-def epochs() -> Callable[[str, str, int], int]:
-    """Those of a store that forgets nobody."""
-    last: dict[tuple[str, str], int] = {}
-
-    def following(principal: str, executor_id: str, before: int) -> int:
-        last[principal, executor_id] = max(last.get((principal, executor_id), 0), before) + 1
-        return last[principal, executor_id]
-
-    return following
-
-
 def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
     """A test of executor `e` of principal `p`, which has tool `t`."""
 
     def decorate(script: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
         async def test(**given: Any) -> None:
             clock, changes = Clock(), Notices()
-            upstream = ExecutorUpstream("virtual", changes, clock, ExecutorLimits(catch_up=0, **limits), epochs())
+            epochs: dict[tuple[str, str], Iterator[int]] = defaultdict(lambda: itertools.count(1))
+            bounds, after = ExecutorLimits(catch_up=0, **limits), lambda *who: next(epochs[who[:2]])
+            upstream = ExecutorUpstream("virtual", changes, clock, bounds, after)
             upstream.register("p", "e", [tool("t")])
             with anyio.fail_after(5):
                 async with anyio.create_task_group() as tasks:

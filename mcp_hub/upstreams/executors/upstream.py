@@ -29,6 +29,9 @@ from mcp_hub.upstreams.local_source import LocalSource
 
 log = get_logger(__name__)
 
+NextEpoch = Callable[[str, str, int], int]
+"""The next epoch of a principal's executor: above the one that it has, and above those before it was removed."""
+
 _fresh: Final = ids(os.urandom)
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SWEEP: Final = 1.0
@@ -39,12 +42,7 @@ class ExecutorUpstream(LocalSource):
     """The tools of all executors; an `Upstream`. `run` has to run for leases and silence to be watched."""
 
     def __init__(
-        self,
-        name: str,
-        changes: Notices,
-        clock: Clock,
-        limits: ExecutorLimits,
-        next_epoch: Callable[[str, str, int], int],
+        self, name: str, changes: Notices, clock: Clock, limits: ExecutorLimits, next_epoch: NextEpoch
     ) -> None:
         super().__init__(name)
         self._changes = changes

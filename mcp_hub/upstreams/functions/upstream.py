@@ -79,7 +79,8 @@ class LocalUpstream(LocalSource):
             if isinstance(cause, RpcError):
                 raise cause from None
             log.exception("tool_failed", upstream=self.name, tool=tool.name, call_id=call.id)
-            return _failure(_describe(cause))
+            said = f"the tool tried to exit the process ({cause})" if isinstance(cause, SystemExit) else str(cause)
+            return _failure(said or type(cause).__name__)
 
     def _target(self, call: Call) -> tuple[Tool, bytes]:
         if isinstance(self._registry, Cause):
@@ -87,8 +88,7 @@ class LocalUpstream(LocalSource):
             about = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
             raise UpstreamUnavailable(f'server "{self.name}" did not start: {reason}', data={"upstream": about})
         name = self.tool_of(call)
-        tool = self._registry.tools.get(name)
-        if tool is None:
+        if (tool := self._registry.tools.get(name)) is None:
             nearest = difflib.get_close_matches(name, self._registry.tools)
             hint = f" Did you mean {', '.join(nearest)}?" if nearest else ""
             raise UnknownEntry(f'server "{self.name}" does not have a tool "{name}".{hint}')
@@ -294,9 +294,3 @@ def _cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"the tool tried to exit the process ({error})"
-    return str(error) or type(error).__name__

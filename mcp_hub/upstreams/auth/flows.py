@@ -105,8 +105,6 @@ class _Login(msgspec.Struct, frozen=True):
             raise asking.nonsense() from None
         finally:
             _is_own.reset(is_own)
-        if self.storage.tokens is None:
-            raise LoginFailed("the authorization server gave no token")
         return self._grant(self.storage.tokens)
 
     async def _drive(self, asking: TokenRequests) -> None:
@@ -148,16 +146,18 @@ class _Login(msgspec.Struct, frozen=True):
         )
         return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so}, request=request)
 
-    def _grant(self, tokens: OAuthToken) -> Grant:
+    def _grant(self, tokens: OAuthToken | None) -> Grant:
         context, client = self.provider.context, self.client
-        info = context.client_info
-        if info is None or not is_usable(tokens.access_token):
+        info, metadata = context.client_info, context.oauth_metadata
+        if tokens is None or info is None or not is_usable(tokens.access_token):
             raise LoginFailed("the authorization server gave no token that can be used")
+        # without metadata: where servers before 2025-06-18 had it
+        place = metadata.token_endpoint if metadata else f"{context.get_authorization_base_url(self.url)}/token"
         now = wall_time()
         has_own_secret = info.client_secret is not None and info.client_id == client.client_id
         return Grant(
             access_token=tokens.access_token,
-            token_endpoint=_token_endpoint(self.provider, self.url),
+            token_endpoint=str(place),
             client_id=info.client_id,
             client_secret=None if has_own_secret else info.client_secret,
             token_auth=_METHODS.get(info.token_endpoint_auth_method or "none", "none"),
@@ -281,21 +281,11 @@ def _check_client(provider: OAuthClientProvider, client: ClientRegistration, pri
     if info is None or info.client_secret is None or info.token_endpoint_auth_method is not None:
         return
     metadata = provider.context.oauth_metadata
-    offered = metadata.token_endpoint_auth_methods_supported if metadata is not None else None
-    chosen = f"client_secret_{client.token_auth}" if client.token_auth else "client_secret_basic"
-    if client.token_auth is None and offered and chosen not in offered and "client_secret_post" in offered:
-        chosen = "client_secret_post"
-    info.token_endpoint_auth_method = chosen
+    offered = metadata.token_endpoint_auth_methods_supported or () if metadata is not None else ()
+    otherwise = "post" if "client_secret_post" in offered and "client_secret_basic" not in offered else "basic"
+    info.token_endpoint_auth_method = f"client_secret_{client.token_auth or otherwise}"
 
 
 def _issuer(provider: OAuthClientProvider) -> str | None:
     metadata = provider.context.oauth_metadata
     return str(metadata.issuer) if metadata is not None else None
-
-
-def _token_endpoint(provider: OAuthClientProvider, url: str) -> str:
-    """From the metadata, else where servers before 2025-06-18 had it."""
-    metadata = provider.context.oauth_metadata
-    if metadata is not None:
-        return str(metadata.token_endpoint)
-    return f"{provider.context.get_authorization_base_url(url)}/token"

@@ -5,7 +5,6 @@ The SDK's client puts what it cannot read into its errors as it came, so it is g
 
 import base64
 from dataclasses import replace
-from typing import Final
 from urllib.parse import quote
 
 import httpx2
@@ -16,9 +15,7 @@ from mcp_hub.upstreams.auth.answers import BUSY, GIVEN, UNREADABLE, issued, refu
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
 from mcp_hub.wire.responses import JSON, origin
 
-_METADATA: Final = "metadata"
-_CLIENT: Final = "a client"
-_TOKEN: Final = "a token"
+_METADATA, _CLIENT, _TOKEN = "metadata", "a client", "a token"
 
 
 async def refreshed(grant: Grant, client: ClientRegistration, addresses: Addresses, now: float) -> Grant:

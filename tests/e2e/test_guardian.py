@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.upstreams.process import reaper
+from mcp_hub.upstreams.process import reaper, watchdog_process
 from mcp_hub.upstreams.process import watchdog as module
 from mcp_hub.upstreams.process.child import Child
 from mcp_hub.upstreams.process.watchdog import CHILD, Watchdog
@@ -309,8 +309,9 @@ async def test_guard_has_nothing_of_ours_but_its_end_of_the_pipe(monkeypatch: py
     monkeypatch.setenv(INSTANCE, "a hub that this one is a server of")
     monkeypatch.setenv("SECRET", "x")
     async with guarding() as guardian, shell(guardian, STAY) as child:
-        assert guardian._guard is not None and guardian.guard_pid is not None
-        pipe = os.readlink(f"/proc/self/fd/{guardian._guard._pipe}")
+        process = guardian._guard.process
+        assert process is not None and guardian.guard_pid is not None
+        pipe = os.readlink(f"/proc/self/fd/{process._pipe.fileno()}")
         guard, ours = guardian.guard_pid, {pipe, "/dev/null", "anon_inode:[pidfd]"}
         await until(lambda: set(descriptors(guard).values()) <= ours, 10)  # its program, once it is read
         links = descriptors(guard)
@@ -348,7 +349,6 @@ async def test_guard_that_was_killed_is_replaced_by_one_that_knows_as_much() -> 
         os.kill(first, signal.SIGKILL)
         await until(lambda: guardian.guard_pid not in (None, first), 10)
         assert is_gone()
-        assert guardian._guard is not None
         await guardian._guard.stop()  # as when this process is killed
         with anyio.fail_after(10):
             assert await child.wait() == -signal.SIGKILL
@@ -357,7 +357,7 @@ async def test_guard_that_was_killed_is_replaced_by_one_that_knows_as_much() -> 
 
 async def test_guard_that_was_stopped_is_replaced_when_its_pipe_is_full() -> None:
     async with guarding() as guardian, shell(guardian, STAY):
-        first, guard = guardian.guard_pid, guardian._guard
+        first, guard = guardian.guard_pid, guardian._guard.process
         assert first is not None and guard is not None
         os.kill(first, signal.SIGSTOP)
         for line in ("+1\n" * 1000, "+1\n"):
@@ -380,7 +380,7 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
         started.append(real(instance, lines))
         return started[-1]
 
-    monkeypatch.setattr(module, "WatchdogProcess", counted)
+    monkeypatch.setattr(watchdog_process, "WatchdogProcess", counted)
     async with guarding() as guardian, shell(guardian, "echo here; cat") as child:
         await until(lambda: len(started) == 5 and guardian.guard_pid is None, 10)
         assert await lines(child, 1) == ["here"]

@@ -39,13 +39,6 @@ INHERITED = frozenset(
 INHERITED_PREFIXES = ("LC_", "XDG_", "SSL_CERT_", "PIP_", "UV_", "NPM_CONFIG_", "npm_config_")
 SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|AUTH|KEY", re.IGNORECASE)
 """Settings of package tools that are credentials (`UV_PUBLISH_TOKEN`, `NPM_CONFIG__AUTH`) stay at home."""
-INHERITED_ON_WINDOWS = frozenset(
-    """
-    SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES PROGRAMFILES(X86)
-    USERPROFILE USERNAME HOMEDRIVE HOMEPATH PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS
-    """.split()
-)
-"""Windows has no case in the names of its variables; without SYSTEMROOT a process cannot even open a socket."""
 
 
 def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
@@ -61,8 +54,7 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
     found = shutil.which(command, path=os.pathsep.join(places)) if command else None
     if found is not None:
         return found
-    hint = HINTS.get(command)
-    advice = f"; {hint}" if hint else ""
+    advice = f"; {HINTS[command]}" if command in HINTS else ""
     said = f"command not found: {command}{_split_up(command)} (searched: {', '.join(places)}){advice}"
     raise StartFailed("command_not_found", said)
 
@@ -81,11 +73,7 @@ def child_env(parent: Mapping[str, str], extra: Mapping[str, str], path_addition
 
 
 def _is_inherited(name: str) -> bool:
-    return (
-        name in INHERITED
-        or (name.startswith(INHERITED_PREFIXES) and not SECRET.search(name))
-        or (sys.platform == "win32" and name.upper() in INHERITED_ON_WINDOWS)
-    )
+    return name in INHERITED or (name.startswith(INHERITED_PREFIXES) and not SECRET.search(name))
 
 
 def _absolute(path: str, home: str, cwd: str) -> str:

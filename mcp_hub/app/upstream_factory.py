@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.app.logins import Logins
@@ -73,28 +72,15 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         rules = _supervisor_rules(settings, name)
         lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
         has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
-        first = ManagedUpstream(
-            name,
-            connect,
-            rules,
-            clock=self.clock,
-            changes=self.changes,
-            lists=lists,
-            takes_turns=has_asked,
-            gate=self.gate,
-        )
+        clock, changes, gate = self.clock, self.changes, self.gate
         if server.scope in ("session", "call"):
-            members = partial(_member, name, connect, rules, self.clock, self.gate)
-            return Scoped(first, members, server.scope, self.clock, _member_idle(settings, name))
-        return first
-
-
-def _member(
-    name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock, gate: Gate | None
-) -> ManagedUpstream:
-    """One of many processes of a server; its callers wait for it to start, and nobody else hears of its changes."""
-    patient = replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
-    return ManagedUpstream(name, connect, patient, clock=clock, changes=Notices(), gate=gate)
+            idle = _member_idle(settings, name)
+            return Scoped(
+                name, connect, rules, server.scope, idle, clock=clock, changes=changes, lists=lists, gate=gate
+            )
+        return ManagedUpstream(
+            name, connect, rules, clock=clock, changes=changes, lists=lists, takes_turns=has_asked, gate=gate
+        )
 
 
 def _list_key(name: str, server: ServerSettings) -> str:

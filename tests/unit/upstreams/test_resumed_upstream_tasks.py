@@ -8,17 +8,15 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubRestarted, UpstreamLost
 from mcp_hub.types import Cause, Era, JsonObject, UpstreamState
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.peer.task_poll import TaskLeft
 from mcp_hub.upstreams.supervision import lifecycle, supervisor
-from mcp_hub.upstreams.supervision.scoped import Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.upstreams.scripted import INITIALIZED
-from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, record_of, resumed, state
+from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, resumed, state
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 from tests.upstreams.child import until
 
@@ -188,14 +186,6 @@ async def test_a_call_that_is_gone_on_with_takes_its_turn() -> None:
                 await made.result()
                 await server.until("tools/call")
                 assert await other.result() == DONE
-
-
-async def test_processes_of_a_session_take_their_tasks_along() -> None:
-    async with serving(Remote()) as server, supervised(server) as far:
-        scoped = Scoped(far, lambda: far, "session", SystemClock(), 600.0)
-        with pytest.raises(HubRestarted, match="scope: session") as caught:
-            await scoped.resume(call(), record_of(call()), how(Era.MODERN))
-        assert (caught.value.data or {})["outcome"] == "unknown"
 
 
 # -- in the middle of a call

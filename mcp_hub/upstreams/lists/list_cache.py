@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.logs import get_logger
-from mcp_hub.types import JsonObject, Kind, Snapshot
+from mcp_hub.types import Era, JsonObject, Kind, Snapshot
 
 log = get_logger(__name__)
 
@@ -40,6 +40,10 @@ class CachedList(msgspec.Struct, frozen=True):
     version: str
     server_info: JsonObject
     at: float
+
+    @property
+    def era(self) -> Era:
+        return self.snapshot.era
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):

@@ -50,11 +50,10 @@ class _Listen:
 class ByListen:
     """Fulfils the wishes over one connection. `timeout`: seconds that an acknowledgement may take."""
 
-    def __init__(self, peer: Peer, wishes: WantedResources, timeout: float, can_watch: bool) -> None:
+    def __init__(self, peer: Peer, wishes: WantedResources, timeout: float) -> None:
         self._peer = peer
         self._wishes = wishes
         self._timeout = timeout
-        self._can_watch = can_watch
         self._asked = _NOTHING
         self._current: _Listen | None = None
         self._by_id: dict[int | str, _Listen] = {}
@@ -100,7 +99,7 @@ class ByListen:
             touched: set[str] = set()
             with anyio.move_on_after(self._next_pause()) as waiting:
                 touched = await self._wishes.touched()
-            for uri in touched - self._wishes.wanted:
+            for uri in touched - self._wishes.wanted.keys():
                 self._wishes.drop(uri)
             is_due = waiting.cancelled_caught or any(map(self._wishes.is_due, touched))
             if self._current is not None and self._current.has_ended:
@@ -109,13 +108,10 @@ class ByListen:
 
     def _filter(self) -> ListenFilter:
         """The wanted filter: lists whose changes the server announces, and the wanted resources."""
-        offered = self._peer.info.capabilities
-
-        def announces(name: str) -> bool:
-            return isinstance(offered.get(name), dict) and offered[name].get("listChanged") is True
-
-        uris = tuple(sorted(self._wishes.wanted)) if self._can_watch else ()
-        return ListenFilter(announces("tools"), announces("prompts"), announces("resources"), uris)
+        info = self._peer.info
+        tools, prompts, resources = (info.announces(name, "listChanged") for name in ("tools", "prompts", "resources"))
+        uris = tuple(sorted(self._wishes.wanted)) if info.can_watch else ()
+        return ListenFilter(tools, prompts, resources, uris)
 
     def _next_pause(self) -> float | None:
         """Seconds until the next try; None if there is nothing to try."""

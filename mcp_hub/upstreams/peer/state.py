@@ -21,6 +21,16 @@ class PeerInfo(msgspec.Struct, frozen=True):
     capabilities: JsonObject = msgspec.field(default_factory=dict)
     instructions: str | None = None
 
+    def announces(self, feature: str, option: str) -> bool:
+        """Whether the server's capabilities say `{feature: {option: true}}`."""
+        offered = self.capabilities.get(feature)
+        return isinstance(offered, dict) and offered.get(option) is True
+
+    @property
+    def can_watch(self) -> bool:
+        """Whether it takes subscriptions to resources."""
+        return self.announces("resources", "subscribe")
+
 
 NOT_SETTLED: Final = PeerInfo(Era.HANDSHAKE, "")
 

@@ -29,45 +29,27 @@ _RETRY: Final = 30.0
 
 
 class ServerSubscriptions:
-    """The subscriptions of one server; an `Observer` of its connections."""
+    """The subscriptions of one server to the `resources` that are wanted; an `Observer` of its connections."""
 
     def __init__(self, server: str, changes: Notices) -> None:
+        self.resources = WantedResources(server, changes)
         self._server = server
         self._changes = changes
-        self._wishes = WantedResources(server, changes)
         self._peer: Peer | None = None
         self._listen: ByListen | None = None
 
-    @property
-    def is_wanted(self) -> bool:
-        """Whether a client wants any resource to be watched."""
-        return bool(self._wishes.wanted)
-
-    def want(self, uri: str) -> None:
-        """Takes a reference to a resource, which `release` gives back."""
-        self._wishes.want(uri)
-
-    def release(self, uri: str) -> None:
-        """Gives a reference back; the last one ends the subscription at the server."""
-        self._wishes.release(uri)
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The resources that are wanted, each as often as it is."""
-        return self._wishes.references
-
     async def confirmed(self, uri: str) -> None:
-        """Waits until the server watches what `want` was called for.
+        """Waits until the server watches a wanted resource.
 
         Raises the server's error, `MethodNotFound` if it has no subscriptions, `UpstreamLost`, `DeadlineExceeded`.
         """
-        if uri in self._wishes.watched:
+        if uri in self.resources.watched:
             return
         if self._peer is None:
             raise self._gone()
-        if not _can_watch(self._peer):
+        if not self._peer.info.can_watch:
             raise MethodNotFound(f'server "{self._server}" does not support subscriptions to its resources.')
-        await self._wishes.attempt(uri).outcome()
+        await self.resources.attempt(uri).outcome()
 
     async def follow(self, peer: Peer, patience: float, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Works on this connection until cancelled, whatever the server does; it has `patience` seconds for an answer.
@@ -76,19 +58,19 @@ class ServerSubscriptions:
         """
         self._peer = peer
         peer.observe(self)
-        if _can_watch(peer):
-            self._wishes.attempt_missing()
+        if peer.info.can_watch:
+            self.resources.attempt_missing()
         try:
             if peer.info.era is Era.MODERN:
-                self._listen = ByListen(peer, self._wishes, patience, _can_watch(peer))
+                self._listen = ByListen(peer, self.resources, patience)
                 await self._listen.run(task_status)
             else:
                 task_status.started()
-                await ByRequest(peer, self._wishes, patience).run()
+                await ByRequest(peer, self.resources, patience).run()
         finally:
             self._peer = self._listen = None
-            self._wishes.lapse()
-            self._wishes.fail(self._gone())
+            self.resources.lapse()
+            self.resources.fail(self._gone())
 
     def on_message(self, session: str, frame: bytes) -> None:
         self._changes.tell(session, frame)
@@ -105,17 +87,11 @@ class ServerSubscriptions:
             uri = msgspec.json.decode(params.get("uri", b""), type=str)
         except msgspec.DecodeError:
             return
-        for whole in {whole for whole in covering(uri) if whole in self._wishes.wanted}:
+        for whole in self.resources.wanted.keys() & covering(uri):
             self._changes.note((self._server, whole), uri, object_bytes(params))
 
     def _gone(self) -> UpstreamLost:
         return UpstreamLost(f'server "{self._server}" lost its connection.')
-
-
-def _can_watch(peer: Peer) -> bool:
-    """Whether the server announced `resources.subscribe`."""
-    offered = peer.info.capabilities.get("resources")
-    return isinstance(offered, dict) and offered.get("subscribe") is True
 
 
 class ByRequest:
@@ -142,7 +118,7 @@ class ByRequest:
     async def _retry(self) -> None:
         while True:
             await anyio.sleep(_RETRY)
-            if _can_watch(self._peer):
+            if self._peer.info.can_watch:
                 self._wishes.attempt_missing()
 
     async def _align(self, uri: str) -> None:
@@ -153,9 +129,7 @@ class ByRequest:
                     if self._wishes.is_due(uri):
                         self._sent.add(uri)
                         error = await self._ask("resources/subscribe", uri)
-                        if (
-                            error is not None and error.raw is not None
-                        ):  # the server itself refuses, so it does not watch
+                        if error is not None and error.raw is not None:  # refused by the server: it does not watch
                             self._sent.discard(uri)
                         self._wishes.settle(uri, error)
                     elif uri not in self._wishes.wanted and uri in self._sent:

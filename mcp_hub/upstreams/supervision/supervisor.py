@@ -230,7 +230,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Supervises until cancelled; then ends the process. Never raises for what the upstream does."""
-        if self._subscriptions.is_wanted:
+        if self._subscriptions.resources.wanted:
             self.wake()
         try:
             while True:
@@ -323,7 +323,7 @@ class Supervisor:
             limit, adjusted = self._rules.idle_stop, self._adjusted
             with anyio.move_on_after(math.inf if limit is None else limit / _LOOKS):
                 await adjusted.wait()
-            is_idle = self._turns.is_empty and self._turns.left == left and not self._subscriptions.is_wanted
+            is_idle = self._turns.is_empty and self._turns.left == left and not self._subscriptions.resources.wanted
             looks, left = looks + 1 if is_idle and not adjusted.is_set() else 0, self._turns.left
         if self._life.state is UpstreamState.READY:
             log.info("upstream_idle", upstream=self.name, seconds=self._rules.idle_stop)

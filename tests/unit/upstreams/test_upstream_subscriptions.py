@@ -125,7 +125,7 @@ async def test_after_a_restart_everything_is_asked_for_again_and_counts_as_updat
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:a"))
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:gone"))
     one.release("x:gone")
-    one.subscriptions.want("x:new")
+    one.subscriptions.resources.want("x:new")
     with pytest.raises(UpstreamLost, match='server "git"'):
         await one.subscriptions.confirmed("x:new")
     assert one.noted("x:a") == []

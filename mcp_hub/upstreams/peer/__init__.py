@@ -9,7 +9,7 @@ Held together by `peer.Peer`. `negotiation` finds out the era, and `era_cache` r
 `elicitations` bring questions of a server to the caller of exactly one call. `subscriptions` keeps a server in line
 with `wanted`, by requests or by one `listen_stream`. Calls that a server runs as tasks are followed by `task_poll`, in
 the form of their era (`tasks`, `modern_tasks`); `input_questions` are those of modern results and tasks. `state` holds
-the settled protocol and the end of the connection. `abandoned` and `stray_messages` take messages without a call.
+the settled protocol and the end of the connection. `stray_messages` takes messages without a call.
 
 Not here: starting and restarting (`upstreams.supervision`), transports (`upstreams.process`, `upstreams.remote`), and
 lists (`upstreams.lists`).

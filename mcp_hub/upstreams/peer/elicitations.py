@@ -10,6 +10,7 @@ import msgspec
 
 from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
+from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED
 from mcp_hub.types import Era, RawJson
 
@@ -36,28 +37,19 @@ class Elicitations:
 
     def asked(self, call: Call, params: RawJson) -> None:
         """A question of the server goes to the caller of `call`."""
-        if b'"elicitationId"' in bytes(params):
-            try:
-                self._keep(call, msgspec.json.decode(params, type=_Elicitation).elicitationId)
-            except (msgspec.DecodeError, RecursionError):
-                return
+        if b'"elicitationId"' in bytes(params) and (found := read_as(params, _Elicitation)) is not None:
+            self._keep(call, found.elicitationId)
 
     def refused(self, call: Call, error: RpcError) -> None:
         """A call has failed until the user has visited a URL (-32042)."""
-        if error.code == URL_ELICITATION_REQUIRED:
-            try:
-                found = msgspec.json.decode(error.encoded(), type=_Error).data.elicitations
-            except (msgspec.DecodeError, RecursionError):
-                return
-            for one in found:
+        if error.code == URL_ELICITATION_REQUIRED and (found := read_as(error.encoded(), _Error)) is not None:
+            for one in found.data.elicitations:
                 self._keep(call, one.elicitationId)
 
     def finished(self, params: RawJson) -> str | None:
         """The session that `notifications/elicitation/complete` is for; None if there is none (any more)."""
-        try:
-            return self._sessions.pop(msgspec.json.decode(params, type=_Elicitation).elicitationId, None)
-        except (msgspec.DecodeError, RecursionError):
-            return None
+        found = read_as(params, _Elicitation)
+        return self._sessions.pop(found.elicitationId, None) if found is not None else None
 
     def _keep(self, call: Call, id_: str) -> None:
         if call.era is Era.HANDSHAKE:

@@ -14,7 +14,7 @@ import msgspec
 
 from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.jsonrpc.envelope import id_key, object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import id_key, object_bytes, raw_object, read_as
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, SUBSCRIPTION_ID, ListenFilter
 from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.types import Kind, RawObject
@@ -83,7 +83,8 @@ class ByListen:
             meta = raw_object(params.get("_meta", msgspec.UNSET)) or {}
             listen = self._named(meta.get(SUBSCRIPTION_ID))
             if listen is not None and listen.granted is None:
-                listen.granted = frozenset(_granted(params.get("notifications")))
+                found = read_as(params.get("notifications", b""), ListenFilter)
+                listen.granted = frozenset(found.resourceSubscriptions if found is not None else ())
                 listen.settled.set()
 
     def _named(self, id_: msgspec.Raw | None) -> _Listen | None:
@@ -146,7 +147,8 @@ class ByListen:
                 self._lapse(old)
             old.scope.cancel()
         for uri in asked.resourceSubscriptions:
-            self._wishes.settle(uri, None if uri in granted else self._not_granted(uri))
+            refused = InvalidParams(f'server "{self._peer.name}" does not watch {uri[:500]}.', data={"uri": uri})
+            self._wishes.settle(uri, None if uri in granted else refused)
         if self._has_gap and asked.list_methods:
             self._has_gap = False
             self._peer.list_changes.announce(Kind)
@@ -184,14 +186,3 @@ class ByListen:
         self._has_gap |= self._current is None
         for uri in set(asked.resourceSubscriptions) - self._wishes.watched:
             self._wishes.settle(uri, error)
-
-    def _not_granted(self, uri: str) -> InvalidParams:
-        return InvalidParams(f'server "{self._peer.name}" does not watch {uri[:500]}.', data={"uri": uri})
-
-
-def _granted(raw: msgspec.Raw | None) -> tuple[str, ...]:
-    """The resources in an acknowledgement; one that cannot be read grants none."""
-    try:
-        return msgspec.json.decode(raw or b"", type=ListenFilter).resourceSubscriptions
-    except (msgspec.DecodeError, RecursionError):
-        return ()

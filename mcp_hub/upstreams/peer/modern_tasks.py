@@ -14,7 +14,7 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Progressed
 from mcp_hub.protocol import rpc_errors
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.input_questions import InputQuestions
 from mcp_hub.upstreams.peer.task_poll import Known, ServerTask, TaskConnection, TaskPoll, unmarked
@@ -122,15 +122,8 @@ class ModernTask(TaskPoll):
             raise rpc_errors.from_wire(task.error)
         if task.status in ("failed", "cancelled"):
             how = "was cancelled" if task.status == "cancelled" else "failed"
-            raise self._failed(f"{how}: {_text(task.statusMessage) or 'the server does not say why'}", {})
+            raise self._failed(f"{how}: {read_as(task.statusMessage, str) or 'the server does not say why'}", {})
         raise self._failed(f"is in the unknown state {task.status[:100]!r}", {"outcome": "unknown"})
 
     def _failed(self, how: str, data: JsonObject) -> RpcError:
         return RpcError(f'server "{self.call.upstream}": the task of this call {how}', data=self.about(data))
-
-
-def _text(raw: RawJson) -> str:
-    try:
-        return msgspec.json.decode(raw, type=str)
-    except (msgspec.DecodeError, RecursionError):
-        return ""

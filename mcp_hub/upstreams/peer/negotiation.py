@@ -14,7 +14,7 @@ import msgspec
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
-from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, read_as
 from mcp_hub.protocol.rpc_errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -25,29 +25,19 @@ from mcp_hub.protocol.rpc_errors import (
 )
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
+from mcp_hub.upstreams.peer.state import CLIENT_INFO, CONNECTION_LOST, PeerInfo
 
 PROBE_SECONDS: Final = 3.0
 """Seconds that a server may take to answer the probe; after that it is initialised, and its era remembered."""
-
 _LONGEST_SAID: Final = 100
 """Characters that an error shows of a bad version."""
-
 _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
-
-
 _VERSION: Final = re.compile(r"[!-~]{1,64}")
 """A version: over HTTP it goes into a header of every request."""
-
-
 _NOT_ADMITTED: Final = (401, 403)
 """HTTP statuses that say nothing of the era."""
-
-
 _REFUSALS: Final = (400, 404, 405)
 """Statuses by which servers refuse an unknown request without a message."""
-
-
 _CLIENT_FAULTS: Final = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
 """Codes by which servers refuse a request that their era does not have; other errors may pass."""
 
@@ -111,7 +101,7 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
 def _blame_probe(peer: Peer) -> None:
     """Raises `ProbeKilled` if the server is gone, also when it refused the probe first and ended then."""
     if peer.ending.closed.is_set():
-        code, reason = peer.ending.cause or ("connection_lost", "the connection was lost")
+        code, reason = peer.ending.cause or CONNECTION_LOST
         raise ProbeKilled(code, f"it ended when it got server/discover: {reason}") from None
 
 
@@ -168,11 +158,8 @@ async def _asked_twice(peer: Peer) -> RawJson:
 
 def _offered(exc: RpcError) -> set[str]:
     """The versions that a refusal by version names (2026-07-28, basic/versioning "Protocol Version Negotiation")."""
-    try:
-        error = msgspec.json.decode(exc.encoded(), type=_Refusal)
-    except (msgspec.DecodeError, RecursionError):
-        return set()
-    return set(error.data.supported)
+    error = read_as(exc.encoded(), _Refusal)
+    return set(error.data.supported) if error is not None else set()
 
 
 class _Supported(msgspec.Struct, frozen=True):
@@ -196,9 +183,8 @@ async def _initialize(peer: Peer) -> PeerInfo:
     result = _decoded(raw, "initialize")
     version = result.get("protocolVersion")
     if not isinstance(version, str) or version in eras.MODERN_VERSIONS or not _VERSION.fullmatch(version):
-        raise Incompatible(
-            "era_mismatch", f"initialize settled on no handshake version: {ascii(version)[:_LONGEST_SAID]}"
-        )
+        said = ascii(version)[:_LONGEST_SAID]
+        raise Incompatible("era_mismatch", f"initialize settled on no handshake version: {said}")
     peer.settle(_info(Era.HANDSHAKE, version, result, result.get("serverInfo")))
     if peer.wire.can_send:
         peer.wire.send(notification_frame("notifications/initialized"))
@@ -206,8 +192,7 @@ async def _initialize(peer: Peer) -> PeerInfo:
 
 
 def _info(era: Era, version: str, result: JsonObject, server_info: object) -> PeerInfo:
-    capabilities = result.get("capabilities")
-    instructions = result.get("instructions")
+    capabilities, instructions = result.get("capabilities"), result.get("instructions")
     return PeerInfo(
         era,
         version,

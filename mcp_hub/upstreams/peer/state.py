@@ -12,6 +12,9 @@ from mcp_hub.types import Cause, Era, JsonObject, Kind, RawObject
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 
 
+CONNECTION_LOST: Final = Cause("connection_lost", "the connection was lost")
+
+
 class PeerInfo(msgspec.Struct, frozen=True):
     """The result of the handshake or the discovery."""
 

@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.errors import DeadlineExceeded, MethodNotFound, RpcError, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.notifications import UPDATED, covering
 from mcp_hub.types import Era, RawObject
 from mcp_hub.upstreams.peer.listen_stream import ByListen
@@ -83,12 +83,10 @@ class ServerSubscriptions:
 
     def _updated(self, params: RawObject) -> None:
         """The update of a resource, or of a part of one; dropped if no client wants it."""
-        try:
-            uri = msgspec.json.decode(params.get("uri", b""), type=str)
-        except msgspec.DecodeError:
-            return
-        for whole in self.resources.wanted.keys() & covering(uri):
-            self._changes.note((self._server, whole), uri, object_bytes(params))
+        uri = read_as(params.get("uri", b""), str)
+        if uri is not None:
+            for whole in self.resources.wanted.keys() & covering(uri):
+                self._changes.note((self._server, whole), uri, object_bytes(params))
 
     def _gone(self) -> UpstreamLost:
         return UpstreamLost(f'server "{self._server}" lost its connection.')

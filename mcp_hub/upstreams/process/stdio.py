@@ -183,11 +183,11 @@ class StdioConnection:
                 await peer.ending.explained.wait()
             if peer.ending.explained.is_set():
                 return peer.ending.cause or cause
-        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.noise)
+        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.strays.lines)
         return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
 
     def _with_output(self, reason: str) -> str:
-        lines = [*(self.peer.noise if self.peer else ()), *self.stderr][-5:]
+        lines = [*(self.peer.strays.lines if self.peer else ()), *self.stderr][-5:]
         return f"{reason}; last output: {' | '.join(lines)}" if lines else reason
 
     async def close(self) -> None:

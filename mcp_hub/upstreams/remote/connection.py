@@ -18,6 +18,7 @@ from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, Transport
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
@@ -103,8 +104,7 @@ class HttpConnection:
             await negotiation.negotiate(peer, spec.era, memory.get(spec.key), _PROBE)
         except StartFailed as exc:
             if peer.ending.closed.is_set():  # the network, not the server: its remembered era stays true
-                lost = Cause("connection_lost", "the connection was lost")
-                raise StartFailed(*(peer.ending.cause or lost)) from None
+                raise StartFailed(*(peer.ending.cause or CONNECTION_LOST)) from None
             memory.forget(spec.key)
             if isinstance(exc, Incompatible):
                 raise

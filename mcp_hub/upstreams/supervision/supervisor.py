@@ -24,6 +24,7 @@ from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.connection import Connection
@@ -47,7 +48,6 @@ _IDLE: Final = Cause("idle", "it was idle and is started when it is needed")
 _WOKEN: Final = Cause("idle", "it was stopped while idle")
 _RESTARTED: Final = Cause("restarted", "it was restarted on request")
 _STOPPED: Final = Cause("stopped", "it was stopped")
-_GONE: Final = Cause("connection_lost", "the connection was lost")
 _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_output": "not_mcp"}
 """Codes of an end that mean something else before the server was ready."""
 _SAID: Final = {
@@ -311,7 +311,7 @@ class Supervisor:
         tasks.start_soon(self._rest_when_idle)
         tasks.start_soon(self._liveness.follow, peer)
         await self._lists.follow(peer, self._rules.request_timeout)
-        return await connection.last_words(peer.ending.cause or _GONE)
+        return await connection.last_words(peer.ending.cause or CONNECTION_LOST)
 
     def _on_ready(self, peer: Peer) -> None:
         """Calls can be sent to a new connection."""

@@ -350,15 +350,15 @@ async def test_unknown_notifications_are_nothing() -> None:
         await server.send(method="notifications/elsewhere", params=[1])
         await server.send(method="", params=None)
         await flushed(server)
-        assert not peer.list_changes._news.is_set() and not peer.noise
+        assert not peer.list_changes._news.is_set() and not peer.strays.lines
 
 
 async def test_the_last_lines_of_noise_are_kept_and_no_more() -> None:
     async with talking() as (peer, server):
         await server.write(b"".join(b"noise %d\n" % number for number in range(1000)) + b"y" * 5000 + b"\n")
         await flushed(server)
-        assert len(peer.noise) == 20
-        assert peer.noise[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
+        assert len(peer.strays.lines) == 20
+        assert peer.strays.lines[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
 
 
 @pytest.mark.parametrize("members", [b'"jsonrpc":"2.0","id":1,"result":', b'"result":', b'"jsonrpc":"2.0","error":'])
@@ -366,5 +366,5 @@ async def test_an_answer_that_cannot_be_read_is_no_noise_for_other_callers(membe
     async with talking() as (peer, server):
         await server.write(b"{" + members + b'{"text":"for one caller only"\n')
         await flushed(server)
-        assert len(peer.noise) == 1 and peer.noise[0].startswith("stdout: a message (malformed JSON: ")
-        assert "caller" not in peer.noise[0]
+        assert len(peer.strays.lines) == 1 and peer.strays.lines[0].startswith("stdout: a message (malformed JSON: ")
+        assert "caller" not in peer.strays.lines[0]

@@ -74,7 +74,7 @@ async def test_calls_are_doubted_after_an_answer_that_nobody_can_be_given(line: 
         await server.write(line + b"\n")
         await flushed(server)
         assert [channel.doubts for channel in channels] == [1, 1]
-        assert len(peer.noise) == 1 and peer.noise[0].startswith("stdout: a message (")
+        assert len(peer.strays.lines) == 1 and peer.strays.lines[0].startswith("stdout: a message (")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_a_request_that_no_answer_can_name_is_refused_and_calls_that_may_w
         error = {"code": -32600, "message": REFUSED, "data": {"code": "invalid_request"}}
         assert refusal == {"jsonrpc": "2.0", "id": None, "error": error}
         assert [channel.doubts for channel in channels] == [doubts, doubts]
-        assert peer.noise == [f"stdout: a message ({REFUSED})"]
+        assert peer.strays.lines == [f"stdout: a message ({REFUSED})"]
 
 
 async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
@@ -116,7 +116,7 @@ async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
         await server.write(b'{"jsonrpc":"2.0","id":null,"method":"notifications/message"}\n')
         await server.send(id="flush", method="ping")
         assert (await server.line())["id"] == "flush"
-        assert [channel.doubts for channel in channels] == [0, 0] and len(peer.noise) == 1
+        assert [channel.doubts for channel in channels] == [0, 0] and len(peer.strays.lines) == 1
 
 
 async def test_a_question_without_a_usable_id_in_a_calls_own_stream_is_of_that_call() -> None:
@@ -132,7 +132,7 @@ async def test_an_answer_that_is_given_twice_is_a_matter_of_its_call() -> None:
         answer = json.dumps({"jsonrpc": "2.0", "id": ids[0], "result": {}}).encode() + b"\n"
         await server.write(answer * 3)
         await flushed(server)
-        assert [channel.doubts for channel in channels] == [0, 0] and not peer.noise
+        assert [channel.doubts for channel in channels] == [0, 0] and not peer.strays.lines
         assert peer.wire.counts["stray"] == 2  # type: ignore[attr-defined]  # it is a pipe
 
 

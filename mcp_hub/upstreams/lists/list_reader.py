@@ -21,10 +21,9 @@ log = get_logger(__name__)
 
 
 class ListLimits(msgspec.Struct, frozen=True):
-    """At most `pages` pages and `entries` entries of one kind; what is beyond is left out with a warning.
+    """At most `pages` pages and `entries` entries of one kind; the rest is left out with a warning.
 
-    `prepare` is given lists of `long` entries or more in a worker thread before anybody sees them: what it makes ready
-    there does not keep the event loop.
+    `prepare` gets lists of `long` entries or more in a worker thread before anybody sees them.
     """
 
     pages: int = 100

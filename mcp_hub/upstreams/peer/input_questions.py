@@ -29,26 +29,24 @@ async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done
 
     Raises `RpcError` when the client refuses, lacks the capability, or is asked too often.
     """
-    for _ in range(_ROUNDS - 1):
-        wanted = questions.input_requests(done.result)
-        if wanted is None:
-            return done
+    rounds = 0
+    while (wanted := questions.input_requests(done.result)) is not None:
+        rounds += 1
+        if rounds == _ROUNDS:
+            said = f'server "{call.upstream}" asked for input {_ROUNDS} times in one call.'
+            raise RpcError(said, data=_about(call, {"rounds": _ROUNDS}))
         responses = await _ask_all(call, channel, wanted.requests) if wanted.requests else None
         call = msgspec.structs.replace(call, input_responses=responses, request_state=wanted.state)
         done = await handler(call, channel)
-    if questions.input_requests(done.result) is None:
-        return done
-    said = f'server "{call.upstream}" asked for input {_ROUNDS} times in one call.'
-    raise RpcError(said, data=_about(call, {"rounds": _ROUNDS}))
+    return done
 
 
 async def _ask_all(call: Call, channel: CallChannel, wanted: Wanted) -> RawObject:
-    asked, answers = InputQuestions(call, channel), RawObject()
+    asked = InputQuestions(call, channel)
     try:
         asked.put(wanted)
-        while not answers:
+        while not (answers := asked.answers()):
             await asked.answered()
-            answers = asked.answers()
         return answers
     finally:
         asked.close()

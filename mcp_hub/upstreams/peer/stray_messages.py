@@ -1,4 +1,4 @@
-"""Messages of a server that are for no call in flight: unreadable lines, logs, and those of calls that were given up."""
+"""Messages of a server for no call in flight: unreadable lines, logs, and those of calls that were given up."""
 
 from typing import Final
 

@@ -1,8 +1,4 @@
-"""One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after the other.
-
-A bad server changes nothing for another: each has its own supervisor, all start at once, and only the callers of a
-server wait for it.
-"""
+"""One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after another."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -27,10 +23,7 @@ from mcp_hub.wire.base import Pending, WireClosed
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """State for the successor of an upstream, so that clients notice nothing while that starts.
-
-    The lists that stand until there are others, the log level that clients want, and references to resources.
-    """
+    """The lists, the log level and the references to resources with which the successor of an upstream begins."""
 
     lists: CachedList | None
     log_level: str | None

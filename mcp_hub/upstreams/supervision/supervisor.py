@@ -1,6 +1,6 @@
 """Keeps one server up: its owner task starts it, lists, watches, backs off, starts it again, and lets it rest.
 
-Callers wait for the server here, and operators drain or restart it. `lifecycle` decides what follows what.
+Callers wait for the server here, and operators drain or restart it. `lifecycle` decides each transition.
 """
 
 import math
@@ -57,11 +57,11 @@ _SAID: Final = {
 
 
 class SupervisorRules(msgspec.Struct, frozen=True):
-    """Limits of one upstream, in seconds where not said otherwise.
+    """Limits of one upstream; times in seconds.
 
     `ready_wait` is how long a call waits for an upstream that is about to be started again; for its first start it
     waits as long as that may take. `lazy`: not started before it is needed, if its lists are known. `idle_stop`:
-    seconds without a call or a subscription after which it is stopped until it is needed; None: never.
+    without a call or a subscription for so long it is stopped until it is needed; None: never.
     """
 
     start_timeout: float = 60.0
@@ -83,9 +83,8 @@ class _Ended(msgspec.Struct, frozen=True):
 class Supervisor:
     """The owner of one server's connections, one after the other. `connect` makes a fresh one for every start.
 
-    `lists` is the file in which its lists outlive the hub; what is there is offered from the beginning. `takes_turns`
-    if it is known to ask its callers questions: sessions take turns at it then, also while it starts.
-    `gate` checks each call when it is sent, which may be long after it was let in.
+    `lists` is the file in which its lists outlive the hub; its content is offered from the beginning. `takes_turns` if
+    it is known to ask its callers questions. `gate` checks each call when it is sent, maybe long after it was let in.
     """
 
     def __init__(
@@ -148,7 +147,7 @@ class Supervisor:
     async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
         """Takes no more calls, lets those that run end within `seconds`, then ends the process, until `restart`.
 
-        Returns when it is stopped, which takes as long as closing the connection more. Idempotent.
+        Returns when the connection is closed. Idempotent.
         """
         self._peer = None
         self._become(lifecycle.draining(self._life, why))
@@ -257,7 +256,7 @@ class Supervisor:
         """The state after a session that has ended, or did not begin."""
         if ended.hopeless is not None:
             return lifecycle.gave_up(self._life, ended.cause, ended.hopeless)
-        now, is_ready = self._clock.now(), lifecycle.is_ready(self._life)
+        now, is_ready = self._clock.now(), self._life.state is UpstreamState.READY
         lasted = now - self._ready_at if is_ready else 0.0
         if is_ready and lasted >= _SESSION and self._connection and self._connection.lost_session:
             return lifecycle.renewed(self._life, ended.cause)
@@ -332,8 +331,7 @@ class Supervisor:
     def _become(self, life: Life) -> None:
         if life != self._life:
             if life.state in _BAD:
-                log.warning(
-                    "upstream_state", upstream=self.name, state=life.state.value, code=life.code, reason=life.reason
-                )
+                state = life.state.value
+                log.warning("upstream_state", upstream=self.name, state=state, code=life.code, reason=life.reason)
             self._life = life
             self._changes.bump()

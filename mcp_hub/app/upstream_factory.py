@@ -2,7 +2,6 @@
 
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -97,7 +96,7 @@ def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], fo
     limits = settings.hub.limits
     return StdioSpec(
         argv=(program, *server.args),
-        env=commands.child_env(env, server.env, [os.path.dirname(program), os.path.dirname(sys.executable)]),
+        env=commands.child_env(env, server.env, [os.path.dirname(program)]),
         cwd=cwd,
         era=None if server.era == "auto" else Era(server.era),
         key=server_key(server.command or "", server.args),

@@ -60,6 +60,5 @@ class DisabledUpstream(LocalSource):
         return None
 
     def _disabled(self) -> UpstreamUnavailable:
-        return UpstreamUnavailable(
-            f'server "{self.name}" is disabled. Set `enabled: true` in the configuration to use it.'
-        )
+        advice = "Set `enabled: true` in the configuration to use it."
+        return UpstreamUnavailable(f'server "{self.name}" is disabled. {advice}')

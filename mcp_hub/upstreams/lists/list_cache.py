@@ -1,8 +1,7 @@
-"""The last lists of servers, remembered on disk: the next hub shows them at once, before the server has started.
+"""The last lists of servers on disk: the next hub shows them at once, before the server has started.
 
-One file a server, in a folder that several hubs may share: each is written beside its place and then moved there, so
-that readers find the old one or the new one. Definitions stay the bytes that the server sent. A file that cannot be
-read, or was not written here, is ignored.
+One file a server, replaced whole, in a folder that several hubs may share. A file that cannot be read, or was not
+written here, is ignored.
 """
 
 import hashlib

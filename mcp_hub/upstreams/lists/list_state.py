@@ -1,6 +1,5 @@
 """The lists of one server as they were read last, by this hub or an earlier one; read again when they change."""
 
-from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -29,19 +28,11 @@ _LAST: Final = 0.5
 class ListState:
     """The lists of one server. They outlive the hub in `file`, whose content is offered from the beginning."""
 
-    def __init__(
-        self,
-        name: str,
-        limits: ListLimits,
-        changes: Notices,
-        file: ListFile | None = None,
-        now: Callable[[], float] = wall_time,
-    ) -> None:
+    def __init__(self, name: str, limits: ListLimits, changes: Notices, file: ListFile | None = None) -> None:
         self.name = name
         self._limits = limits
         self._changes = changes
         self._file = file
-        self._now = now
         self._is_unwritten = anyio.Event()
         self.last: CachedList | None = None
         self.snapshot: Snapshot | None = None
@@ -58,10 +49,7 @@ class ListState:
             self.last, self.snapshot = last, last.snapshot
 
     async def read(self, peer: Peer, kinds: set[Kind], silence: float | None = None) -> None:
-        """Reads the lists of these kinds; a late one stays as it was and is soon read again.
-
-        Raises `StartFailed` as `list_kinds` does; then the earlier ones stay.
-        """
+        """Reads the lists of these kinds; a late one stays as it was and is soon read again. Raises as `list_kinds`."""
         found = await list_kinds(peer, kinds, self._limits, silence)
         if late := {kind for kind, listed in found.items() if listed.is_late}:
             peer.list_changes.announce(late)
@@ -79,17 +67,14 @@ class ListState:
         await prepared(fresh, self._limits)
         if Kind.TOOL in lists:
             peer.tasks.learn(info.capabilities, lists[Kind.TOOL])
-        self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, self._now()))
+        self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, wall_time()))
         self.is_fresh = True
         self._is_unwritten.set()
         if fresh != old:
             self._changes.bump()
 
     async def follow(self, peer: Peer, patience: float) -> None:
-        """Reads the lists that the server announces as changed, until the session ends.
-
-        `patience`: seconds for one reading.
-        """
+        """Reads the lists that the server announces as changed, each time within `patience` seconds, until the end."""
         pacer = Pacer()
         while not peer.ending.closed.is_set():
             await peer.list_changes.wait()

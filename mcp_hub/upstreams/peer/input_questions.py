@@ -27,7 +27,7 @@ Wanted = Mapping[str, tuple[str, RawJson]]
 async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done: Completed) -> Completed:
     """For a handshake client: asks the questions of `done` and retries the call with the answers, until it is complete.
 
-    Raises `RpcError` when the client refuses, lacks the capability, or is asked too often.
+    Raises `RpcError`: the client refuses, lacks the capability, or is asked too often.
     """
     rounds = 0
     while (wanted := questions.input_requests(done.result)) is not None:
@@ -53,10 +53,10 @@ async def _ask_all(call: Call, channel: CallChannel, wanted: Wanted) -> RawObjec
 
 
 class InputQuestions:
-    """The questions of one result, or of one task: each key once, whatever connection the task is seen over.
+    """The questions of one result or task: each key once, whatever connection the task is seen over.
 
-    Answers wait until nothing that was asked is open, since a server need not take a part of them, and then until the
-    server has them. Source: SEP-2663, "Task Update Requests".
+    Answers wait until no question is open, since a server need not take a part of them (SEP-2663, "Task Update
+    Requests"), and then until the server has them.
     """
 
     def __init__(self, call: Call, channel: CallChannel) -> None:

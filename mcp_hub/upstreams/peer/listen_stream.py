@@ -1,9 +1,7 @@
 """The one `subscriptions/listen` that is open at a modern server: its changed lists and the resources that are wanted.
 
-When the wishes change, the next one is opened and acknowledged before the last one ends, so nothing is missed; a
-notification that both bring counts twice, which is harmless.
-
-Source: specification 2026-07-28, basic/patterns/subscriptions.
+When the wishes change, the next one is acknowledged before the last one ends, so nothing is missed; a notification may
+come twice. Source: specification 2026-07-28, basic/patterns/subscriptions.
 """
 
 from typing import Final
@@ -132,14 +130,12 @@ class ByListen:
     async def _replace(self, asked: ListenFilter) -> None:
         """Opens a stream for the new filter and ends the last one; if that fails, the last one stays."""
         old, self._asked = self._current, asked
-        granted: frozenset[str] = frozenset()
-        fresh: _Listen | None = None
-        if asked != _NOTHING:
-            try:
-                fresh, granted = await self._open(asked)
-            except RpcError as error:
-                self._failed(asked, error)
-                return
+        try:
+            fresh = await self._open(asked) if asked != _NOTHING else None
+        except RpcError as error:
+            self._failed(asked, error)
+            return
+        granted = fresh.granted if fresh is not None and fresh.granted is not None else ()
         self._is_refused = False
         self._current = fresh
         if old is not None:
@@ -153,8 +149,8 @@ class ByListen:
             self._has_gap = False
             self._peer.list_changes.announce(Kind)
 
-    async def _open(self, asked: ListenFilter) -> tuple[_Listen, frozenset[str]]:
-        """A stream that is acknowledged, and the resources that it covers. Raises `RpcError`."""
+    async def _open(self, asked: ListenFilter) -> _Listen:
+        """A stream that is acknowledged. Raises `RpcError`."""
         params = {"notifications": msgspec.Raw(object_bytes(asked))}
         listen = _Listen(self._peer.send("subscriptions/listen", params))
         self._by_id[listen.pending.id] = listen
@@ -162,11 +158,10 @@ class ByListen:
         with anyio.move_on_after(self._timeout):
             await listen.settled.wait()
         if listen.granted is not None:
-            return listen, listen.granted
+            return listen
         listen.scope.cancel()
-        raise listen.error or DeadlineExceeded(
-            f'server "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s.'
-        )
+        said = f'server "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s.'
+        raise listen.error or DeadlineExceeded(said)
 
     async def _until_end(self, listen: _Listen) -> None:
         try:

@@ -1,7 +1,7 @@
 """Tasks that a modern server makes of calls by itself: followed to their end, so that the caller gets a plain result.
 
-A task asks through its own state, not by a request: its questions are put to the caller and answered by
-`tasks/update`. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663).
+Questions are part of the task's state and answered by `tasks/update`. Source: the extension
+`io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
 import re
@@ -26,22 +26,17 @@ _CAN_BE_TASKS: Final = frozenset({"tools/call"})
 
 
 def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask | None":
-    """The task that the server made of a call; None if the result is not a task.
-
-    Raises `RpcError` for a task that cannot be read, and for a call that must not become one.
-    """
+    """The task that a server made of a call; None if the result is not one. Raises `RpcError` for a bad task."""
     if _TASK.search(result) is None or bytes((raw_object(result) or {}).get("resultType", b"")) != b'"task"':
         return None
-    about = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
+    who, about = f'server "{call.upstream}"', {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     if call.method not in _CAN_BE_TASKS:
-        raise RpcError(
-            f'server "{call.upstream}" answered {call.method} with a task, which is not allowed.', data=about
-        )
+        raise RpcError(f"{who} answered {call.method} with a task, which is not allowed.", data=about)
     try:
         task = msgspec.json.decode(result, type=ServerTask)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise RpcError(f'server "{call.upstream}" made a task that cannot be read: {exc}', data=about) from None
-    return ModernTask(call, channel, Known(Era.MODERN, *task.known), task)
+        raise RpcError(f"{who} made a task that cannot be read: {exc}", data=about) from None
+    return ModernTask(call, channel, task.known(Era.MODERN), task)
 
 
 class ModernTask(TaskPoll):

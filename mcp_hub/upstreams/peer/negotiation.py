@@ -1,8 +1,8 @@
 """The era of a server: probe, fall back, remember.
 
-Source: specification 2026-07-28, transports/stdio "Backward Compatibility": a modern server answers `server/discover`
-or refuses the version by name; anything else, or silence, means the handshake era. `initialize` must not be cancelled,
-and a server that has not seen it yet must get nothing else: the probe is given up without a cancellation.
+A modern server answers `server/discover` or refuses the version by name; anything else, or silence, means the handshake
+era (2026-07-28, transports/stdio "Backward Compatibility"). `initialize` must not be cancelled, and a server that has
+not seen it yet must get nothing else: the probe is given up without a cancellation.
 """
 
 import re
@@ -12,17 +12,9 @@ import anyio
 import msgspec
 
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
-from mcp_hub.protocol import eras
+from mcp_hub.protocol import eras, rpc_errors
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, read_as
-from mcp_hub.protocol.rpc_errors import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
-)
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, CONNECTION_LOST, PeerInfo
@@ -31,14 +23,16 @@ PROBE_SECONDS: Final = 3.0
 """Seconds that a server may take to answer the probe; after that it is initialised, and its era remembered."""
 _LONGEST_SAID: Final = 100
 """Characters that an error shows of a bad version."""
-_MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+_MODERN_CODES: Final = frozenset(
+    {rpc_errors.HEADER_MISMATCH, rpc_errors.MISSING_CAPABILITY, rpc_errors.UNSUPPORTED_VERSION}
+)
 _VERSION: Final = re.compile(r"[!-~]{1,64}")
 """A version: over HTTP it goes into a header of every request."""
 _NOT_ADMITTED: Final = (401, 403)
 """HTTP statuses that say nothing of the era."""
 _REFUSALS: Final = (400, 404, 405)
 """Statuses by which servers refuse an unknown request without a message."""
-_CLIENT_FAULTS: Final = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
+_CLIENT_FAULTS: Final = frozenset({rpc_errors.INVALID_REQUEST, rpc_errors.METHOD_NOT_FOUND, rpc_errors.INVALID_PARAMS})
 """Codes by which servers refuse a request that their era does not have; other errors may pass."""
 
 
@@ -55,10 +49,7 @@ class ProbeKilled(StartFailed):
 
 
 async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, probe: float = PROBE_SECONDS) -> PeerInfo:
-    """Settles era and version of a fresh peer; `wanted` None means find out.
-
-    Raises `StartFailed`, among them `ProbeKilled` and `Incompatible`.
-    """
+    """Settles era and version of a fresh peer; `wanted` None means find out. Raises `StartFailed`."""
     if wanted is not None:
         try:
             return await (_discover(peer) if wanted is Era.MODERN else _initialize(peer))
@@ -151,7 +142,7 @@ async def _asked_twice(peer: Peer) -> RawJson:
     try:
         return await peer.answer(peer.send("server/discover"), may_cancel=False)
     except RpcError as exc:
-        if exc.code != UNSUPPORTED_VERSION or peer.info.version not in _offered(exc):
+        if exc.code != rpc_errors.UNSUPPORTED_VERSION or peer.info.version not in _offered(exc):
             raise
     return await peer.answer(peer.send("server/discover"), may_cancel=False)
 
@@ -217,7 +208,7 @@ def _code(exc: RpcError, otherwise: str) -> str:
 
 def _refusal_code(exc: RpcError) -> str:
     """The code of a refused `initialize`. A program that echoes requests sends the hub's own refusal back."""
-    if exc.raw is not None and exc.code == METHOD_NOT_FOUND:
+    if exc.raw is not None and exc.code == rpc_errors.METHOD_NOT_FOUND:
         return "not_mcp"
     return "era_mismatch" if _offered(exc) else _code(exc, "handshake_failed")
 

@@ -36,8 +36,6 @@ from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
 from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed, WireHandler
 
-_LAST_WORDS: Final = 1.0
-"""Seconds for the exit code and the rest of stderr of a process that closed its output."""
 _FINISHED: Final = "notifications/elicitation/complete"
 _CHANGED: Final = {
     list_changed(Kind.TOOL): (Kind.TOOL,),
@@ -136,8 +134,7 @@ class Peer(WireHandler):
 
     async def _lost(self) -> UpstreamLost:
         """The error for a request whose answer will not come, with the reason if it becomes known in a moment."""
-        with anyio.move_on_after(_LAST_WORDS):
-            await self.ending.explained.wait()
+        await self.ending.last_words()
         return self._gone()
 
     def _gone(self) -> UpstreamLost:

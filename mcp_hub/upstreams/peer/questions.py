@@ -1,4 +1,4 @@
-"""Questions of servers to their callers: requests of handshake servers, `input_required` results of modern ones.
+"""Questions of servers to their callers: requests of handshake servers, and the members of retries at modern ones.
 
 A question goes to the caller of exactly one call or is declined with a clear error; the server's call continues either
 way. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
@@ -12,15 +12,8 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.protocol import questions
-from mcp_hub.protocol.jsonrpc.envelope import (
-    Envelope,
-    error_frame,
-    id_key,
-    object_bytes,
-    raw_object,
-    result_frame,
-    usable_id,
-)
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, id_key, object_bytes, raw_object
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.types import RawJson, RawObject
 
@@ -34,10 +27,7 @@ Asker = tuple[Call, CallChannel]
 
 
 def with_retry(call: Call) -> RawObject:
-    """The params for a modern server, with the hub's own members for a retry (2026-07-28, basic/patterns/mrtr).
-
-    Members of those names from a client of another era are left out: their state is not checked.
-    """
+    """The params for a modern server; `inputResponses` and `requestState` are those that the hub checked, if any."""
     params = {name: value for name, value in call.params.items() if name not in RETRY}
     if call.input_responses is not None:
         params["inputResponses"] = msgspec.Raw(object_bytes(call.input_responses))
@@ -55,14 +45,14 @@ class OpenRequests:
 
     def take(self, message: Envelope, asker: Asker | None) -> None:
         """Passes a request on to the caller of the call that it belongs to, or declines it."""
-        id_ = usable_id(message.id)
+        id_ = envelope.usable_id(message.id)
         if id_ is None:
             return
         method = str(message.method)
         params = message.params if isinstance(message.params, msgspec.Raw) else msgspec.Raw(b"{}")
         reason = self._refusal(id_, method, params, asker)
         if reason is not None or asker is None:
-            self._send(error_frame(id_, (reason or _nobody(method)).encoded()))
+            self._send(envelope.error_frame(id_, (reason or _nobody(method)).encoded()))
             return
         _, channel = asker
         key = id_key(id_)
@@ -71,9 +61,9 @@ class OpenRequests:
         def answered(outcome: RawJson | RpcError) -> None:
             self._open.pop(key, None)
             if isinstance(outcome, RpcError):
-                self._send(error_frame(id_, outcome.encoded()))
+                self._send(envelope.error_frame(id_, outcome.encoded()))
             else:
-                self._send(result_frame(id_, outcome))
+                self._send(envelope.result_frame(id_, outcome))
 
         name = channel.ask(Question(method, params, answered))
         if key in self._open:

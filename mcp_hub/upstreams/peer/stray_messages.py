@@ -30,10 +30,9 @@ _ECHO: Final = 5.0
 
 
 class StrayMessages:
-    """The last `lines` that could not be read, for people, and the log messages that belong to no call.
+    """The last `lines` that could not be read, for people, and the hub's log of messages that belong to no call.
 
-    Those stay in the hub's log: of `warning` and above at its usual level, 20 a minute, the others as `debug`, 200 a
-    minute; more are only mentioned.
+    Of `warning` and above it has 20 a minute, of others 200 as `debug`; more are only mentioned.
     """
 
     def __init__(self, server: str) -> None:
@@ -53,9 +52,9 @@ class StrayMessages:
         return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
 
     def nameless(self, method: str) -> RpcError | None:
-        """Keeps a request whose id no answer can name; returns the error to answer it with, unless it wants none.
+        """Keeps a request whose id no answer can name; returns the error to answer it with (JSON-RPC 2.0 §5).
 
-        It has no id there (JSON-RPC 2.0 §5). Some servers write `"id":null` in notifications.
+        None for a notification: some servers write `"id":null` there.
         """
         refusal = RpcError("The id of a request is neither a string nor an integer.", code=INVALID_REQUEST)
         self._keep(f"a message ({refusal.message})")
@@ -94,10 +93,7 @@ class _Abandoned(msgspec.Struct, frozen=True):
 
 
 class AbandonedCalls:
-    """Calls of one connection that were given up, by request id: for a while their server may log and ask for them.
-
-    They go when they are answered after all. Times are a clock's.
-    """
+    """Calls that were given up, by request id, until they are answered: their server may still log and ask for them."""
 
     def __init__(self) -> None:
         self._calls: dict[int, _Abandoned] = {}

@@ -39,10 +39,7 @@ class ServerSubscriptions:
         self._listen: ByListen | None = None
 
     async def confirmed(self, uri: str) -> None:
-        """Waits until the server watches a wanted resource.
-
-        Raises the server's error, `MethodNotFound` if it has no subscriptions, `UpstreamLost`, `DeadlineExceeded`.
-        """
+        """Waits until the server watches a wanted resource. Raises `RpcError`, `MethodNotFound` if it cannot."""
         if uri in self.resources.watched:
             return
         if self._peer is None:
@@ -52,7 +49,7 @@ class ServerSubscriptions:
         await self.resources.attempt(uri).outcome()
 
     async def follow(self, peer: Peer, patience: float, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Works on this connection until cancelled, whatever the server does; it has `patience` seconds for an answer.
+        """Works on this connection until cancelled; each answer may take `patience` seconds.
 
         Counts as started when the server's lists may be read: later changes will be announced.
         """

@@ -1,7 +1,6 @@
 """Tools of handshake servers that run only as tasks: the hub makes the task, follows it and answers an ordinary call.
 
-Messages about a task name it, so its questions are attributed exactly, whatever else is in flight. Source:
-specification 2025-11-25, basic/utilities/tasks.
+Messages about a task name it, so its questions are attributed exactly (2025-11-25, basic/utilities/tasks).
 """
 
 from collections.abc import Iterable
@@ -60,7 +59,7 @@ class _HandshakeTask(TaskPoll):
     """Its result is fetched on its own; fetching it is also how the server gets to ask."""
 
     def __init__(
-        self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0, status: str = "working"
+        self, call: Call, channel: CallChannel, known: Known, pause: float = 0, status: str = "working"
     ) -> None:
         super().__init__(call, channel, known, pause)
         self._status = status
@@ -140,7 +139,7 @@ class ServerTasks:
         if created is None:
             return answer  # it was answered without a task after all
         made = created.task
-        task = _HandshakeTask(call, channel, Known(Era.HANDSHAKE, *made.known), made.pause, made.status)
+        task = _HandshakeTask(call, channel, made.known(Era.HANDSHAKE), made.pause, made.status)
         self._by_token[token] = call, channel
         try:
             return await self.follow(task, line)

@@ -1,7 +1,6 @@
 """The resources of one server that clients want to be watched, and those that the server watches. No I/O.
 
-References are counted, whatever the connection does. After a gap (a restart, a stream that broke) each wanted resource
-counts as updated once: it may have changed unseen.
+After a gap (a restart, a stream that broke) each wanted resource counts as updated once: it may have changed unseen.
 """
 
 from collections import Counter
@@ -34,10 +33,7 @@ class Attempt:
 
 
 class WantedResources:
-    """Resources of one server by its own URIs: `wanted` with the number of references, `watched` as it has confirmed.
-
-    One task at a time fulfils the wishes.
-    """
+    """Resources of one server by its own URIs: `wanted` counts references, `watched` are those that it confirmed."""
 
     def __init__(self, server: str, changes: Notices) -> None:
         self._server = server

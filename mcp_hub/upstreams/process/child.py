@@ -4,8 +4,7 @@ The child leads a session and a process group (pid == pgid). Its exit is *seen* 
 without reaping), then the group is killed, and only then is the leader reaped: as long as it is a zombie the kernel
 gives its group id to nobody else, so a signal to the group can never hit strangers.
 
-Not here: reading and writing the pipes (`wire.pipe`), restarting (`lifecycle`), finding the command (`commands`), and
-what leaves the group with `setsid` (`watchdog`).
+Not here: what leaves the group with `setsid` (`watchdog`).
 """
 
 import contextlib
@@ -53,19 +52,12 @@ class Child:
         self.stdin, self.stdout, self.stderr = cast(tuple[io.FileIO, io.FileIO, io.FileIO], pipes)
 
     def hand_over(self) -> tuple[io.FileIO, io.FileIO, io.FileIO]:
-        """Give stdin, stdout and stderr to a caller that attaches them to its loop and closes them itself.
-
-        It closes stdin before it calls `close()`, whose first step waits for a child that has seen end of file, and
-        the others when it has read enough.
-        """
+        """Give the pipes to a caller that closes them itself, stdin before `close()`, the others when it has read."""
         self._owns_pipes = False
         return self.stdin, self.stdout, self.stderr
 
     async def wait(self) -> int:
-        """The leader's return code, once it has exited and its group was killed.
-
-        Any number of tasks may wait, and be cancelled in it.
-        """
+        """The leader's return code, once it has exited and its group was killed. Any number of tasks may wait."""
         if self.returncode is not None:
             await anyio.lowlevel.checkpoint()
             return self.returncode
@@ -80,8 +72,7 @@ class Child:
     async def close(self, grace_eof: float, grace_term: float) -> None:
         """End the process and its group: end of file, after `grace_eof` seconds SIGTERM, `grace_term` later SIGKILL.
 
-        Returns within the two graces, `KILL_GRACE` and the time of `end_others`, also when the caller is cancelled. May
-        be called again, or twice at once.
+        Returns within these, `KILL_GRACE` and the time of `end_others`, also when it is cancelled. Idempotent.
         """
         with anyio.CancelScope(shield=True):
             if self._owns_pipes:
@@ -121,7 +112,7 @@ class Child:
 def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, end_others: EndOthers | None = None) -> Child:
     """Start `argv` (its first item an absolute path, never a shell) with exactly this environment.
 
-    Blocks for the milliseconds until the new program has been loaded. Raises: `StartFailed` when it could not be.
+    Blocks for the milliseconds until the new program has been loaded. Raises `StartFailed`.
     """
     if sys.platform == "win32":
         raise StartFailed("cannot_start", "a server that is a child process needs a POSIX system")

@@ -1,10 +1,10 @@
 """Where the program of a server's `command` is, and which environment its process gets.
 
-Desktop applications start the hub with a PATH that knows neither Homebrew nor nvm, so the usual places are searched
-after PATH. Children inherit an allow-listed environment: a secret in the hub's own reaches only the server whose
-configuration names it.
+Desktop applications start the hub with a PATH that knows neither Homebrew nor nvm, so the usual places follow PATH.
+Children inherit an allow-listed environment: a secret in the hub's own reaches only the server that is to have it.
 """
 
+import glob
 import os
 import re
 import shutil
@@ -43,9 +43,7 @@ SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|AUTH|KEY", re.IGNORECASE)
 
 def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
     """The absolute path of the program: `command` itself if it is a path (`~` and relative to `cwd` allowed), else
-    found on `env_path` and then in the usual places.
-
-    Raises: `StartFailed`, which lists what was searched and how to install the well-known ones.
+    found on `env_path` and then in the usual places. Raises `StartFailed`, which lists them and advises.
     """
     if os.path.dirname(command):
         return _existing(_absolute(command, home, cwd))
@@ -62,8 +60,7 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
 def child_env(parent: Mapping[str, str], extra: Mapping[str, str], path_additions: Iterable[str]) -> dict[str, str]:
     """The environment of a child: what is harmless of the hub's own, then what the configuration names (`extra`).
 
-    `path_additions` (the folder of the command, so that `npx` finds its `node`) and the folder of the hub's own
-    interpreter follow on PATH, after everything that is there already.
+    `path_additions` (so that `npx` finds its `node`) and the folder of the hub's own interpreter are last on PATH.
     """
     env = {name: value for name, value in parent.items() if _is_inherited(name) and not value.startswith("()")}
     env.update(extra)
@@ -106,12 +103,8 @@ def _usual_places(home: str) -> list[str]:
 
 
 def _newest_node(versions: str) -> list[str]:
-    try:
-        names = os.listdir(versions)
-    except OSError:
-        return []
-    newest = max(names, key=_version, default=None)
-    return [] if newest is None else [os.path.join(versions, newest, "bin")]
+    found = glob.glob(os.path.join(glob.escape(versions), "*", "bin"))
+    return sorted(found, key=_version)[-1:]
 
 
 def _version(name: str) -> tuple[int, ...]:

@@ -28,10 +28,7 @@ _hubs = 0
 
 
 def adopt_orphans() -> bool:
-    """From now on orphans become children of this process rather than of init. Calls nest; False if it cannot be.
-
-    Source: prctl(2), PR_SET_CHILD_SUBREAPER.
-    """
+    """From now on orphans become children of this process (prctl(2)). Calls nest; False if it cannot be."""
     global _hubs
     if sys.platform != "linux" or (not _hubs and (_is_subreaper() or not _prctl(_SET_SUBREAPER, 1))):
         return False  # a process that is one already remains one

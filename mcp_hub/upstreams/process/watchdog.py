@@ -15,7 +15,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Final, Self
 
 import anyio
@@ -23,15 +22,8 @@ import anyio.to_thread
 
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
+from mcp_hub.upstreams.process import reaper
 from mcp_hub.upstreams.process.child import Child, spawn
-from mcp_hub.upstreams.process.reaper import (
-    adopt_orphans,
-    disown_orphans,
-    new_stamp,
-    reap_adopted,
-    stamp,
-    stamp_adopted,
-)
 from mcp_hub.upstreams.process.watchdog_process import WatchdogKeeper, can_watch
 from mcp_hub.upstreams.process.watchdog_program import INSTANCE, kill_marked
 
@@ -57,7 +49,7 @@ class Watchdog:
         self.instance = instance or os.urandom(16).hex()
         self._may_adopt = may_adopt
         self._adopts = False
-        self._stamp = new_stamp()
+        self._stamp = reaper.new_stamp()
         self._number = 0
         self._living: dict[str, int] = {}  # MCP_HUB_CHILD → pid of the leader, until nothing of it is left
         self._ended: set[str] = set()
@@ -71,12 +63,9 @@ class Watchdog:
         return self._guard.process.pid if self._guard.process is not None else None
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
-        """As `child.spawn`, with the two variables in `env`. The first child brings up the guard process.
-
-        Raises: `StartFailed`.
-        """
+        """As `child.spawn`, with the two variables in `env`. The first child brings up the guard process."""
         if not self._is_awake.is_set():
-            self._adopts = self._may_adopt and adopt_orphans()
+            self._adopts = self._may_adopt and reaper.adopt_orphans()
             self._is_awake.set()
             if not can_watch():
                 log.info("guard_unavailable", consequence="servers may outlive a hub that is killed")
@@ -85,7 +74,7 @@ class Watchdog:
         mark = f"{self.instance}.{self._number}"
         marks = {INSTANCE: self.instance, CHILD: mark}
         child = spawn(argv, {**env, **marks}, cwd, end_others=partial(self._end_others, mark))
-        stamp(child.pid, self._stamp)
+        reaper.stamp(child.pid, self._stamp)
         self._living[mark] = child.pid
         self._guard.tell(f"+{child.pid}\n")
         return child
@@ -97,19 +86,17 @@ class Watchdog:
             with anyio.move_on_after(_TICK):
                 await self._guard.wait()
             self._guard.ensure()
-            stamp_adopted(self._stamp, f"{INSTANCE}={self.instance}".encode())
-            reap_adopted()
+            reaper.stamp_adopted(self._stamp, f"{INSTANCE}={self.instance}".encode())
+            reaper.reap_adopted()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._guard.stop()
-        reap_adopted()
+        reaper.reap_adopted()
         if self._adopts:
-            disown_orphans()
+            reaper.disown_orphans()
             self._adopts = False
 
     async def _end_others(self, mark: str) -> None:
@@ -126,7 +113,7 @@ class Watchdog:
                 killed, is_clean = await search
                 if not is_clean:
                     log.warning("children_left", marks=sorted(batch), reason="they do not die of SIGKILL")
-                reap_adopted(killed)
+                reaper.reap_adopted(killed)
             for ended in batch:
                 del self._living[ended]
             self._guard.tell("".join(f"-{pid}\n" for pid in batch.values()))

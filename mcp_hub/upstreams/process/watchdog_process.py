@@ -38,10 +38,7 @@ class WatchdogProcess:
     """
 
     def __init__(self, instance: str, lines: str = "") -> None:
-        """`lines` as for `tell`: it has them from its first moment. Takes as long as a fork does.
-
-        Raises: `OSError`.
-        """
+        """`lines` as for `tell`: it has them from its first moment. Raises `OSError`."""
         read, write = os.pipe()  # close-on-exec: nobody but us has the write end
         self._pipe = open(write, "wb", buffering=0)
         try:

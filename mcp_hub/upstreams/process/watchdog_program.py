@@ -118,10 +118,7 @@ def _follow(hub: int) -> tuple[str, set[int]]:
 
 
 def _register_exit(ready: "select.poll", hub: int) -> bool:
-    """Also wakes for the end of the hub's process: what that fork()ed without exec() could hold the pipe open.
-
-    False if it has ended already.
-    """
+    """Also wakes for the end of the hub: a fork() without exec() could hold the pipe open. False if it has ended."""
     if sys.platform == "linux":
         with suppress(OSError):
             pidfd = os.pidfd_open(hub)

@@ -38,10 +38,7 @@ class ManagedUpstream(Supervisor):
     """Takes the calls that this one cannot send any more."""
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """Writes the request of a call in place; None while the upstream is not up, not free, or not behind a pipe.
-
-        Raises what the gate raises.
-        """
+        """As `Upstream.begin`; None while the upstream is not up, not free, or not behind a pipe."""
         peer = self._peer
         if peer is None or not peer.can_begin(call):
             return None
@@ -88,8 +85,7 @@ class ManagedUpstream(Supervisor):
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call, after a short wait if the upstream is on its way up.
 
-        Raises `UpstreamUnavailable` with state and reason, `Busy` when another session keeps it too long, and what
-        the gate and `Peer.call` raise.
+        Raises `UpstreamUnavailable`, `Busy` when another session keeps it too long, and as the gate and `Peer.call`.
         """
         try:
             async with self._turn(call, channel):
@@ -133,10 +129,7 @@ class ManagedUpstream(Supervisor):
         raise self._unavailable(reason)
 
     async def _follow(self, task: TaskPoll, left: RpcError | None = None) -> Completed:
-        """Follows a task to its end, over one connection after the other, as long as there will be another one.
-
-        Raises the `RpcError` of `Peer.follow`, else `left`, or the reason why the server could not be asked at all.
-        """
+        """Follows a task to its end, over one connection after the other. Raises as `Peer.follow`, or `left`."""
         while True:
             try:
                 peer = await self._next_peer(None)
@@ -184,11 +177,6 @@ class ManagedUpstream(Supervisor):
         self._lists.inherit(state.lists)
         for uri in state.wanted:
             self._subscriptions.resources.want(uri)
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether this hub has read its lists, not only an earlier one."""
-        return self._lists.is_fresh
 
     def status(self) -> UpstreamStatus:
         life, last, connection, peer = self._life, self._lists.last, self._connection, self._connected

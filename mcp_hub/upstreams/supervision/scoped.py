@@ -88,13 +88,10 @@ class Scoped(ManagedUpstream):
         """Never in place: the process may have to be started."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call to its own process, which is started if need be.
-
-        Raises `Busy` when there are too many processes, and what `ManagedUpstream.call` raises.
-        """
+        """Relays a call to its own process, started if need be. Raises `Busy`, and as `ManagedUpstream.call`."""
         if self._successor is not None:
             return await self._successor(call, channel)
-        if not self.is_listed:
+        if not self._lists.is_fresh:
             self.wake()  # its known lists may be old
         key = self._key(call)
         member = self._members.get(key) or self._start(key)

@@ -1,6 +1,6 @@
 """Keeps one server up: its owner task starts it, lists, watches, backs off, starts it again, and lets it rest.
 
-Callers wait for the server here, and operators drain or restart it. `lifecycle` decides each transition.
+`lifecycle` decides each transition.
 """
 
 import math
@@ -138,16 +138,13 @@ class Supervisor:
             self._connected.tasks.leave()
 
     def restart(self) -> None:
-        """Ends the process, if one runs, and starts a fresh one at once, also where it was given up or stopped.
-
-        Calls that run fail as if it had died; let them end by `drain` before. No effect once `run` has ended.
-        """
+        """Ends the process, if one runs, and starts a fresh one at once; calls fail. No effect once `run` has ended."""
         self._order(lifecycle.restarted(self._life), _RESTARTED)
 
     async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
         """Takes no more calls, lets those that run end within `seconds`, then ends the process, until `restart`.
 
-        Returns when the connection is closed. Idempotent.
+        Returns when it is stopped. Idempotent.
         """
         self._peer = None
         self._become(lifecycle.draining(self._life, why))
@@ -162,10 +159,7 @@ class Supervisor:
             await self._changes.wait(self._changes.version)
 
     def use(self, twin: Self) -> None:
-        """Applies the limits of `twin` from now on; the process continues, and calls that wait keep their limits.
-
-        A server that rests and no longer may is started.
-        """
+        """Applies the limits of `twin`; the process continues. A server that rests and no longer may is started."""
         rules = self._rules = twin._rules
         self._lists.use(rules.lists)
         self._adjusted.set()
@@ -194,10 +188,7 @@ class Supervisor:
     # -- callers ------------------------------------------------------------------------------------------------
 
     async def _next_peer(self, patience: float | None) -> Peer:
-        """The next peer that calls can be sent to. Without `patience` it waits as long as the server is on its way up.
-
-        Raises `UpstreamUnavailable`.
-        """
+        """The next peer for calls; without `patience`, as long as one may come. Raises `UpstreamUnavailable`."""
         self.wake()
         limit = patience
         if patience is not None and lifecycle.is_first_start(self._life):

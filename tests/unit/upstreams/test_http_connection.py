@@ -140,7 +140,7 @@ class OldMcp(OldServer):
 
 async def test_the_end_of_the_old_stream_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unlike a process, it has nothing more to say."""
-    monkeypatch.setattr("mcp_hub.upstreams.peer.peer._LAST_WORDS", 4 * WAIT)
+    monkeypatch.setattr("mcp_hub.upstreams.peer.state.LAST_WORDS", 4 * WAIT)
     old = OldMcp()
     async with serving(old) as server, connection(server, transport="sse") as (_, peer):
         pending = peer.send("tools/list")

@@ -26,10 +26,9 @@ from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, lis
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.complete import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
-from mcp_hub.upstreams.peer.elicitations import Elicitations
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.modern_tasks import made_task
-from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Asker, OpenRequests, with_retry
+from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Asker, Elicitations, OpenRequests, with_retry
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, NOT_SETTLED, ListChanges, Observer, PeerEnding, PeerInfo
 from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls, StrayMessages
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll

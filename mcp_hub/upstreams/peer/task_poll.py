@@ -6,6 +6,7 @@ the data with which another hub can continue it (`Known`). `tasks` and `modern_t
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -118,11 +119,8 @@ class TaskPoll(ABC):
         """`follow`, as the era has it."""
 
     async def _cancel(self, line: TaskConnection) -> None:
-        with anyio.move_on_after(_GOODBYE, shield=True):
-            try:
-                await line.ask("tasks/cancel", self._named)
-            except RpcError:
-                pass  # it has ended in the meantime, or the server cannot be reached
+        with anyio.move_on_after(_GOODBYE, shield=True), suppress(RpcError):
+            await line.ask("tasks/cancel", self._named)
 
     async def _look(self, line: TaskConnection) -> ServerTask:
         """The task as it is now."""

@@ -36,20 +36,6 @@ class _ToolTask(msgspec.Struct):
     execution: Execution
 
 
-def required_tasks(capabilities: JsonObject, tools: Iterable[bytes]) -> frozenset[str]:
-    """The names of the tools that can be called as tasks only; none if the server does not take such calls."""
-    offered: object = capabilities
-    for key in ("tasks", "requests", "tools", "call"):
-        offered = offered.get(key) if isinstance(offered, dict) else None
-    found: set[str] = set()
-    for raw in tools if offered is not None else ():
-        if b'"taskSupport"' in raw:
-            tool = read_as(raw, _ToolTask)
-            if tool is not None and tool.execution.taskSupport == "required":
-                found.add(tool.name)
-    return frozenset(found)
-
-
 def as_task(call: Call) -> Call:
     """The call that asks its server to run it as a task."""
     return msgspec.structs.replace(call, params={**call.params, "task": _TTL})
@@ -111,8 +97,14 @@ class ServerTasks:
         self._by_token: dict[int, Asker] = {}
 
     def learn(self, capabilities: JsonObject, tools: Iterable[bytes]) -> None:
-        """Takes the tools that the server lists now."""
-        self.required = required_tasks(capabilities, tools)
+        """Takes the tools that the server lists now; none is required if it does not take such calls."""
+        offered: object = capabilities
+        for key in ("tasks", "requests", "tools", "call"):
+            offered = offered.get(key) if isinstance(offered, dict) else None
+        may_run = [read_as(raw, _ToolTask) for raw in tools if offered is not None and b'"taskSupport"' in raw]
+        self.required = frozenset(
+            tool.name for tool in may_run if tool is not None and tool.execution.taskSupport == "required"
+        )
 
     def leave(self) -> None:
         """From now on a call that is cancelled leaves its task to another hub."""

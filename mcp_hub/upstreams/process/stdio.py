@@ -65,6 +65,7 @@ class StdioConnection:
     stderr: deque[str] = field(default_factory=deque)
     child: Child | None = None
     peer: Peer | None = None
+    lost_session = False  # the session is the process
 
     @property
     def pid(self) -> int | None:
@@ -74,11 +75,6 @@ class StdioConnection:
     def can_retry(self) -> bool:
         """A process that could not even be started will not be found the next time either."""
         return self.child is not None
-
-    @property
-    def lost_session(self) -> bool:
-        """The session is the process."""
-        return False
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Starts the process and settles the era; a process that dies of the probe is started once more."""

@@ -136,13 +136,11 @@ class Scoped(ManagedUpstream):
 
     def _supervisor(self) -> ManagedUpstream:
         """A member's: its callers wait for it to start, and nobody else hears of its changes."""
-        rules, clock, changes = self._member_rules(), self._clock, Notices()
+        rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
+        clock, changes, jitter = self._clock, Notices(), self._jitter
         return ManagedUpstream(
-            self.name, self._connect, rules, clock=clock, changes=changes, jitter=self._jitter, gate=self._gate
+            self.name, self._connect, rules, clock=clock, changes=changes, jitter=jitter, gate=self._gate
         )
-
-    def _member_rules(self) -> SupervisorRules:
-        return replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
 
     async def _run(self, key: str, member: _Member) -> None:
         with member.scope:

@@ -13,7 +13,7 @@ from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.tasks import required_tasks
+from mcp_hub.upstreams.peer.tasks import ServerTasks
 from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, group, record_of
 from tests.unit.wire.raw_lines import WAIT
@@ -220,7 +220,10 @@ def tool(name: str, support: object) -> bytes:
 
 def test_only_tools_that_require_a_task_of_servers_that_take_one() -> None:
     tools = [tool("a", "required"), tool("b", "optional"), tool("c", 7), b'{"name":"d"}', b'{"taskSupport"']
-    assert required_tasks(TASKS, tools) == {"a"}
+    tasks = ServerTasks(outlive=False)
+    tasks.learn(TASKS, tools)
+    assert tasks.required == {"a"}
     lacks: list[JsonObject] = [{}, {"tasks": {}}, {"tasks": {"requests": {"tools": 1}}}, {"tasks": []}]
     for lacking in lacks:
-        assert required_tasks(lacking, tools) == frozenset()
+        tasks.learn(lacking, tools)
+        assert not tasks.required

@@ -145,9 +145,9 @@ def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:
         hint = CacheHint(_ttl(page.get("ttlMs")), bytes(page.get("cacheScope", b"")) == b'"public"')
     except (msgspec.DecodeError, RecursionError) as exc:
         raise RpcError(f"the list cannot be read: {exc}") from None
-    listed.hint = (
-        hint if not listed.raws else CacheHint(min(hint.ttl_ms, listed.hint.ttl_ms), hint.public and listed.hint.public)
-    )
+    if listed.raws:
+        hint = CacheHint(min(hint.ttl_ms, listed.hint.ttl_ms), hint.public and listed.hint.public)
+    listed.hint = hint
     listed.raws += [bytes(entry) for entry in entries]
     try:
         return msgspec.json.decode(page.get("nextCursor", b"null"), type=str | None)

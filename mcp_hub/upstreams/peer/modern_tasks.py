@@ -65,8 +65,6 @@ class ModernTask(TaskPoll):
             if task.status == "working" or self._questions.are_answered:  # else it waits, perhaps forever
                 self.channel.touch()
 
-    # -- its questions
-
     async def _ask(self, line: TaskConnection, task: ServerTask) -> None:
         try:
             self._questions.take(task.inputRequests if task.status == "input_required" else None)
@@ -95,8 +93,6 @@ class ModernTask(TaskPoll):
     async def _give_up(self, line: TaskConnection) -> None:
         self._questions.close()
         await self._cancel(line)
-
-    # -- its progress and outcome
 
     def _tell(self, task: ServerTask) -> None:
         """A new status message is a step of progress: no other payload is under way."""

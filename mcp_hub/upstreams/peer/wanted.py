@@ -45,8 +45,6 @@ class WantedResources:
         self._touched: set[str] = set()
         self._news = anyio.Event()
 
-    # -- wishing ------------------------------------------------------------------------------------------------
-
     def want(self, uri: str) -> None:
         """Takes a reference, which `release` gives back."""
         self.wanted[uri] += 1
@@ -72,8 +70,6 @@ class WantedResources:
         """Has everything tried that is wanted and not watched."""
         for uri in self.wanted.keys() - self.watched:
             self.attempt(uri)
-
-    # -- fulfilling -----------------------------------------------------------------------------------------------
 
     def is_due(self, uri: str) -> bool:
         """Whether the server is to be asked to watch it."""
@@ -109,8 +105,6 @@ class WantedResources:
     def _end_attempt(self, uri: str, error: RpcError | None) -> None:
         if uri in self._attempts:
             self._attempts.pop(uri).settle(error)
-
-    # -- waking -----------------------------------------------------------------------------------------------------
 
     def _touch(self, uri: str) -> None:
         self._touched.add(uri)

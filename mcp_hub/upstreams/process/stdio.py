@@ -18,7 +18,7 @@ from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.era_cache import EraCache
-from mcp_hub.upstreams.peer.negotiation import Incompatible, ProbeKilled
+from mcp_hub.upstreams.peer.negotiation import ProbeKilled
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import LAST_WORDS
 from mcp_hub.upstreams.process.child import Child, describe_exit
@@ -111,8 +111,7 @@ class StdioConnection:
         except ProbeKilled:
             raise
         except StartFailed as exc:
-            kind = Incompatible if isinstance(exc, Incompatible) else StartFailed
-            raise kind(*await self.last_words(exc.cause)) from None
+            raise type(exc)(*await self.last_words(exc.cause)) from None
         return peer
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:

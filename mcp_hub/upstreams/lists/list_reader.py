@@ -62,9 +62,7 @@ async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
         await anyio.to_thread.run_sync(limits.prepare, snapshot, abandon_on_cancel=True)
 
 
-async def list_kinds(
-    peer: Peer, kinds: set[Kind], limits: ListLimits, silence: float | None = None
-) -> dict[Kind, Listed]:
+async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: float | None) -> dict[Kind, Listed]:
     """The lists of those `kinds` that the server announces; first pages are asked for together.
 
     Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.

@@ -104,12 +104,10 @@ class _OtherEra(StartFailed):
         self.is_certain = is_certain
 
 
-class _NotModern(_OtherEra):
-    pass
+class _NotModern(_OtherEra): ...
 
 
-class _IsModern(_OtherEra):
-    pass
+class _IsModern(_OtherEra): ...
 
 
 async def _discover(peer: Peer) -> PeerInfo:

@@ -4,7 +4,6 @@ from typing import Final
 
 import anyio
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
@@ -86,7 +85,7 @@ def _text(raw: msgspec.Raw) -> str:
     return shown(head.decode("utf-8", "replace") if text is None else text)[:_SHOWN]
 
 
-class _Abandoned(msgspec.Struct, frozen=True):
+class _Abandoned(msgspec.Struct):
     session: str
     logs_until: float
     asks_until: float
@@ -115,7 +114,8 @@ class AbandonedCalls:
         if is_question:  # sessions have waited for this long before their turn (`Turns`)
             return any(call.asks_until > now for call in others)
         if others:
-            self._calls = {id_: replace(call, logs_until=now + _ECHO) for id_, call in self._calls.items()}
+            for call in self._calls.values():
+                call.logs_until = now + _ECHO
         return bool(others)
 
     def _drop_old(self, now: float) -> None:

@@ -233,5 +233,5 @@ async def test_a_server_that_was_gone_before_it_was_asked_has_failed() -> None:
     async with talking(Era.HANDSHAKE, tools={}) as (peer, _):
         peer.wire.close("the session is unknown", "session_lost")
         with pytest.raises(StartFailed) as caught:
-            await list_kinds(peer, {TOOL}, ListLimits())
+            await list_kinds(peer, {TOOL}, ListLimits(), None)
         assert caught.value.code == "session_lost"

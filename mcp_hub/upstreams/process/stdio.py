@@ -59,7 +59,7 @@ class StdioConnection:
     name: str
     make_spec: Callable[[], StdioSpec]
     memory: EraCache
-    guardian: Watchdog
+    watchdog: Watchdog
     turn: Turn | None = None
     spec: StdioSpec = field(init=False)
     stderr: deque[str] = field(default_factory=deque)
@@ -95,7 +95,7 @@ class StdioConnection:
         return peer
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
-        self.child = child = self.guardian.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
+        self.child = child = self.watchdog.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)

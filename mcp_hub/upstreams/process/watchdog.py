@@ -3,12 +3,12 @@
 Whatever a server starts, however it daemonises, lives as long as the server's own process and no longer. Every child
 gets two variables, which its descendants inherit: `MCP_HUB_INSTANCE` names this hub, `MCP_HUB_CHILD` the one start of
 one server. When a server has exited and its group was killed (`child`), everything with its `MCP_HUB_CHILD`, or in
-its session, is killed too. When the hub itself is killed, the guard process does that for all of them.
+its session, is killed too. When the hub itself is killed, the watchdog process does that for all of them.
 
 A process that wiped its environment *and* left its session cannot be found. A parent-death signal (PR_SET_PDEATHSIG)
 is not used: it would have to be set between fork and exec, which rules out vfork, is unsafe with threads, and follows
 the thread that forked rather than the process. Off Linux there is no /proc to search: groups are killed, by the hub
-and by the guard, and nothing else.
+and by the watchdog process, and nothing else.
 """
 
 import os
@@ -42,7 +42,7 @@ class Watchdog:
 
     Without `may_adopt` the process does not become the parent of orphans: it is a host program's.
 
-    A context manager; on the way out, when all children are closed and `run` has ended, the guard process ends, too.
+    A context manager; on the way out, when all children are closed and `run` has ended, the watchdog process ends, too.
     """
 
     def __init__(self, clock: Clock, instance: str | None = None, *, may_adopt: bool = True) -> None:
@@ -54,38 +54,38 @@ class Watchdog:
         self._living: dict[str, int] = {}  # MCP_HUB_CHILD → pid of the leader, until nothing of it is left
         self._ended: set[str] = set()
         self._searching = anyio.Lock()
-        self._guard = WatchdogKeeper(self.instance, self._living.values(), clock)
+        self._keeper = WatchdogKeeper(self.instance, self._living.values(), clock)
         self._is_awake = anyio.Event()
 
     @property
-    def guard_pid(self) -> int | None:
-        """The guard process, if there is one at the moment."""
-        return self._guard.process.pid if self._guard.process is not None else None
+    def process_pid(self) -> int | None:
+        """The watchdog process, if there is one at the moment."""
+        return self._keeper.process.pid if self._keeper.process is not None else None
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
-        """As `child.spawn`, with the two variables in `env`. The first child brings up the guard process."""
+        """As `child.spawn`, with the two variables in `env`. The first child brings up the watchdog process."""
         if not self._is_awake.is_set():
             self._adopts = self._may_adopt and reaper.adopt_orphans()
             self._is_awake.set()
             if not can_watch():
                 log.info("guard_unavailable", consequence="servers may outlive a hub that is killed")
-        self._guard.ensure()
+        self._keeper.ensure()
         self._number += 1
         mark = f"{self.instance}.{self._number}"
         marks = {INSTANCE: self.instance, CHILD: mark}
         child = spawn(argv, {**env, **marks}, cwd, end_others=partial(self._end_others, mark))
         reaper.stamp(child.pid, self._stamp)
         self._living[mark] = child.pid
-        self._guard.tell(f"+{child.pid}\n")
+        self._keeper.tell(f"+{child.pid}\n")
         return child
 
     async def run(self) -> None:
-        """Starts another guard if one has ended, and reaps what was adopted, until cancelled."""
+        """Starts another watchdog process if one has ended, and reaps what was adopted, until cancelled."""
         await self._is_awake.wait()
         while True:
             with anyio.move_on_after(_TICK):
-                await self._guard.wait()
-            self._guard.ensure()
+                await self._keeper.wait()
+            self._keeper.ensure()
             reaper.stamp_adopted(self._stamp, f"{INSTANCE}={self.instance}".encode())
             reaper.reap_adopted()
 
@@ -93,7 +93,7 @@ class Watchdog:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._guard.stop()
+        await self._keeper.stop()
         reaper.reap_adopted()
         if self._adopts:
             reaper.disown_orphans()
@@ -116,7 +116,7 @@ class Watchdog:
                 reaper.reap_adopted(killed)
             for ended in batch:
                 del self._living[ended]
-            self._guard.tell("".join(f"-{pid}\n" for pid in batch.values()))
+            self._keeper.tell("".join(f"-{pid}\n" for pid in batch.values()))
 
 
 def _kill_left(batch: Mapping[str, int]) -> tuple[set[int], bool]:

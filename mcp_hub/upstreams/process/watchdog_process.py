@@ -1,4 +1,4 @@
-"""The hub's end of the guard process (`watchdog_program`): starting it, telling it of sessions, ending it."""
+"""The hub's end of the watchdog process (`watchdog_program`): starting it, telling it of sessions, ending it."""
 
 import os
 import signal
@@ -20,21 +20,20 @@ from mcp_hub.upstreams.process.child import open_pidfd, wait_for_exit
 log = get_logger(__name__)
 
 _END: Final = 0.5
-"""Seconds for a guard to end once its pipe is closed: it looks twice whether anything is left."""
+"""Seconds for the process to end once its pipe is closed: it looks twice whether anything is left."""
 _STARTS, _PERIOD = 5, 60.0
-"""Guards that are started at most, and the seconds within which."""
+"""Processes that are started at most, and the seconds within which."""
 
 
 def can_watch() -> bool:
-    """Whether there is an interpreter to run the guard with: a frozen program is not one. Windows has no sessions."""
+    """Whether there is an interpreter to run the process with: a frozen program is not one. Windows has no sessions."""
     return sys.platform != "win32" and bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 class WatchdogProcess:
-    """A running guard. It has a session of its own, no descriptor but the pipe, and neither mark nor secret of ours.
+    """A running watchdog process: a session of its own, no descriptor but the pipe, and no mark or secret of ours.
 
-    Its environment names no hub, also where this hub is a server of another one: that one must not kill it, since it
-    is what ends our own servers.
+    Its environment names no hub, also where this hub is a server of another one, which must not kill it.
     """
 
     def __init__(self, instance: str, lines: str = "") -> None:
@@ -70,7 +69,7 @@ class WatchdogProcess:
         return self._popen.poll() is None
 
     def tell(self, lines: str) -> bool:
-        """Sends lines to the guard; False if it has ended or does not read any more."""
+        """Sends lines to it; False if it has ended or does not read any more."""
         data = lines.encode()
         try:
             return self._pipe.write(data) == len(data)
@@ -106,7 +105,7 @@ class WatchdogProcess:
 
 
 class WatchdogKeeper:
-    """Keeps one guard running for the hub `instance`. `sessions` is a live view of the leaders that it has to know."""
+    """Keeps one watchdog process running for a hub. `sessions` is a live view of the leaders that it has to know."""
 
     def __init__(self, instance: str, sessions: Collection[int], clock: Clock) -> None:
         self._instance = instance
@@ -116,7 +115,7 @@ class WatchdogKeeper:
         self.process: WatchdogProcess | None = None
 
     def ensure(self) -> None:
-        """Starts a guard unless one runs, there can be none, or too many were started."""
+        """Starts a process unless one runs, there can be none, or too many were started."""
         if self.process is not None:
             if self.process.is_running:
                 return
@@ -133,17 +132,17 @@ class WatchdogKeeper:
             log.warning("guard_failed", reason=str(error))
 
     def tell(self, lines: str) -> None:
-        """Sends lines to the guard, or starts another one that knows as much."""
+        """Sends lines to it, or starts another one that knows as much."""
         if self.process is not None and not self.process.tell(lines):
             self.process.discard()  # it has ended, or was stopped so long that its pipe is full
             self.ensure()
 
     async def wait(self) -> None:
-        """Returns when the guard has ended; never while there is none."""
+        """Returns when the process has ended; never while there is none."""
         await (anyio.sleep_forever() if self.process is None else self.process.wait())
 
     async def stop(self) -> None:
-        """Ends the guard, as `WatchdogProcess.stop`."""
+        """Ends the process, as `WatchdogProcess.stop`."""
         if self.process is not None:
             process, self.process = self.process, None
             await process.stop()

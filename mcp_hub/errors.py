@@ -103,10 +103,9 @@ class KeyReused(HubError):
 class PostRefused(HubError):
     """A refused request of a worker; nothing has changed. `members` are details for programs."""
 
-    code: ClassVar[str]
-
-    def __init__(self, message: str, **members: object) -> None:
+    def __init__(self, code: str, message: str, **members: object) -> None:
         super().__init__(message)
+        self.code = code
         self.members = members
 
 

@@ -50,8 +50,7 @@ from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import kept_key
-from mcp_hub.upstreams.executors.posts import ProducerLimits
-from mcp_hub.upstreams.executors.registry import ExecutorLimits
+from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
@@ -169,8 +168,8 @@ def _sources(
 
 def _virtual(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
-    limits = ExecutorLimits(producer=ProducerLimits(event=settings.hub.limits.event))
-    return ExecutorUpstream(virtual_name(settings), changes, SystemClock(), limits, next_epoch=epochs)
+    limits = ExecutorLimits(event=settings.hub.limits.event)
+    return ExecutorUpstream(virtual_name(settings), changes, SystemClock(), limits, epochs)
 
 
 def _catalog(settings: Settings, fleet: UpstreamSet, changes: Notices, approvals: Approvals) -> Catalog:

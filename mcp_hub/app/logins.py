@@ -65,15 +65,13 @@ class Logins:
     def access(self, name: str, server: ServerSettings) -> "Access | None":
         """The login for the connections of that server, if it may have one."""
         from mcp_hub.upstreams.auth.access import Access  # an HTTP client, which most hubs do without
-        from mcp_hub.upstreams.auth.login import log_in_alone
 
         client = client_of(server)
         if client is None or server.url is None:
             self._held.pop(name, None)
             return None
-        access = Access(name, server.url, client, self._store, login=log_in_alone if client.is_machine else None)
-        self._held[name] = access
-        return access
+        self._held[name] = Access(name, server.url, client, self._store)
+        return self._held[name]
 
     async def follow(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
         """Restarts a server as soon as its login comes or goes.

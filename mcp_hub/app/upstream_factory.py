@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.app.logins import Logins
@@ -27,12 +26,12 @@ from mcp_hub.types import Era
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
+from mcp_hub.upstreams.local_source import DisabledUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.process import commands
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.connection import Connection
-from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
@@ -69,22 +68,16 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             connect = _remote(name, settings, server, server.url, self.memory, self.logins)
         rules = _supervisor_rules(settings, name)
         lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
-        asks = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
-        first = ManagedUpstream(
-            name, connect, rules, clock=self.clock, changes=self.changes, lists=lists, takes_turns=asks, gate=self.gate
-        )
+        has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
+        clock, changes, gate = self.clock, self.changes, self.gate
         if server.scope in ("session", "call"):
-            members = partial(_member, name, connect, rules, self.clock, self.gate)
-            return Scoped(first, members, server.scope, self.clock, _member_idle(settings, name))
-        return first
-
-
-def _member(
-    name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock, gate: Gate | None
-) -> ManagedUpstream:
-    """One of many processes of a server; its callers wait for it to start, and nobody else hears of its changes."""
-    patient = replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
-    return ManagedUpstream(name, connect, patient, clock=clock, changes=Notices(), gate=gate)
+            idle = _member_idle(settings, name)
+            return Scoped(
+                name, connect, rules, server.scope, idle, clock=clock, changes=changes, lists=lists, gate=gate
+            )
+        return ManagedUpstream(
+            name, connect, rules, clock=clock, changes=changes, lists=lists, takes_turns=has_asked, gate=gate
+        )
 
 
 def _list_key(name: str, server: ServerSettings) -> str:
@@ -100,7 +93,7 @@ def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], fo
     limits = settings.hub.limits
     return StdioSpec(
         argv=(program, *server.args),
-        env=commands.child_env(env, server.env, [os.path.dirname(program), os.path.dirname(sys.executable)]),
+        env=commands.child_env(env, server.env, [os.path.dirname(program)]),
         cwd=cwd,
         era=None if server.era == "auto" else Era(server.era),
         key=server_key(server.command or "", server.args),

@@ -75,8 +75,6 @@ class UpstreamSet:
             running = self.upstreams[twin.name]
             if isinstance(running, ManagedUpstream) and isinstance(twin, ManagedUpstream):
                 running.use(twin)
-            elif isinstance(running, Scoped) and isinstance(twin, Scoped):
-                running.use(twin)
 
     def revive(self, name: str) -> bool:
         """Lets processes of its sessions that were given up be started anew; False if there are none."""
@@ -90,15 +88,15 @@ class UpstreamSet:
 
     def wake(self, name: str) -> None:
         """Starts one that would wait until it is needed."""
-        if isinstance(upstream := self.upstreams[name], ManagedUpstream | Scoped):
+        if isinstance(upstream := self.upstreams[name], ManagedUpstream):
             upstream.wake()
 
     def _start(self, upstream: Upstream) -> None:
-        if self._tasks is not None and isinstance(upstream, ManagedUpstream | Scoped | ExecutorUpstream):
+        if self._tasks is not None and isinstance(upstream, ManagedUpstream | ExecutorUpstream):
             scope = self._scopes[upstream] = anyio.CancelScope()
             self._tasks.start_soon(self._run, upstream, scope, name=f"upstream {upstream.name}")
 
-    async def _run(self, upstream: ManagedUpstream | Scoped | ExecutorUpstream, scope: anyio.CancelScope) -> None:
+    async def _run(self, upstream: ManagedUpstream | ExecutorUpstream, scope: anyio.CancelScope) -> None:
         with scope:
             await upstream.run()
         self._scopes.pop(upstream, None)
@@ -116,7 +114,7 @@ class UpstreamSet:
     async def _end(self, old: Upstream, seconds: float, why: str) -> None:
         """Lets its calls end, then stops it; where nothing of it runs outside of the hub, there is nothing to stop."""
         with self._old[old]:
-            if isinstance(old, ManagedUpstream | Scoped):
+            if isinstance(old, ManagedUpstream):
                 await old.drain(seconds, why)
         if (scope := self._scopes.get(old)) is not None:
             scope.cancel()
@@ -129,7 +127,7 @@ class UpstreamSet:
 
 def _hand_over(old: Upstream, new: Upstream) -> None:
     """The new one takes over the wishes of clients; the old lists stay until it has its own."""
-    if isinstance(old, ManagedUpstream | Scoped):
+    if isinstance(old, ManagedUpstream):
         legacy = old.hand_over(new.call)
-        if isinstance(new, ManagedUpstream | Scoped):
+        if isinstance(new, ManagedUpstream):
             new.inherit(legacy)

@@ -18,7 +18,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.notices import Notices
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
+from mcp_hub.upstreams.local_source import DisabledUpstream
 from tests.unit.upstreams.local_calls import request
 from tests.upstreams.child import WAIT
 

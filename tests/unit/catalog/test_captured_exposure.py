@@ -25,7 +25,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
+from mcp_hub.upstreams.local_source import DisabledUpstream
 from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio

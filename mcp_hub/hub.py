@@ -18,7 +18,7 @@ from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.rules import CallRules, TimeLimits
+from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stored import asked, own_name
@@ -81,10 +81,8 @@ class LongResults(msgspec.Struct, frozen=True):
 
 class HubPort:
     """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
-    `page_size` the entries of one list page. `task_after` is how many seconds the call of a client that takes tasks may
-    run before it becomes one; `follow_up` serves those that have become one. `audience` finds the kind of a
-    session's client. Without `long_results` no result is cut; `turn` is that of the event loop. Mappings are live;
-    `epoch` goes up when sessions have to look again.
+    `follow_up` serves calls that have become tasks. `audience` finds the kind of a session's client. Without
+    `long_results` no result is cut; `turn` is that of the event loop. Mappings are live.
     """
 
     def __init__(
@@ -93,12 +91,11 @@ class HubPort:
         registry: CallRegistry,
         upstreams: Mapping[str, Upstream],
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
-        page_size: int,
+        session_rules: SessionRules,
         parking: PendingInput,
         changes: Notices,
         streams: StreamTable,
         rules: Callable[[str, str], CallRules] = lambda server, tool: CallRules(),
-        task_after: float = 5.0,
         follow_up: FollowUp | None = None,
         audience: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
         long_results: LongResults | None = None,
@@ -109,7 +106,6 @@ class HubPort:
         self._long_results = long_results
         self.catalog = catalog
         self._accounts = TokenAccounts(catalog)
-        self.task_after = task_after
         self.durable = StreamPort(streams, rules)
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
@@ -120,8 +116,7 @@ class HubPort:
         self.changes = changes
         self._registry = registry
         self._upstreams = upstreams
-        self.page_size = page_size
-        self.epoch = 0
+        self.session_rules = session_rules
         self._parking = parking
         self._subscriptions = SessionSubscriptions(upstreams)
 
@@ -131,11 +126,11 @@ class HubPort:
 
     def _facts(self, session: Session) -> _Facts:
         """All that calls of the session depend on, as long as neither the settings nor the lists change."""
-        known = session.facts
-        if type(known) is _Facts and known.version == self.changes.version and session.epoch == self.epoch:
+        known, epoch = session.facts, self.session_rules.epoch
+        if type(known) is _Facts and known.version == self.changes.version and session.epoch == epoch:
             return known
-        if session.epoch != self.epoch:
-            session.renew(self.epoch)
+        if session.epoch != epoch:
+            session.renew(epoch)
         profile = session.caller.profile
         audience = self.audience(session)
         view, deadline = self.catalog.exposed(profile, audience, session.mode), audience.soft_deadline
@@ -164,7 +159,7 @@ class HubPort:
         view = self.view(session)
         if session.mode is None and kind is Kind.TOOL:
             session.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
-        page = view.page(kind, session.era, cursor, self.page_size)
+        page = view.page(kind, session.era, cursor, self.session_rules.page_size)
         if session.lists is not None and cursor is None:
             session.lists[kind] = self.list_digest(session, kind)
         return page
@@ -271,7 +266,7 @@ class HubPort:
             raise tasks.missing_tasks()
         if not takes_tasks or rule == "never":
             return otherwise
-        return Early(self.task_after if rule == "auto" else 0, is_task=True)
+        return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 
     def remote_call(
         self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]

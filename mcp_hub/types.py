@@ -77,7 +77,6 @@ class UpstreamState(StrEnum):
 Mode = Literal["full", "search", "names"]
 """The ways to expose the tools of a list; `auto` is a rule that decides for one of these."""
 
-
 Expose = Literal["auto", "full", "search", "names"]
 """The configured exposure of tools."""
 

@@ -18,16 +18,15 @@ from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.rules import CallRules, TimeLimits
+from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stored import asked, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.accounts import TokenAccounts
-from mcp_hub.catalog.discovery import meta_tools
+from mcp_hub.catalog.discovery import definitions, meta_tools
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
-from mcp_hub.catalog.entries import claims_read_only
 from mcp_hub.catalog.exposure import results_of
 from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.catalog.routes import Route, Unlisted, route
@@ -82,10 +81,8 @@ class LongResults(msgspec.Struct, frozen=True):
 
 class HubPort:
     """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
-    `page_size` the entries of one list page. `task_after` is how many seconds the call of a client that takes tasks may
-    run before it becomes one; `follow_up` serves those that have become one. `audience` finds the kind of a
-    session's client. Without `long_results` no result is cut; `turn` is that of the event loop. Mappings are live;
-    `epoch` goes up when sessions have to look again.
+    `follow_up` serves calls that have become tasks. `audience` finds the kind of a session's client. Without
+    `long_results` no result is cut; `turn` is that of the event loop. Mappings are live.
     """
 
     def __init__(
@@ -94,12 +91,11 @@ class HubPort:
         registry: CallRegistry,
         upstreams: Mapping[str, Upstream],
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
-        page_size: int,
+        session_rules: SessionRules,
         parking: PendingInput,
         changes: Notices,
         streams: StreamTable,
         rules: Callable[[str, str], CallRules] = lambda server, tool: CallRules(),
-        task_after: float = 5.0,
         follow_up: FollowUp | None = None,
         audience: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
         long_results: LongResults | None = None,
@@ -110,7 +106,6 @@ class HubPort:
         self._long_results = long_results
         self.catalog = catalog
         self._accounts = TokenAccounts(catalog)
-        self.task_after = task_after
         self.durable = StreamPort(streams, rules)
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
@@ -121,8 +116,7 @@ class HubPort:
         self.changes = changes
         self._registry = registry
         self._upstreams = upstreams
-        self.page_size = page_size
-        self.epoch = 0
+        self.session_rules = session_rules
         self._parking = parking
         self._subscriptions = SessionSubscriptions(upstreams)
 
@@ -132,12 +126,12 @@ class HubPort:
 
     def _facts(self, session: Session) -> _Facts:
         """All that calls of the session depend on, as long as neither the settings nor the lists change."""
-        offer = session.offer
+        offer, epoch = session.offer, self.session_rules.epoch
         known = offer.facts
-        if type(known) is _Facts and known.version == self.changes.version and offer.epoch == self.epoch:
+        if type(known) is _Facts and known.version == self.changes.version and offer.epoch == epoch:
             return known
-        if offer.epoch != self.epoch:
-            offer.renew(self.epoch)
+        if offer.epoch != epoch:
+            offer.renew(epoch)
         profile = session.caller.profile
         audience = self.audience(session)
         view, deadline = self.catalog.exposed(profile, audience, offer.mode), audience.soft_deadline
@@ -164,11 +158,12 @@ class HubPort:
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
         view = self.view(session)
-        if session.offer.mode is None and kind is Kind.TOOL:
-            session.offer.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
-        page = view.page(kind, session.era, cursor, self.page_size)
-        if session.offer.lists is not None and cursor is None:
-            session.offer.lists[kind] = self.list_digest(session, kind)
+        offer = session.offer
+        if offer.mode is None and kind is Kind.TOOL:
+            offer.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
+        page = view.page(kind, session.era, cursor, self.session_rules.page_size)
+        if offer.lists is not None and cursor is None:
+            offer.lists[kind] = self.list_digest(session, kind)
         return page
 
     def list_digest(self, session: Session, kind: Kind) -> int:
@@ -224,7 +219,7 @@ class HubPort:
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
         """Starts a call of one of the hub's own tools, or the refusal of `run_tool`. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
-        truncate = self._starter.truncation(None) if own_name(call) == meta_tools.FIND else None
+        truncate = self._starter.truncation(None) if own_name(call) == definitions.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
         return CallHandle(call, record, self.durable)
 
@@ -234,9 +229,9 @@ class HubPort:
         if refused is not None:
             return refusing(refused), _SHORT
         match own_name(call):
-            case meta_tools.FIND:
+            case definitions.FIND:
                 return finding(partial(self._finding, session)), _SHORT
-            case meta_tools.READ if self._long_results is not None:
+            case definitions.READ if self._long_results is not None:
                 return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
             case _:
                 caller = own_tools.OwnToolCaller(deadline, partial(self.exported, session))
@@ -268,7 +263,7 @@ class HubPort:
             raise tasks.missing_tasks()
         if not takes_tasks or rule == "never":
             return otherwise
-        return Early(self.task_after if rule == "auto" else 0, is_task=True)
+        return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 
     def remote_call(
         self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
@@ -307,7 +302,7 @@ class HubPort:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
         if call.record.asked or call.call.input_responses is not None or call.call.request_state is not None:
             return False
-        return self.catalog.is_shared(session.caller.profile)
+        return self.catalog.rules(session.caller.profile).shared
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """Returns when its upstream watches the resource; updates are noted in `changes` from then on.
@@ -389,4 +384,4 @@ def _routed(
 def _is_read_only(view: CatalogView, call: Call) -> bool:
     """Whether the tool that is called claims to only read."""
     entry = view.find(Kind.TOOL, asked(call))
-    return entry is not None and claims_read_only(entry.raw)
+    return entry is not None and entry.claims_read_only

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallLimits, StreamLimits
+from mcp_hub.calls.rules import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
@@ -116,7 +116,9 @@ def binding(instructions: str | None) -> Binding:
     catalog = Catalog({}, {None: ViewRules({})}, changes, clock, 0)
     registry = CallRegistry(clock, CallLimits(1, 1))
     streams = StreamTable(MemoryStore(), clock, StreamLimits())
-    hub = HubPort(catalog, registry, {}, {}, 10, PendingInput(clock, 1, registry.cancel), changes, streams)
+    hub = HubPort(
+        catalog, registry, {}, {}, SessionRules(10), PendingInput(clock, 1, registry.cancel), changes, streams
+    )
     return Binding(hub, Identity({"name": "hub", "version": "1"}, lambda profile: instructions))
 
 

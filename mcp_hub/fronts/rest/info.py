@@ -5,6 +5,7 @@ Results and errors are shown as they are stored, so that they are the same from 
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.fronts.rest.follow import kind_of
@@ -46,7 +47,12 @@ def durable(hub: HubPort, stream: CallId) -> bool | UnsetType:
 
 
 def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
-    """The status from the row, with its links."""
+    """The status of a stream of this hub."""
+    return replace(status_of(row), durable=durable(hub, row.id))
+
+
+def status_of(row: StreamInfo) -> StreamStatus:
+    """The status as the store has it."""
     return StreamStatus(
         stream=row.id,
         status=row.status,
@@ -59,7 +65,6 @@ def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
         last=row.last,
         expires=UNSET if row.expires is None else timestamp(row.expires),
         message=UNSET if row.message is None else row.message,
-        durable=durable(hub, row.id),
     )
 
 

@@ -13,7 +13,7 @@ from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
@@ -156,7 +156,7 @@ class World:
         given = rules or CallRules()
         registry = cast(CallRegistry, self)
         self.hub = HubPort(
-            catalog, registry, {}, {}, 10, self.parking, changes, self.streams, rules=lambda server, tool: given
+            catalog, registry, {}, {}, SessionRules(10), self.parking, changes, self.streams, lambda server, tool: given
         )
         self._keeper = Housekeeper()
         self._tasks = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self.streams.run())]

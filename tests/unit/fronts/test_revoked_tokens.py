@@ -62,10 +62,10 @@ async def test_who_listens_with_a_token_that_is_taken_away_hears_no_more(
     hers, his = await listening(peer, ALICE), await listening(peer, BOB)
     calling = peer.call("hold", {"nonce": "call"})
     await peer.tools.has_come("call")
-    peer._endpoints.guard = HttpAuth({**CALLERS, "new": Caller("new")})
+    peer._endpoints.use(HttpAuth({**CALLERS, "new": Caller("new")}), {})
     await anyio.wait_all_tasks_blocked()
     assert not any(response.is_complete for response in (*hers, *his)), "her token is still good"
-    peer._endpoints.guard = HttpAuth(later)
+    peer._endpoints.use(HttpAuth(later), {})
     for response in hers:
         await response.ended()
     assert not any(response.is_complete for response in (*his, calling))
@@ -74,7 +74,7 @@ async def test_who_listens_with_a_token_that_is_taken_away_hears_no_more(
 
 
 async def test_without_tokens_nobody_is_sent_away(peer: RestPeer) -> None:
-    peer._endpoints.guard = HttpAuth({})
+    peer._endpoints.use(HttpAuth({}), {})
     hers = peer.start("GET", "/v1/streams", token=None)
     await hers.ended()
     assert hers.status == 200 and not peer._endpoints._listeners

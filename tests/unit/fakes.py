@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from mcp_hub.call import Call, CallChannel, Question, Upstream
+from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound
@@ -109,6 +110,9 @@ class DeliveryPort:
 
     def __init__(self) -> None:
         self.parking = PendingInput(SystemClock(), 60, lambda record, why: None)
+
+    def park(self, call: CallHandle, cursor: int) -> str:
+        return self.parking.park(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:
         return self.parking.mark(call, state)

@@ -61,6 +61,34 @@ class _Trailers(list[tuple[bytes, bytes]]):
         """Drops it."""
 
 
+class _Joined:
+    """The transport of one response: a head that gives the length of its body leaves with the body, in one write.
+
+    The head of an event stream gives none, and leaves at once.
+    """
+
+    __slots__ = ("_head", "_transport", "is_closing")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head = b""
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            self._transport.writelines((self._head, data))
+            self._head = b""
+        elif data.startswith(b"HTTP/1.1 ") and b"\r\ncontent-length: " in data:
+            self._head = data
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Writes a head whose body did not come, and closes the connection."""
+        self._transport.write(self._head)
+        self._transport.close()
+
+
 class Bounded(HttpToolsProtocol):
     """One connection. `since` is when what it is in began: waiting for a head, reading one, reading a body."""
 
@@ -200,6 +228,9 @@ class Bounded(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        if cycle.scope["method"] != "HEAD":  # such a head has no body to leave with
+            joined: Any = _Joined(self.transport)
+            cycle.transport = joined
         super()._start_asgi_task(cycle, app)
 
     # -- what is too much -----------------------------------------------------------------------------------------

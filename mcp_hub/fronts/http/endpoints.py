@@ -120,7 +120,7 @@ class Endpoints:
     """Hands each request to the front of its path, with or without a slash at the end.
 
     `pages` and `public` are whole paths for everybody; a page with details for some callers awaits `who` of its scope.
-    `guard` and `public` may be replaced: requests that run continue, except those of clients that only listen and are
+    `use` replaces the guard and `public`: requests that run continue, except those of clients that only listen and are
     refused from then on. `refusals` counts refused requests by status.
     """
 
@@ -139,18 +139,13 @@ class Endpoints:
         self._refusals: Counter[int] = Counter() if refusals is None else refusals
         self._pages = dict(pages or {})
         self._admission = admission if admission is not None else Admission(AdmissionLimits(), SystemClock())
-        self.public = dict(public or {})
+        self.public: Mapping[str, Route] = public or {}
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
         self._mount = mount
 
-    @property
-    def guard(self) -> HttpAuth:
-        """Replaces the guard."""
-        return self._guard
-
-    @guard.setter
-    def guard(self, guard: HttpAuth) -> None:
-        self._guard = guard
+    def use(self, guard: HttpAuth, public: Mapping[str, Route]) -> None:
+        """Replaces the guard and the public pages."""
+        self._guard, self.public = guard, public
         for listener in self._listeners:
             listener.look(guard)
 
@@ -198,7 +193,7 @@ class Endpoints:
         """Why a request is not even looked at."""
         if len(headers) < len(scope["headers"]) and (refusal := repeated(scope["headers"])) is not None:
             return refusal
-        if (refusal := self.guard.admit(headers)) is not None:
+        if (refusal := self._guard.admit(headers)) is not None:
             return refusal
         if scope["query_string"] and _IN_QUERY in dict(parse_qsl(scope["query_string"].decode("latin-1"), True)):
             said = "a token in the URL would be logged: send it as a header, Authorization: Bearer"
@@ -231,7 +226,7 @@ class Endpoints:
                 body.close()
 
     async def _caller(self, headers: Headers, profile: str | None) -> Caller | Refusal:
-        guard = self.guard
+        guard = self._guard
         caller = guard.identify(headers)
         if isinstance(caller, Unverified):
             caller = await guard.verified(caller)

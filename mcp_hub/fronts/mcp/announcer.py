@@ -37,7 +37,7 @@ class Announcer:
         self._stamp: RawObject = {} if stamp is None else {SUBSCRIPTION_ID: msgspec.Raw(stamp)}
         self._place = hub.changes.version, hub.changes.noted
         self._lists = self._digests()
-        session.follow_lists(self._lists)
+        session.offer.follow(self._lists)
         self._untold = self._lists, self._place
 
     async def next(self) -> list[bytes]:

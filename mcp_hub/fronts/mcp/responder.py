@@ -104,8 +104,12 @@ class CallResponder:
         self._skipped = 0  # events that are gone, of which the client does not know yet
         self._wake = wake
         is_stored = by_cursor or self._partials is not None
-        self._reader = call.reader(wake, call.after or _STARTED, is_stored=is_stored)
+        self._reader = call.reader(wake, call.after or _STARTED, self._moves if is_stored else None)
         self._early = call.early_answer(self._due)
+
+    def _moves(self, reader: Reader) -> None:
+        """The call has become durable."""
+        self._reader = reader
 
     @property
     def ended(self) -> bool:
@@ -283,7 +287,7 @@ class CallResponder:
             key: (open_.method, questions.for_version(open_.method, open_.params, self.session.version, ""))
             for key, open_ in self.call.open_questions.items()
         }
-        state = self.call.park(self._reader.cursor)
+        state = self._hub.park(self.call, self._reader.cursor)
         self.answer = result_frame(self.id, questions.input_required_result(wanted, state))
         self._become(ResponderState.PARKED)
 

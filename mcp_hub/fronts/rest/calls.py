@@ -29,7 +29,7 @@ from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rest.calls import CallAnswer, CallBody
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, ClientKind, Era, JsonObject, Kind, Mode, RawObject
 
 OF_REST: Final = "rest#"
@@ -57,7 +57,7 @@ _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 def rest_session(caller: Caller, key: str) -> Session:
     """The client kind of REST callers: programs, which can be asked everything."""
     return Session(
-        key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info", audience=PROGRAM, mode="full"
+        key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info", offer=ClientOffer(PROGRAM, "full")
     )
 
 

@@ -44,7 +44,12 @@ def durable(hub: HubPort, stream: CallId) -> bool | UnsetType:
 
 
 def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
-    """The status from the row, with its links."""
+    """The status of a stream of this hub."""
+    return replace(status_of(row), durable=durable(hub, row.id))
+
+
+def status_of(row: StreamInfo) -> StreamStatus:
+    """The status as the store has it."""
     return StreamStatus(
         stream=row.id,
         status=row.status,
@@ -57,7 +62,6 @@ def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
         last=row.last,
         expires=UNSET if row.expires is None else timestamp(row.expires),
         message=UNSET if row.message is None else row.message,
-        durable=durable(hub, row.id),
     )
 
 

@@ -16,10 +16,6 @@ class Operator(Protocol):
         """The status of a profile's servers; of all servers for None."""
         ...
 
-    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
-        """The status of one server; None if the profile does not have it."""
-        ...
-
     def restart(self, server: str, profile: str | None) -> None:
         """Has a server replaced by a fresh one; what runs at it may end. Raises `Problem` 404 or 409."""
         ...
@@ -39,11 +35,12 @@ class RestServers:
         return answer(ServerList(await self._operator.servers(request.caller.profile)))
 
     async def server(self, request: RestRequest) -> Response:
+        """One server."""
         name = request.path["name"]
-        found = await self._operator.server(name, request.caller.profile)
-        if found is None:
-            raise unknown_server(name)
-        return answer(found)
+        for found in await self._operator.servers(request.caller.profile):
+            if found.server == name:
+                return answer(found)
+        raise unknown_server(name)
 
     async def restart(self, request: RestRequest) -> Response:
         server = request.path["name"]

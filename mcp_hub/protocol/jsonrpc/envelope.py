@@ -8,6 +8,7 @@ that keeps the id if one can be read. Source: JSON-RPC 2.0 §4-5; the hostile li
 import json
 import re
 from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import RawJson, RawObject
 
 Unset = msgspec.UNSET
+_T = TypeVar("_T")
 
 
 class Envelope(msgspec.Struct):
@@ -210,6 +212,14 @@ def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
         return {}
     try:
         return _decode_object(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def read_as(raw: RawJson, type_: type[_T]) -> _T | None:
+    """The value of this type that is encoded; None if there is another one, or none."""
+    try:
+        return msgspec.json.decode(raw, type=type_)
     except (msgspec.DecodeError, RecursionError):
         return None
 

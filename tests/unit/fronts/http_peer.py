@@ -9,11 +9,11 @@ import msgspec
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early, Question, StreamInfo
-from mcp_hub.calls.handle import call_handle
+from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
@@ -158,7 +158,7 @@ class World:
         given = rules or CallRules()
         registry = cast(CallRegistry, self)
         self.hub = HubPort(
-            catalog, registry, {}, {}, 10, self.parking, changes, self.streams, rules=lambda server, tool: given
+            catalog, registry, {}, {}, SessionRules(10), self.parking, changes, self.streams, lambda server, tool: given
         )
         self._keeper = Housekeeper()
         self._tasks = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self.streams.run())]
@@ -265,7 +265,7 @@ class MadeCall:
         self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
         self.record.log.append(Started())
         call_later(QUIET, self.record.become_durable)
-        leg = call_handle(self.record, world.hub.durable, world.parking, early=early)
+        leg = CallHandle(self.record.call, self.record, world.hub.durable, early=early)
 
         async def answer(peer: Connection) -> None:
             request = HttpRequest({}, {}, LOCAL, peer.receive, peer.send, Envelope(), takes_sse)

@@ -66,8 +66,10 @@ class SoftHub(TaskHub):
         meta = {} if token is None else {"_meta": {"progressToken": token}}
         return await self.ask("tools/call", {"name": name, "arguments": arguments or {}, **meta})
 
-    async def softly(self) -> str:
+    async def softly(self, **capabilities: Any) -> str:
         """The stream of a call that was answered though it runs."""
+        if not self.raw:
+            await self.hello(**capabilities)
         sent = await self.tool("slow")
         await sleep(DEADLINE)
         return soft(sent)["stream"]

@@ -12,7 +12,7 @@ import pytest
 from mcp_hub.call import Call, CallChannel, Question, Upstream
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
@@ -153,7 +153,7 @@ class TaskHub:
         self.clock = LoopClock()
         self.server = Server()
         self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
-        self.registry = CallRegistry(self.clock, running=99, waiting=9, on_durable=self.streams.begin)
+        self.registry = CallRegistry(self.clock, CallLimits(99, 9), on_durable=self.streams.begin)
         upstreams: dict[str, Upstream] = {"git": self.server}
         changes = Notices()
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
@@ -163,12 +163,11 @@ class TaskHub:
             self.registry,
             upstreams,
             {"git": (limits, limits)},
-            100,
+            SessionRules(100, AFTER),
             PendingInput(self.clock, 60, self.registry.cancel),
             changes,
             self.streams,
             lambda server, tool: RULES.get(tool, CallRules()),
-            AFTER,
             follow_up,
         )
         self.binding = Binding(self.facade, Identity({"name": "hub", "version": "1"}, lambda profile: None))

@@ -47,7 +47,7 @@ class Client:
 
     def follow(self, after: int = 0) -> CallResponder:
         hub = cast(HubPort, self.hub)
-        call = handle_of(self.record, parking=self.hub.parking, after=after)
+        call = handle_of(self.record, after=after)
         return CallResponder(hub, b"9", self.session, call, b'"t"', lambda: None, self.asking)
 
     def asked(self, method: str = "elicitation/create", params: JsonObject = FORM) -> str:

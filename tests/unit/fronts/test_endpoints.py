@@ -170,7 +170,7 @@ async def test_what_is_published_needs_no_token_and_is_at_its_whole_path_only() 
 async def test_another_guard_holds_from_the_next_request_on() -> None:
     front = endpoints()
     assert (await sent_to(front, "/mcp", FREE))[0] == 200
-    front.guard = HttpAuth({"new": Caller("new")})
+    front.use(HttpAuth({"new": Caller("new")}), {})
     assert (await sent_to(front, "/mcp", FREE))[0] == 401
     assert (await sent_to(front, "/mcp", [FREE[0], (b"authorization", b"Bearer new")]))[0] == 200
 

@@ -289,7 +289,7 @@ async def test_without_tokens_nothing_of_another_session_is_listed(tmp_path: Pat
     async with rest_hub(tmp_path, tokens=False) as peer:
         answer = await peer.call("hold", {"nonce": "a"}, headers={"prefer": "wait=0"}, token=None).ended()
         mine = answer.json["stream"]
-        row, store = await peer.app.streams.find("local", mine), peer.app.streams.store
+        row, store = (await peer.app.streams.open("local", mine)).row, peer.app.streams.store
         confirmed = anyio.Event()
         other = msgspec.structs.replace(row, id=new_call_id(), session="se_X", last=0)
         store.create(other, Chunk(1, (b"{}",)), lambda error: confirmed.set())

@@ -54,10 +54,10 @@ async def test_who_listens_with_a_token_that_is_taken_away_hears_no_more(
     hers, his = await listening(mcp_peer, ALICE), await listening(mcp_peer, BOB)
     calling = mcp_peer.call("hold", {"nonce": "call"})
     await mcp_peer.tools.has_come("call")
-    mcp_peer._endpoints.guard = HttpAuth({**CALLERS, "new": Caller("new")})
+    mcp_peer._endpoints.use(HttpAuth({**CALLERS, "new": Caller("new")}), {})
     await anyio.wait_all_tasks_blocked()
     assert not any(response.is_complete for response in (*hers, *his)), "her token is still good"
-    mcp_peer._endpoints.guard = HttpAuth(later)
+    mcp_peer._endpoints.use(HttpAuth(later), {})
     for response in hers:
         await response.ended()
     assert not any(response.is_complete for response in (*his, calling))
@@ -66,7 +66,7 @@ async def test_who_listens_with_a_token_that_is_taken_away_hears_no_more(
 
 
 async def test_without_tokens_nobody_is_sent_away(mcp_peer: RestPeer) -> None:
-    mcp_peer._endpoints.guard = HttpAuth({})
+    mcp_peer._endpoints.use(HttpAuth({}), {})
     hers = mcp_peer.start("GET", "/v1/streams", token=None)
     await hers.ended()
     assert hers.status == 200 and not mcp_peer._endpoints._listeners

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_hub.call import Call, Question
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.plan import resumed
+from mcp_hub.calls.plan import CallPlan, ResumePoint
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import new_record
 from mcp_hub.calls.streams.stored import fetched
@@ -62,7 +62,7 @@ async def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(end
     await hub.registry.close(1)
     await sleep(0.2)
     for running in hub.server.calls[: 2 if ends_hub else 1]:
-        row = await hub.streams.find("me", running.call.id)
+        row = (await hub.streams.open("me", running.call.id)).row
         assert row.status == "failed"
         _, ending = decoded((await fetched(hub.streams.store, row.id, row.last - 1))[-1])
         assert isinstance(ending, Failed) and ending.error.code == 1005
@@ -104,7 +104,9 @@ async def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own
     earlier.log.append(Started())
     keys = [earlier.ask(question) for _ in range(3)]
     events = len(earlier.log.reader(lambda: None).take())
-    later = new_record(call, unused, TimeLimits(9, 9), SystemClock(), resumed(None, b"{}", 0, events))
+    later = new_record(
+        call, unused, TimeLimits(9, 9), SystemClock(), CallPlan(resumption=ResumePoint(b"{}"), events=events)
+    )
     later.log.append(Started())
     assert not set(keys) & {later.ask(question) for _ in range(3)}
 

@@ -83,7 +83,7 @@ async def test_a_task_is_kept_for_the_time_that_it_says(hub: TaskHub) -> None:
     await sleep(300)
     assert (await hub.get(id_))["status"] == "working"
     await hub.running.ends()
-    row = await hub.streams.find("me", id_)
+    row = (await hub.streams.open("me", id_)).row
     assert row.expires is not None
     assert (await hub.get(id_))["ttlMs"] == int((row.expires - row.created) * 1000)
 

@@ -1,4 +1,4 @@
-"""`list`, `tools` and `call` with `--url`: the same command against a hub that runs already."""
+"""`list`, `tools` and `call` with `--url`: the same command, the same results, against a hub that runs already."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.e2e.client import Hub
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import COMMAND, SECONDS
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, received, servers_yaml
+from tests.upstreams.launch import argv, received
 
 pytestmark = pytest.mark.anyio
 
@@ -41,9 +41,17 @@ async def hub(journal: Path) -> AsyncIterator[Hub]:
         "doomed": {"command": doomed[0], "args": doomed[1:]},
         "jobs": {"local": "mcp_hub.examples.jobs:registry"},
     }
+    (journal.parent / "own.yaml").write_text(json.dumps({"servers": servers}))
     config = {"servers": servers, "hub": {"tokens": TOKENS, "first_list_wait": "20s"}}
     async with http_hub(json.dumps(config), journal.parent) as running:
         yield running
+
+
+@pytest.fixture(params=["with url", "without"])
+def where(request: pytest.FixtureRequest, hub: Hub, journal: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of a command that asks this hub, or one of its own with the same servers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(journal.parent / "state of commands"))
+    return ["--url", hub.url] if request.param == "with url" else ["-c", str(journal.parent / "own.yaml")]
 
 
 def environment(token: str | None) -> dict[str, str]:
@@ -71,20 +79,24 @@ async def test_tools_are_those_of_the_hub(hub: Hub, ending: str) -> None:
     assert listed["own_in"]["inputSchema"] == REGION
 
 
-async def test_result_goes_to_a_pipe_as_it_does_without_url(hub: Hub) -> None:
-    done = await run("call", "fix_echo", "--arg", "text=5", "--url", hub.url)
+async def test_pipe_gets_the_result_and_nothing_else(where: list[str]) -> None:
+    done = await run("call", "fix_echo", "--arg", "text=5", *where)
     assert (done.returncode, done.stdout, done.stderr) == (0, b'{"text": "5"}\n', b"")
-    done = await run("call", "fix_echo", "--json", '{"text": "a"}', "--output", "json", "--url", hub.url)
+    done = await run("call", "fix_echo", "--json", '{"text": "a"}', "--output", "json", *where)
     assert "resultType" not in json.loads(done.stdout)
 
 
-async def test_progress_and_logs_come_as_json_lines(hub: Hub) -> None:
-    done = await run("call", "fix_progress", "--arg", "n=3", "--json", "--url", hub.url)
+async def test_progress_content_and_logs_come_as_json_lines(where: list[str]) -> None:
+    done = await run("call", "fix_progress", "--arg", "n=3", "--json", *where)
     assert done.returncode == 0
     *progress, result = lines(done)
     assert progress == [{"type": "progress", "progress": n, "total": 3, "message": str(n)} for n in (1, 2, 3)]
+    assert (result["type"], result["isError"]) == ("result", False)
     assert result["result"]["content"][0]["text"] == '{"n": 3, "nonce": ""}'
-    [log, _] = lines(await run("call", "jobs_wait", "--json", '{"seconds": 0}', "--url", hub.url))
+    job = lines(await run("call", "--json", "jobs_run_job", "--arg", "steps=2", "--arg", "seconds=0", *where))
+    assert [line["type"] for line in job] == ["progress", "delta", "progress", "delta", "result"]
+    assert job[1]["content"] == [{"type": "text", "text": "step 1 done\n"}]
+    [log, _] = lines(await run("call", "jobs_wait", "--json", '{"seconds": 0}', *where))
     assert log == {"type": "log", "level": "info", "data": {"waiting_seconds": 0.0}}
 
 
@@ -93,25 +105,25 @@ async def test_arguments_travel_in_the_headers_that_the_tool_wants(hub: Hub) -> 
     assert (done.returncode, json.loads(done.stdout)) == (0, {"region": "ü"})
 
 
-async def test_errors_end_as_they_do_without_url(hub: Hub) -> None:
-    done = await run("call", "fix_tool_error", "--arg", "text=sorry", "--url", hub.url)
+async def test_errors_of_a_tool_end_with_1(where: list[str]) -> None:
+    done = await run("call", "fix_tool_error", "--arg", "text=sorry", *where)
     assert (done.returncode, done.stdout, done.stderr) == (1, b"sorry\n", b"the tool reported an error\n")
-    failed = ["call", "fix_error", "--arg", "code=-5", "--arg", "message=no", "--url", hub.url]
+    failed = ["call", "fix_error", "--arg", "code=-5", "--arg", "message=no", *where]
     done = await run(*failed)
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"error -5: no\n")
     assert lines(await run(*failed, "--json")) == [{"type": "error", "code": -5, "message": "no"}]
-    done = await run("call", "fix_error", "--arg", "code=-32602", "--arg", "message=no", "--url", hub.url)
+    done = await run("call", "fix_error", "--arg", "code=-32602", "--arg", "message=no", *where)
     assert (done.returncode, done.stderr) == (1, b"error -32602: no\n")
 
 
-async def test_unknown_tool_ends_with_2_and_names_the_nearest(hub: Hub) -> None:
-    done = await run("call", "fix_ecko", "--url", hub.url)
+async def test_unknown_tool_ends_with_2_and_names_the_nearest(where: list[str]) -> None:
+    done = await run("call", "fix_ecko", *where)
     assert done.returncode == 2
     assert done.stderr.startswith(b"Unknown tool: fix_ecko; did you mean fix_echo")
 
 
-async def test_server_that_dies_ends_with_3(hub: Hub) -> None:
-    done = await run("call", "doomed_crash", "--json", "--url", hub.url)
+async def test_server_that_dies_ends_with_3(where: list[str]) -> None:
+    done = await run("call", "doomed_crash", "--json", *where)
     assert done.returncode == 3
     assert [line["code"] for line in lines(done)] == [1002]
 
@@ -161,16 +173,6 @@ async def test_list_of_a_hub_says_why_a_server_is_down_and_ends_with_3(tmp_path:
     assert [done.returncode for done in tools] == [3, 2]
     assert b"gone is failed: command not found" in tools[0].stderr
     assert b'no server "gon"; did you mean "gone"?' in tools[1].stderr
-
-
-async def test_list_of_a_hub_says_what_is_left_out(tmp_path: Path) -> None:
-    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("fine", "un\x1bfit")]
-    (tmp_path / "tools.json").write_text(json.dumps(tools))
-    text = servers_yaml({"odd": argv(tools_json=tmp_path / "tools.json")})
-    async with http_hub(text, tmp_path) as running:
-        await run("tools", "--server", "odd", "--url", running.url, token=None)  # waits for its first list
-        listed = (await run("list", "--url", running.url, token=None)).stdout.decode()
-    assert "odd: tool un?fit is left out: name holds control characters" in listed
 
 
 async def test_tools_of_one_server_of_the_hub(hub: Hub) -> None:

@@ -91,7 +91,7 @@ async def test_a_changed_tool_is_gone_until_it_is_approved_and_comes_back_change
         assert "shop_refund" not in await tools(peer)
 
         shown = await command(tmp_path, "approve", "shop", "echo")
-        assert shown.returncode == 2 and "add --yes" in shown.stderr, "nobody is there to be asked"
+        assert shown.returncode == 2 and "[no_terminal]" in shown.stderr, "nobody is there to be asked"
         assert (
             "+Echoes.<U+200B> <IMPORTANT>" in shown.stdout and f"-{first['shop_echo']['description']}" in shown.stdout
         )

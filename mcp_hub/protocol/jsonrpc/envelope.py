@@ -7,6 +7,7 @@ refuse either; anything else that is not the protocol becomes a `BadMessage`. So
 import json
 import re
 from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +16,7 @@ from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import RawJson, RawObject
 
 Unset = msgspec.UNSET
+_T = TypeVar("_T")
 
 
 class Envelope(msgspec.Struct):
@@ -204,6 +206,14 @@ def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
         return {}
     try:
         return _decode_object(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def read_as(raw: RawJson, type_: type[_T]) -> _T | None:
+    """The value of this type that is encoded; None if there is another one, or none."""
+    try:
+        return msgspec.json.decode(raw, type=type_)
     except (msgspec.DecodeError, RecursionError):
         return None
 

@@ -114,17 +114,14 @@ E = TypeVar("E", bound=OtherEnd)
 async def connected_to(
     end: type[E],
     handler: WireHandler | None,
-    line_limit: int = 1 << 20,
-    write_limit: int = 1 << 20,
-    couples: bool = False,
-    patience: float | None = None,
     kind: Callable[..., Pipe] = Pipe,
+    **options: Any,
 ) -> AsyncIterator[tuple[Pipe, E]]:
     """A pipe, and its other end as raw lines."""
     its_read, our_write = os.pipe()
     our_read, its_write = os.pipe()
     other = end(its_read, its_write)
-    pipe = kind(handler, line_limit=line_limit, write_limit=write_limit, couples=couples, patience=patience)
+    pipe = kind(handler, **{"line_limit": 1 << 20, **options})
     await pipe.open(os.fdopen(our_read, "rb", buffering=0), os.fdopen(our_write, "wb", buffering=0))
     try:
         yield pipe, other
